@@ -453,7 +453,7 @@ fn keep_up(
         .clone()
         .filter(|_| args.encryption.is_followed())
     {
-        tokio::spawn(encryption.follow());
+        tokio::spawn(encryption.reload_on_change());
     }
     if let Some((file, known)) = authorization {
         let server = server.clone();

@@ -1,4 +1,4 @@
-//! What does the file say? An `EncryptionConfiguration` of apiserver.config.k8s.io/v1, read strictly.
+//! The file: an `EncryptionConfiguration` of apiserver.config.k8s.io/v1, decoded strictly.
 
 use std::time::Duration;
 
@@ -11,43 +11,43 @@ use mizzen_value::{Value, time};
 use super::cipher::Method;
 use super::validate::validate;
 
-/// The shape of the file.
+/// The types of the file.
 const TYPES: &str = include_str!("../data/encryption.types");
 
-/// How long a plug-in may take unless the file says otherwise.
-const TIMEOUT: Duration = Duration::from_secs(3);
+/// The default timeout of a KMS plug-in.
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Why a file cannot be gone by.
+/// Why a file is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct ConfigurationError(pub(crate) String);
+pub struct EncryptionConfigurationError(pub(crate) String);
 
-/// What the file says, in its order.
-pub(super) struct Configuration {
-    pub(super) entries: Vec<Entry>,
+/// The content of the file, in its order.
+pub(super) struct EncryptionConfiguration {
+    pub(super) entries: Vec<ResourceConfiguration>,
 }
 
-/// Some resources, and who seals them.
-pub(super) struct Entry {
+/// Resources and the providers that encrypt them.
+pub(super) struct ResourceConfiguration {
     pub(super) resources: Vec<GroupResource>,
-    pub(super) providers: Vec<Provider>,
+    pub(super) providers: Vec<ProviderConfiguration>,
 }
 
-/// One who seals.
-pub(super) enum Provider {
-    /// Who leaves everything as it is.
+/// A provider.
+pub(super) enum ProviderConfiguration {
+    /// Plain text.
     Identity,
-    Keys(Method, Vec<Key>),
+    Keys(Method, Vec<KeyConfiguration>),
     Kms(KmsOptions),
 }
 
-/// A key, under its name.
-pub(super) struct Key {
+/// A key and its name.
+pub(super) struct KeyConfiguration {
     pub(super) name: String,
     pub(super) secret: Vec<u8>,
 }
 
-/// Where a plug-in is.
+/// A KMS plug-in.
 #[derive(Debug, Clone)]
 pub(super) struct KmsOptions {
     pub(super) name: String,
@@ -56,52 +56,38 @@ pub(super) struct KmsOptions {
     pub(super) timeout: Duration,
 }
 
-impl Configuration {
-    /// Reads a file's text.
-    pub(super) fn parse(text: &[u8]) -> Result<Configuration, ConfigurationError> {
-        let document = decode_strictly(text)?;
+impl EncryptionConfiguration {
+    /// Decodes and validates the text of a file.
+    pub(super) fn parse(
+        text: &[u8],
+    ) -> Result<EncryptionConfiguration, EncryptionConfigurationError> {
+        let types = schema::parse([("encryption.types", TYPES)]).expect("the built-in types parse");
+        let scheme = Scheme {
+            name: "pkg/server/options/encryptionconfig/config.go:142",
+            kinds: &[("apiserver.config.k8s.io/v1", "EncryptionConfiguration")],
+            types: &types,
+        };
+        let document = scheme.decode(text);
+        let document = document.map_err(|error| EncryptionConfigurationError(error.to_string()))?;
         if let Some(problems) = validate(&document).in_one() {
-            return Err(ConfigurationError(problems));
+            return Err(EncryptionConfigurationError(problems));
         }
-        let entries = document["resources"]
-            .list()
-            .iter()
-            .map(entry)
-            .collect::<Result<_, _>>()?;
-        Ok(Configuration { entries })
+        let entries = document["resources"].list().iter().map(|entry| {
+            let resources = entry["resources"].list().iter();
+            let providers = entry["providers"].list().iter();
+            Ok(ResourceConfiguration {
+                resources: resources.map(|name| group_resource(name.str())).collect(),
+                providers: providers
+                    .map(ProviderConfiguration::from_value)
+                    .collect::<Result<_, _>>()?,
+            })
+        });
+        let entries = entries.collect::<Result<_, _>>()?;
+        Ok(EncryptionConfiguration { entries })
     }
 }
 
-fn decode_strictly(text: &[u8]) -> Result<Value, ConfigurationError> {
-    let types = schema::parse([("encryption.types", TYPES)]).expect("our own data are in order");
-    let scheme = Scheme {
-        name: "pkg/server/options/encryptionconfig/config.go:142",
-        kinds: &[("apiserver.config.k8s.io/v1", "EncryptionConfiguration")],
-        types: &types,
-    };
-    scheme
-        .decode(text)
-        .map_err(|error| ConfigurationError(error.to_string()))
-}
-
-fn entry(value: &Value) -> Result<Entry, ConfigurationError> {
-    let resources = value["resources"]
-        .list()
-        .iter()
-        .map(|name| group_resource(name.str()))
-        .collect();
-    let providers = value["providers"]
-        .list()
-        .iter()
-        .map(provider)
-        .collect::<Result<_, _>>()?;
-    Ok(Entry {
-        resources,
-        providers,
-    })
-}
-
-/// `pods` is in the group without a name, `pizzas.example.com` in another.
+/// Parses `pods` (of the core group) and `pizzas.example.com`.
 pub(super) fn group_resource(name: &str) -> GroupResource {
     let (resource, group) = name.split_once('.').unwrap_or((name, ""));
     GroupResource {
@@ -110,52 +96,49 @@ pub(super) fn group_resource(name: &str) -> GroupResource {
     }
 }
 
-fn provider(value: &Value) -> Result<Provider, ConfigurationError> {
-    if !value["kms"].is_null() {
-        return kms(&value["kms"]).map(Provider::Kms);
-    }
-    let keyed = Method::ALL
-        .into_iter()
-        .find(|(name, _)| !value[*name].is_null());
-    Ok(match keyed {
-        Some((name, method)) => {
-            Provider::Keys(method, value[name]["keys"].list().iter().map(key).collect())
+impl ProviderConfiguration {
+    fn from_value(value: &Value) -> Result<ProviderConfiguration, EncryptionConfigurationError> {
+        if !value["kms"].is_null() {
+            return KmsOptions::from_value(&value["kms"]).map(ProviderConfiguration::Kms);
         }
-        None => Provider::Identity,
-    })
-}
-
-fn key(value: &Value) -> Key {
-    let secret = BASE64_STANDARD
-        .decode(value["secret"].str())
-        .unwrap_or_default();
-    Key {
-        name: value["name"].str().into(),
-        secret,
+        let mut methods = Method::ALL.into_iter();
+        let Some((name, method)) = methods.find(|(name, _)| !value[*name].is_null()) else {
+            return Ok(ProviderConfiguration::Identity);
+        };
+        let keys = value[name]["keys"].list().iter().map(|key| {
+            let secret = BASE64_STANDARD.decode(key["secret"].str());
+            KeyConfiguration {
+                name: key["name"].str().into(),
+                secret: secret.unwrap_or_default(),
+            }
+        });
+        Ok(ProviderConfiguration::Keys(method, keys.collect()))
     }
 }
 
-fn kms(value: &Value) -> Result<KmsOptions, ConfigurationError> {
-    if kms_version(value) == "v1" {
-        return Err(ConfigurationError(
-            "KMSv1 is deprecated and will only receive security updates going forward. Use KMSv2 instead."
-                .into(),
-        ));
+impl KmsOptions {
+    fn from_value(value: &Value) -> Result<KmsOptions, EncryptionConfigurationError> {
+        if kms_version(value) == "v1" {
+            return Err(EncryptionConfigurationError(
+                "KMSv1 is deprecated and will only receive security updates going forward. Use KMSv2 instead."
+                    .into(),
+            ));
+        }
+        let path = value["endpoint"].str().trim_start_matches("unix:");
+        let path = path
+            .strip_prefix("//")
+            .map_or(path, |rest| &rest[rest.find('/').unwrap_or(rest.len())..]);
+        Ok(KmsOptions {
+            name: value["name"].str().into(),
+            socket: path
+                .strip_prefix("/@")
+                .map_or_else(|| path.into(), |name| format!("@{name}")),
+            timeout: kms_timeout(value).map_err(EncryptionConfigurationError)?,
+        })
     }
-    let path = value["endpoint"].str().trim_start_matches("unix:");
-    let path = path
-        .strip_prefix("//")
-        .map_or(path, |rest| &rest[rest.find('/').unwrap_or(rest.len())..]);
-    Ok(KmsOptions {
-        name: value["name"].str().into(),
-        socket: path
-            .strip_prefix("/@")
-            .map_or_else(|| path.into(), |name| format!("@{name}")),
-        timeout: kms_timeout(value).map_err(ConfigurationError)?,
-    })
 }
 
-/// Which version of the plug-ins' API is spoken.
+/// The version of the KMS API.
 pub(super) fn kms_version(value: &Value) -> &str {
     match value["apiVersion"].str() {
         "" => "v1",
@@ -163,10 +146,10 @@ pub(super) fn kms_version(value: &Value) -> &str {
     }
 }
 
-/// How long a plug-in may take; zero for what makes no sense.
+/// The timeout of a plug-in; zero if it is negative.
 pub(super) fn kms_timeout(value: &Value) -> Result<Duration, String> {
     let Some(text) = value["timeout"].as_str() else {
-        return Ok(TIMEOUT);
+        return Ok(DEFAULT_TIMEOUT);
     };
     let nanos = time::duration_nanos(text).map_err(|error| error.to_string())?;
     Ok(Duration::from_nanos(

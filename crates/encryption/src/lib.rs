@@ -1,12 +1,11 @@
-//! What can be read on disk by those who have the disk but no key? As little as the file of
-//! `--encryption-provider-config` says.
+//! Encryption at rest, as the file of `--encryption-provider-config` configures it.
 //!
-//! `configuration` reads the file and `validate` says what is wrong with it; `rules` are what it comes to: who seals
-//! which resource. `cipher/` has the ways of sealing, `kms/` the one that asks a plug-in for its key, `marks` tells
-//! keys apart, `reload` follows the file, `counts` is what is counted. What is sealed looks as it does upstream: a prefix that names the provider and the
-//! key, then its bytes; the storage path is authenticated with it where the way of sealing can.
+//! `configuration` decodes the file and `validate` validates it; `rules` select the provider of a resource. `cipher/` has
+//! the ciphers, `kms/` the KMS v2 plug-ins, `marks` numbers keys, `reload` reloads a changed file, `metrics` has the
+//! metrics. Records look as in etcd: a prefix with the provider and the key, then the ciphertext. Ciphers that can
+//! authenticate data authenticate the storage path.
 //!
-//! Invariant: what must be sealed is refused when it cannot be; it is never written as it is.
+//! Invariant: a record that cannot be encrypted is rejected; it is never written in plain text.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -38,9 +37,9 @@
 
 mod cipher;
 mod configuration;
-mod counts;
 mod kms;
 mod marks;
+mod metrics;
 mod owner;
 mod reload;
 mod rules;
@@ -51,122 +50,96 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use mizzen_apiserver::HealthCheck;
 use mizzen_metrics::{Collector, Families};
-use mizzen_object::in_one;
 use mizzen_registry::Future;
 use mizzen_store::{Mark, SealError, Sealed, Sealer};
 use mizzen_value::clock::{Clock, Random, uuid};
 use ring::digest::{SHA256, digest};
 use tokio::runtime::Handle;
 
-pub use configuration::ConfigurationError;
+pub use configuration::EncryptionConfigurationError;
 pub use owner::check_owner;
 
-use configuration::{Configuration, KmsOptions};
-use counts::Counts;
-use kms::Kms;
 use marks::Marks;
-use rules::{Rules, Workshop};
+use metrics::EncryptionMetrics;
+use rules::EncryptionRules;
 
-/// Seals what goes to disk as a file says.
+/// Encrypts records as a file configures it.
 pub struct Encryption {
-    rules: RwLock<Arc<Rules>>,
+    rules: RwLock<Arc<EncryptionRules>>,
     file: PathBuf,
-    /// What the file said when it was last read, told by a digest.
-    seen: RwLock<Vec<u8>>,
-    world: World,
+    /// The digest of the text of the file in use.
+    digest: RwLock<Vec<u8>>,
+    context: EncryptionContext,
 }
 
-/// What all parts need.
+/// What all parts share.
 #[derive(Clone)]
-struct World {
+struct EncryptionContext {
     random: Arc<dyn Random>,
     clock: Arc<dyn Clock>,
     marks: Arc<Marks>,
     /// Counts changes of marks.
     changes: Arc<AtomicU64>,
-    counts: Arc<Counts>,
-    /// Where plug-ins are asked.
+    metrics: Arc<EncryptionMetrics>,
+    /// Runs calls of KMS plug-ins.
     runtime: Handle,
 }
 
 impl Encryption {
-    /// Goes by what `text`, the file's, says, and asks plug-ins for their first key. One that does not answer is asked
+    /// Encrypts as `text`, the text of `file`, configures it. KMS plug-ins are probed; one that does not respond is probed
     /// again until it does.
     pub async fn start(
         file: PathBuf,
         text: &[u8],
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
-    ) -> Result<Arc<Encryption>, ConfigurationError> {
-        let (marks, changes, counts) = (Arc::default(), Arc::default(), Arc::default());
-        let world = World {
+    ) -> Result<Arc<Encryption>, EncryptionConfigurationError> {
+        let context = EncryptionContext {
             random,
             clock,
-            marks,
-            changes,
-            counts,
+            marks: Arc::default(),
+            changes: Arc::default(),
+            metrics: Arc::default(),
             runtime: Handle::current(),
         };
-        let rules = world.rules(text)?;
-        world.counts.reloads.gone_by(text);
+        let rules = EncryptionRules::parse(text, &context)?;
+        context.metrics.reloads.gone_by(text);
         for plugin in &rules.plugins {
-            kms::keep_asking(plugin).await;
+            kms::start_probing(plugin).await;
         }
-        let seen = RwLock::new(digest_of(text));
         Ok(Arc::new(Encryption {
             rules: RwLock::new(Arc::new(rules)),
             file,
-            seen,
-            world,
+            digest: RwLock::new(Encryption::digest(text)),
+            context,
         }))
     }
 
-    fn rules(&self) -> Arc<Rules> {
+    fn digest(text: &[u8]) -> Vec<u8> {
+        digest(&SHA256, text).as_ref().to_vec()
+    }
+
+    fn rules(&self) -> Arc<EncryptionRules> {
         self.rules.read().clone()
     }
 
-    /// Whether any plug-in is asked for keys.
+    /// Whether any KMS plug-in is configured.
     pub fn has_plugins(&self) -> bool {
         !self.rules().plugins.is_empty()
     }
 }
 
-impl World {
-    /// Tells one question to a plug-in from another.
+impl EncryptionContext {
+    /// The ID of a request to a plug-in.
     fn uuid(&self) -> String {
         uuid(&*self.random)
     }
-
-    fn rules(&self, text: &[u8]) -> Result<Rules, ConfigurationError> {
-        let configuration = Configuration::parse(text)?;
-        let plugin = |options: &KmsOptions| Arc::new(Kms::new(options, self.clone()));
-        let World {
-            random,
-            marks,
-            counts,
-            ..
-        } = self;
-        Rules::new(
-            &configuration,
-            &Workshop {
-                random,
-                marks,
-                counts,
-                plugin: &plugin,
-            },
-        )
-    }
 }
 
-fn digest_of(text: &[u8]) -> Vec<u8> {
-    digest(&SHA256, text).as_ref().to_vec()
-}
-
-/// Where an object is stored, as Kubernetes says it: what is sealed for one object is no other's.
+/// The storage path of a record, which ciphers authenticate.
 fn path(space: &str, key: &str) -> Vec<u8> {
     format!("/registry/{space}/{key}").into_bytes()
 }
@@ -177,11 +150,11 @@ impl Sealer for Encryption {
     }
 
     fn seal(&self, space: &str, key: &str, plain: &[u8]) -> Result<Option<Sealed>, SealError> {
-        self.rules().seal(space, &path(space, key), plain)
+        self.rules().encrypt(space, &path(space, key), plain)
     }
 
     fn open(&self, space: &str, key: &str, sealed: &[u8]) -> Result<(Vec<u8>, Mark), SealError> {
-        self.rules().open(space, &path(space, key), sealed)
+        self.rules().decrypt(space, &path(space, key), sealed)
     }
 
     fn admit_plain(&self, space: &str) -> Result<(), SealError> {
@@ -193,7 +166,7 @@ impl Sealer for Encryption {
     }
 
     fn generation(&self) -> u64 {
-        self.world.changes.load(Ordering::Relaxed)
+        self.context.changes.load(Ordering::Relaxed)
     }
 }
 
@@ -205,11 +178,11 @@ impl fmt::Debug for Encryption {
 
 impl Collector for Encryption {
     fn collect(&self, families: &mut Families) {
-        self.world.counts.collect(families);
+        self.context.metrics.collect(families);
     }
 }
 
-/// All plug-ins under one name, as Kubernetes has it.
+/// All plug-ins under one name, as in Kubernetes.
 impl HealthCheck for Encryption {
     fn name(&self) -> &str {
         "kms-providers"
@@ -217,24 +190,8 @@ impl HealthCheck for Encryption {
 
     fn check(&self) -> Future<'_, Result<(), String>> {
         let rules = self.rules();
-        Box::pin(async move { health(&rules).await })
+        Box::pin(async move { rules.check_health().await })
     }
-}
-
-/// What is wrong with plug-ins, one after the other.
-async fn health(rules: &Rules) -> Result<(), String> {
-    let mut problems = Vec::new();
-    for (at, plugin) in rules.plugins.iter().enumerate() {
-        if let Err(problem) = plugin.check().await {
-            problems.push(format!("kms-provider-{at}: {problem}"));
-        }
-    }
-    in_one(problems).map_or(Ok(()), Err)
-}
-
-/// How long all plug-ins may take together.
-fn patience(rules: &Rules) -> Duration {
-    rules.plugins.iter().map(|plugin| plugin.timeout()).sum()
 }
 
 #[cfg(test)]

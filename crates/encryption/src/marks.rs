@@ -1,4 +1,4 @@
-//! A small number for each key that was ever used since the server started.
+//! A number for each key that was used since the server started.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -6,16 +6,16 @@ use std::collections::HashMap;
 use mizzen_store::Mark;
 use ring::digest::{Context, SHA256};
 
-/// Hands out marks. What a key is made of is not kept.
+/// Assigns marks. Keys are kept only as digests.
 #[derive(Default)]
 pub(super) struct Marks(Mutex<HashMap<Vec<u8>, Mark>>);
 
 impl Marks {
-    /// Stands for a key that is not known yet: no record has it.
+    /// The mark of a key that is not known yet: no record has it.
     pub(super) const UNKNOWN: Mark = Mark(u32::MAX);
 
-    /// The mark of what these parts say.
-    pub(super) fn of(&self, parts: &[&[u8]]) -> Mark {
+    /// The mark of the key with these parts.
+    pub(super) fn assign(&self, parts: &[&[u8]]) -> Mark {
         let mut context = Context::new(&SHA256);
         parts.iter().for_each(|part| context.update(part));
         let mut marks = self.0.lock();

@@ -1,4 +1,4 @@
-//! What is counted of sealing and opening, under upstream's names (storage/value/metrics.go).
+//! Metrics of encryption and decryption, under upstream's names (storage/value/metrics.go).
 
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, HashMap};
@@ -10,68 +10,70 @@ use mizzen_apiserver::metrics::Reloads;
 use mizzen_metrics::{Families, Timings, exponential};
 use mizzen_store::SealError;
 
-use super::kms::PluginCounts;
+use super::kms::KmsMetrics;
 
-/// Upper bounds in seconds, of sealing and of making keys.
+/// Upper bounds in seconds, of transformations and of generating keys.
 const BOUNDS: [f64; 25] = exponential(5e-6, 2.0);
 const KEY_BOUNDS: [f64; 14] = exponential(5e-6, 2.0);
 
-/// To disk, or back.
+/// The label `transformation_type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Way {
-    To,
-    From,
+pub(super) enum TransformationType {
+    ToStorage,
+    FromStorage,
 }
 
-impl Way {
-    pub(super) const ALL: [Way; 2] = [Way::To, Way::From];
+impl TransformationType {
+    pub(super) const ALL: [TransformationType; 2] = [
+        TransformationType::ToStorage,
+        TransformationType::FromStorage,
+    ];
 
-    pub(super) fn word(self) -> &'static str {
+    pub(super) fn label(self) -> &'static str {
         match self {
-            Way::To => "to_storage",
-            Way::From => "from_storage",
+            TransformationType::ToStorage => "to_storage",
+            TransformationType::FromStorage => "from_storage",
         }
     }
 }
 
-/// All that is counted.
-pub(super) struct Counts {
-    /// By what things begin with that are sealed so.
+/// All metrics of encryption.
+pub(super) struct EncryptionMetrics {
+    /// By prefix of records.
     prefixes: Mutex<BTreeMap<String, Arc<Transformations>>>,
-    plugins: Mutex<BTreeMap<String, Arc<PluginCounts>>>,
-    /// How long it took to make seeds.
-    generated: Timings,
-    /// Seeds that a plug-in had to open.
+    plugins: Mutex<BTreeMap<String, Arc<KmsMetrics>>>,
+    /// The time to generate seeds.
+    key_generation: Timings,
+    /// Seeds that a plug-in had to decrypt.
     misses: AtomicU64,
     pub(super) reloads: Reloads,
 }
 
-impl Default for Counts {
-    fn default() -> Counts {
-        Counts {
+impl Default for EncryptionMetrics {
+    fn default() -> EncryptionMetrics {
+        EncryptionMetrics {
             prefixes: Mutex::default(),
             plugins: Mutex::default(),
-            generated: Timings::new(&KEY_BOUNDS),
+            key_generation: Timings::new(&KEY_BOUNDS),
             misses: AtomicU64::default(),
             reloads: Reloads::new("encryption"),
         }
     }
 }
 
-/// What was sealed and opened in one way.
+/// The encryptions and decryptions of records with one prefix.
 pub(super) struct Transformations {
-    took: [Timings; 2],
-    /// Successes by space.
+    durations: [Timings; 2],
+    /// Successes by keyspace.
     spaces: RwLock<HashMap<String, [AtomicU64; 2]>>,
-    /// Failures by space and code.
-    failures: Mutex<BTreeMap<(Way, String, String), u64>>,
+    /// Failures by keyspace and code.
+    failures: Mutex<BTreeMap<(TransformationType, String, String), u64>>,
 }
 
 impl Default for Transformations {
     fn default() -> Transformations {
-        let took = [Timings::new(&BOUNDS), Timings::new(&BOUNDS)];
         Transformations {
-            took,
+            durations: [Timings::new(&BOUNDS), Timings::new(&BOUNDS)],
             spaces: RwLock::default(),
             failures: Mutex::default(),
         }
@@ -79,20 +81,20 @@ impl Default for Transformations {
 }
 
 impl Transformations {
-    /// Something of `space` was sealed or opened, or could not be.
+    /// Records a transformation of a record of `space`.
     pub(super) fn record<T>(
         &self,
         space: &str,
-        way: Way,
+        way: TransformationType,
         outcome: &Result<T, SealError>,
         took: Duration,
     ) {
         if let Err(error) = outcome {
             let key = (way, space.to_string(), code(&error.0).to_string());
-            *lock(&self.failures).entry(key).or_default() += 1;
+            *self.failures.lock().entry(key).or_default() += 1;
             return;
         }
-        self.took[way as usize].observe(took);
+        self.durations[way as usize].observe(took);
         if let Some(counts) = self.spaces.read().get(space) {
             counts[way as usize].fetch_add(1, Relaxed);
             return;
@@ -108,31 +110,31 @@ impl Transformations {
             "Encryptions and decryptions of stored objects.",
         );
         for (space, way, code, n) in self.operations() {
-            let (resource, way) = (resource(&space), ("transformation_type", way.word()));
+            let (resource, way) = (resource(&space), ("transformation_type", way.label()));
             total.add(
                 &[("resource", &resource), ("status", &code), way, prefix],
                 n,
             );
         }
-        for (way, took) in Way::ALL.iter().zip(&self.took) {
+        for (way, took) in TransformationType::ALL.iter().zip(&self.durations) {
             if took.count() > 0 {
                 out.histogram(
                     "apiserver_storage_transformation_duration_seconds",
                     "How long it took to encrypt or decrypt an object.",
                 )
                 .add_histogram(
-                    &[("transformation_type", way.word()), prefix],
+                    &[("transformation_type", way.label()), prefix],
                     &took.histogram(),
                 );
             }
         }
     }
 
-    /// How often, by space, way and code.
-    fn operations(&self) -> Vec<(String, Way, String, u64)> {
+    /// The number of operations by keyspace, type and code.
+    fn operations(&self) -> Vec<(String, TransformationType, String, u64)> {
         let mut all = Vec::new();
         for (space, counts) in &*self.spaces.read() {
-            let known = Way::ALL
+            let known = TransformationType::ALL
                 .iter()
                 .map(|way| (*way, counts[*way as usize].load(Relaxed)));
             all.extend(
@@ -141,7 +143,7 @@ impl Transformations {
                     .map(|(way, n)| (space.clone(), way, "OK".into(), n)),
             );
         }
-        for ((way, space, code), n) in &*lock(&self.failures) {
+        for ((way, space, code), n) in &*self.failures.lock() {
             all.push((space.clone(), *way, code.clone(), *n));
         }
         all.sort();
@@ -149,16 +151,14 @@ impl Transformations {
     }
 }
 
-/// The code of a plug-in's refusal. Kubernetes: whatever else goes wrong has one in common.
+/// The gRPC code of an error. Kubernetes: all other errors have the same code.
 fn code(problem: &str) -> &str {
-    let said = problem
-        .split_once("rpc error: code = ")
-        .map(|(_, rest)| rest);
-    said.and_then(|rest| rest.split(' ').next())
+    let code = problem.split_once("rpc error: code = ");
+    code.and_then(|(_, rest)| rest.split(' ').next())
         .unwrap_or("unknown-non-grpc")
 }
 
-/// A space as Kubernetes calls its resource: `apps/deployments` is `deployments.apps`.
+/// The resource of a keyspace: `apps/deployments` is `deployments.apps`.
 fn resource(space: &str) -> String {
     space.split_once('/').map_or_else(
         || space.into(),
@@ -166,33 +166,34 @@ fn resource(space: &str) -> String {
     )
 }
 
-impl Counts {
-    /// Where it is counted what is sealed so that it begins with `prefix`.
-    pub(super) fn of(&self, prefix: &str) -> Arc<Transformations> {
-        lock(&self.prefixes)
+impl EncryptionMetrics {
+    /// The metrics of records that begin with `prefix`.
+    pub(super) fn transformations(&self, prefix: &str) -> Arc<Transformations> {
+        self.prefixes
+            .lock()
             .entry(prefix.into())
             .or_default()
             .clone()
     }
 
-    /// Where it is counted what a plug-in does.
-    pub(super) fn plugin(&self, name: &str) -> Arc<PluginCounts> {
-        lock(&self.plugins).entry(name.into()).or_default().clone()
+    /// The metrics of a KMS plug-in.
+    pub(super) fn plugin(&self, name: &str) -> Arc<KmsMetrics> {
+        self.plugins.lock().entry(name.into()).or_default().clone()
     }
 
-    /// A seed was made.
-    pub(super) fn generated(&self, took: Duration) {
-        self.generated.observe(took);
+    /// Records that a seed was generated.
+    pub(super) fn record_key_generation(&self, took: Duration) {
+        self.key_generation.observe(took);
     }
 
-    /// A plug-in has to open a seed.
-    pub(super) fn missed(&self) {
+    /// Records that a plug-in has to decrypt a seed.
+    pub(super) fn record_cache_miss(&self) {
         self.misses.fetch_add(1, Relaxed);
     }
 
     /// Adds its series to a scrape.
     pub(super) fn collect(&self, out: &mut Families) {
-        for (prefix, counts) in lock(&self.prefixes).iter() {
+        for (prefix, counts) in self.prefixes.lock().iter() {
             counts.collect(prefix, out);
         }
         out.counter(
@@ -200,21 +201,16 @@ impl Counts {
             "Data keys that a KMS plug-in had to decrypt.",
         )
         .add(&[], self.misses.load(Relaxed));
-        if self.generated.count() > 0 {
+        if self.key_generation.count() > 0 {
             out.histogram(
                 "apiserver_storage_data_key_generation_duration_seconds",
                 "How long it took to generate data keys.",
             )
-            .add_histogram(&[], &self.generated.histogram());
+            .add_histogram(&[], &self.key_generation.histogram());
         }
-        for (provider, counts) in lock(&self.plugins).iter() {
+        for (provider, counts) in self.plugins.lock().iter() {
             counts.collect(provider, out);
         }
         self.reloads.collect(out);
     }
-}
-
-/// What is counted stays good even if somebody who counted fell over.
-pub(super) fn lock<T>(mutex: &Mutex<T>) -> parking_lot::MutexGuard<'_, T> {
-    mutex.lock()
 }

@@ -1,4 +1,4 @@
-//! Following the file: a new one counts once it makes sense and all its plug-ins answer.
+//! Reload of a changed file, once it is valid and all its plug-ins are healthy.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -7,16 +7,16 @@ use std::time::Duration;
 use mizzen_apiserver::file_watcher::FileWatcher;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::rules::Rules;
-use super::{ConfigurationError, Encryption, check_owner, digest_of, health, kms, patience};
+use super::rules::EncryptionRules;
+use super::{Encryption, EncryptionConfigurationError, check_owner, kms};
 
-/// How long new plug-ins have at least until all must have answered, and how often they are asked.
-const PATIENCE: Duration = Duration::from_secs(10);
-const ASK_EVERY: Duration = Duration::from_millis(100);
+/// The minimum time for all new plug-ins to become healthy, and the interval of checks.
+const HEALTH_TIMEOUT: Duration = Duration::from_secs(10);
+const HEALTH_INTERVAL: Duration = Duration::from_millis(100);
 
 impl Encryption {
-    /// Goes by the file as it is, from now on.
-    pub async fn follow(self: Arc<Encryption>) {
+    /// Reloads the file whenever it changes. Never returns.
+    pub async fn reload_on_change(self: Arc<Encryption>) {
         let mut watcher = FileWatcher::new([self.file.clone()], []);
         loop {
             // A file that cannot be read is an error of `reload`, too.
@@ -25,59 +25,58 @@ impl Encryption {
             if outcome.is_ok() {
                 watcher.accept();
             }
-            if !matches!(outcome, Ok(false)) {
-                self.world
-                    .counts
-                    .reloads
-                    .reloaded(outcome.is_ok(), self.world.clock.now().0);
-            }
-            match outcome {
-                Ok(false) => {}
-                Ok(true) => tracing::info!("encryption goes by the new {}", self.file.display()),
+            let path = self.file.display();
+            match &outcome {
+                Ok(false) => continue,
+                Ok(true) => tracing::info!(%path, "reloaded encryption configuration"),
                 Err(error) => {
-                    let file = self.file.display();
-                    tracing::error!("error processing encryption config file {file}: {error}");
+                    tracing::error!(%path, %error, "error processing encryption config file, keeping the previous one")
                 }
             }
+            let now = self.context.clock.now().0;
+            self.context.metrics.reloads.reloaded(outcome.is_ok(), now);
         }
     }
 
-    /// Returns whether the file has changed. If it makes no sense, the old one counts.
-    pub(super) async fn reload(&self) -> Result<bool, ConfigurationError> {
+    /// Returns whether the file has changed. An invalid file does not replace the previous one.
+    async fn reload(&self) -> Result<bool, EncryptionConfigurationError> {
         let text = check_owner(&self.file).and_then(|()| std::fs::read(&self.file));
-        let text = text.map_err(|error| ConfigurationError(error.to_string()))?;
-        let digest = digest_of(&text);
-        if *self.seen.read() == digest {
+        let text = text.map_err(|error| EncryptionConfigurationError(error.to_string()))?;
+        let digest = Encryption::digest(&text);
+        if *self.digest.read() == digest {
             return Ok(false);
         }
-        let rules = self.world.rules(&text)?;
+        let rules = EncryptionRules::parse(&text, &self.context)?;
         for plugin in &rules.plugins {
-            kms::keep_asking(plugin).await;
+            kms::start_probing(plugin).await;
         }
-        until_healthy(&rules).await?;
+        rules.wait_until_healthy().await?;
         *self.rules.write() = Arc::new(rules);
-        *self.seen.write() = digest;
-        self.world.counts.reloads.gone_by(&text);
-        self.world.changes.fetch_add(1, Ordering::Relaxed);
+        *self.digest.write() = digest;
+        self.context.metrics.reloads.gone_by(&text);
+        self.context.changes.fetch_add(1, Ordering::Relaxed);
         Ok(true)
     }
 }
 
-async fn until_healthy(rules: &Rules) -> Result<(), ConfigurationError> {
-    let patience = PATIENCE.max(2 * patience(rules));
-    let until = Instant::now() + patience;
-    loop {
-        let outcome = timeout(patience, health(rules))
-            .await
-            .unwrap_or_else(|_| Err("it took too long".into()));
-        match outcome {
-            Ok(()) => return Ok(()),
-            Err(problem) if Instant::now() >= until => {
-                return Err(ConfigurationError(format!(
-                    "health check for new transformers failed: {problem}"
-                )));
+impl EncryptionRules {
+    async fn wait_until_healthy(&self) -> Result<(), EncryptionConfigurationError> {
+        let timeouts: Duration = self.plugins.iter().map(|plugin| plugin.timeout()).sum();
+        let health_timeout = HEALTH_TIMEOUT.max(2 * timeouts);
+        let deadline = Instant::now() + health_timeout;
+        loop {
+            let outcome = timeout(health_timeout, self.check_health())
+                .await
+                .unwrap_or_else(|_| Err("it took too long".into()));
+            match outcome {
+                Ok(()) => return Ok(()),
+                Err(problem) if Instant::now() >= deadline => {
+                    return Err(EncryptionConfigurationError(format!(
+                        "health check for new transformers failed: {problem}"
+                    )));
+                }
+                Err(_) => sleep(HEALTH_INTERVAL).await,
             }
-            Err(_) => sleep(ASK_EVERY).await,
         }
     }
 }

@@ -1,123 +1,126 @@
-//! Who seals what: the first provider of a resource writes, all of them read.
+//! Which provider encrypts which resource: the first provider of a resource writes, all of them read.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use mizzen_object::{GroupResource, in_one};
 use mizzen_store::{Mark, SealError, Sealed};
-use mizzen_value::clock::Random;
 use tokio::time::Instant;
 
+use super::EncryptionContext;
 use super::cipher::{Cipher, Method};
-use super::configuration::{self, Configuration, ConfigurationError, Entry, KmsOptions};
-use super::counts::{Counts, Transformations, Way};
+use super::configuration::{
+    EncryptionConfiguration, EncryptionConfigurationError, KeyConfiguration, ProviderConfiguration,
+    ResourceConfiguration,
+};
 use super::kms::Kms;
-use super::marks::Marks;
+use super::metrics::{TransformationType, Transformations};
 
-/// What a configuration comes to.
+/// The providers of each resource.
 #[derive(Default)]
-pub(super) struct Rules {
-    /// By space.
+pub(super) struct EncryptionRules {
+    /// By keyspace.
     exact: HashMap<String, Providers>,
-    /// By group, for all of its resources.
+    /// By API group, for `*.group`.
     groups: HashMap<String, Providers>,
-    /// For everything else.
+    /// For `*.*`.
     any: Option<Providers>,
-    /// All plug-ins.
+    /// All KMS plug-ins.
     pub(super) plugins: Vec<Arc<Kms>>,
-    /// What nobody could open.
+    /// Counts records that no provider could decrypt.
     unknown: Arc<Transformations>,
 }
 
-/// Those of one resource, in order.
+/// The providers of one resource, in order.
 type Providers = Vec<Arc<Provider>>;
 
-/// One who seals.
+/// A provider.
 pub(super) enum Provider {
-    /// Leaves everything as it is.
+    /// Plain text.
     Identity,
-    Keys(Ring),
+    Keys(KeyRing),
     Kms(Arc<Kms>),
 }
 
-/// Keys that are used in one way.
-pub(super) struct Ring {
+/// The keys of one method. The first one encrypts.
+pub(super) struct KeyRing {
     method: Method,
-    counts: Arc<Transformations>,
-    keys: Vec<Key>,
+    metrics: Arc<Transformations>,
+    keys: Vec<EncryptionKey>,
 }
 
-struct Key {
-    /// What is sealed with it begins with this: the method's prefix and the key's name.
+struct EncryptionKey {
+    /// Records under this key begin with it: the prefix of the method and the name of the key.
     prefix: String,
     mark: Mark,
     cipher: Box<dyn Cipher>,
 }
 
-/// What is needed to make rules.
-pub(super) struct Workshop<'a> {
-    pub(super) random: &'a Arc<dyn Random>,
-    pub(super) marks: &'a Arc<Marks>,
-    pub(super) counts: &'a Counts,
-    pub(super) plugin: &'a dyn Fn(&KmsOptions) -> Arc<Kms>,
-}
-
-impl Rules {
-    /// Makes them of a configuration.
-    pub(super) fn new(
-        configuration: &Configuration,
-        workshop: &Workshop,
-    ) -> Result<Rules, ConfigurationError> {
-        let mut rules = Rules {
-            unknown: workshop.counts.of("unknown"),
-            ..Rules::default()
+impl EncryptionRules {
+    /// The rules of the text of a file.
+    pub(super) fn parse(
+        text: &[u8],
+        context: &EncryptionContext,
+    ) -> Result<EncryptionRules, EncryptionConfigurationError> {
+        let mut rules = EncryptionRules {
+            unknown: context.metrics.transformations("unknown"),
+            ..EncryptionRules::default()
         };
-        for entry in &configuration.entries {
-            rules.add(entry, workshop)?;
+        for entry in &EncryptionConfiguration::parse(text)?.entries {
+            rules.add(entry, context)?;
         }
         Ok(rules)
     }
 
-    fn add(&mut self, entry: &Entry, workshop: &Workshop) -> Result<(), ConfigurationError> {
+    fn add(
+        &mut self,
+        entry: &ResourceConfiguration,
+        context: &EncryptionContext,
+    ) -> Result<(), EncryptionConfigurationError> {
         let providers: Providers = entry
             .providers
             .iter()
-            .map(|provider| Arc::new(self.provider(provider, workshop)))
+            .map(|provider| Arc::new(self.provider(provider, context)))
             .collect();
         for resource in &entry.resources {
             if let Some(earlier) = self.masking(resource) {
-                let (masked, earlier) = (shown(resource), shown(&earlier));
+                let (masked, earlier) = (resource_name(resource), resource_name(&earlier));
                 let why = format!("resource {masked:?} is masked by earlier rule {earlier:?}");
-                return Err(ConfigurationError(why));
+                return Err(EncryptionConfigurationError(why));
             }
-            self.slot(resource).extend(providers.iter().cloned());
+            self.providers_mut(resource)
+                .extend(providers.iter().cloned());
         }
         Ok(())
     }
 
-    fn provider(&mut self, provider: &configuration::Provider, workshop: &Workshop) -> Provider {
+    fn provider(
+        &mut self,
+        provider: &ProviderConfiguration,
+        context: &EncryptionContext,
+    ) -> Provider {
         match provider {
-            configuration::Provider::Identity => Provider::Identity,
-            configuration::Provider::Keys(method, keys) => {
+            ProviderConfiguration::Identity => Provider::Identity,
+            ProviderConfiguration::Keys(method, keys) => {
                 let keys = keys
                     .iter()
-                    .filter_map(|key| Key::new(*method, key, workshop))
+                    .filter_map(|key| EncryptionKey::new(*method, key, context))
                     .collect();
-                Provider::Keys(Ring {
+                Provider::Keys(KeyRing {
                     method: *method,
-                    counts: workshop.counts.of(method.prefix()),
+                    metrics: context.metrics.transformations(method.prefix()),
                     keys,
                 })
             }
-            configuration::Provider::Kms(options) => {
-                let plugin = (workshop.plugin)(options);
+            ProviderConfiguration::Kms(options) => {
+                let plugin = Arc::new(Kms::new(options, context.clone()));
                 self.plugins.push(plugin.clone());
                 Provider::Kms(plugin)
             }
         }
     }
 
-    /// The earlier rule that leaves nothing to one for `resource`.
+    /// The earlier rule that masks one for `resource`.
     fn masking(&self, resource: &GroupResource) -> Option<GroupResource> {
         let whole = |group: &str| GroupResource {
             group: group.into(),
@@ -130,7 +133,7 @@ impl Rules {
         }
     }
 
-    fn slot(&mut self, resource: &GroupResource) -> &mut Providers {
+    fn providers_mut(&mut self, resource: &GroupResource) -> &mut Providers {
         match (resource.group.as_str(), resource.resource.as_str()) {
             ("*", "*") => self.any.get_or_insert_default(),
             (group, "*") => self.groups.entry(group.into()).or_default(),
@@ -139,8 +142,8 @@ impl Rules {
         }
     }
 
-    /// Who seals a space; nobody if nothing is said of it.
-    fn of(&self, space: &str) -> &[Arc<Provider>] {
+    /// The providers of a keyspace; none if it is not configured.
+    fn providers(&self, space: &str) -> &[Arc<Provider>] {
         let group = space.split_once('/').map_or("", |(group, _)| group);
         let found = self
             .exact
@@ -150,39 +153,40 @@ impl Rules {
         found.map_or(&[], Vec::as_slice)
     }
 
-    /// How content of `space` is written now.
+    /// The mark of records that are written to `space` now.
     pub(super) fn mark(&self, space: &str) -> Mark {
-        self.of(space)
+        self.providers(space)
             .first()
             .map_or(Mark::PLAIN, |provider| provider.mark())
     }
 
-    /// Seals with the first provider.
-    pub(super) fn seal(
+    /// Encrypts with the first provider.
+    pub(super) fn encrypt(
         &self,
         space: &str,
         path: &[u8],
         plain: &[u8],
     ) -> Result<Option<Sealed>, SealError> {
-        let Some(provider) = self.of(space).first() else {
+        let Some(provider) = self.providers(space).first() else {
             return Ok(None);
         };
         let started = Instant::now();
-        let sealed = provider.seal(path, plain);
-        if let Some(counts) = provider.counts() {
-            counts.record(space, Way::To, &sealed, started.elapsed());
+        let encrypted = provider.encrypt(path, plain);
+        if let Some(metrics) = provider.metrics() {
+            let to_storage = TransformationType::ToStorage;
+            metrics.record(space, to_storage, &encrypted, started.elapsed());
         }
-        sealed
+        encrypted
     }
 
-    /// Opens with the first provider that can.
-    pub(super) fn open(
+    /// Decrypts with the first provider that can.
+    pub(super) fn decrypt(
         &self,
         space: &str,
         path: &[u8],
-        sealed: &[u8],
+        encrypted: &[u8],
     ) -> Result<(Vec<u8>, Mark), SealError> {
-        let providers = self.of(space);
+        let providers = self.providers(space);
         if providers
             .iter()
             .all(|provider| matches!(**provider, Provider::Identity))
@@ -192,63 +196,69 @@ impl Rules {
             ));
         }
         let (mut problems, started) = (Vec::new(), Instant::now());
-        // Kubernetes: a key that does not fit keeps no later one from being tried: two may have the same name.
+        // Kubernetes: after a key that fails, later ones are tried, because two may have the same name.
         for provider in providers {
-            let Some(outcome) = provider.open(path, sealed) else {
+            let Some(outcome) = provider.decrypt(path, encrypted) else {
                 continue;
             };
-            if let Some(counts) = provider.counts() {
-                counts.record(space, Way::From, &outcome, started.elapsed());
+            if let Some(metrics) = provider.metrics() {
+                let from_storage = TransformationType::FromStorage;
+                metrics.record(space, from_storage, &outcome, started.elapsed());
             }
             match outcome {
-                Ok(opened) => return Ok(opened),
+                Ok(decrypted) => return Ok(decrypted),
                 Err(problem) => problems.push(problem.0),
             }
         }
         if let Some(problem) = in_one(problems) {
             return Err(SealError(problem));
         }
-        let refused = Err(SealError(no_provider()));
+        let failed = Err(SealError(NO_PROVIDER.into()));
+        let from_storage = TransformationType::FromStorage;
         self.unknown
-            .record(space, Way::From, &refused, started.elapsed());
-        refused
+            .record(space, from_storage, &failed, started.elapsed());
+        failed
     }
 
-    /// Refuses what is not sealed where nobody reads that.
+    /// Rejects plain text where no identity provider reads it.
     pub(super) fn admit_plain(&self, space: &str) -> Result<(), SealError> {
-        let providers = self.of(space);
-        let reads = providers.is_empty()
+        let providers = self.providers(space);
+        let is_readable = providers.is_empty()
             || providers
                 .iter()
                 .any(|provider| matches!(**provider, Provider::Identity));
-        if reads {
-            Ok(())
-        } else {
-            Err(SealError(no_provider()))
+        match is_readable {
+            true => Ok(()),
+            false => Err(SealError(NO_PROVIDER.into())),
         }
     }
 
-    /// Whether content looks as if it were written now.
-    pub(super) fn is_current(&self, space: &str, sealed: Option<&[u8]>) -> bool {
-        match (
-            self.of(space)
-                .first()
-                .and_then(|provider| provider.prefix()),
-            sealed,
-        ) {
+    /// Whether a record has the prefix with which it would be written now.
+    pub(super) fn is_current(&self, space: &str, encrypted: Option<&[u8]>) -> bool {
+        let provider = self.providers(space).first();
+        match (provider.and_then(|provider| provider.prefix()), encrypted) {
             (None, None) => true,
-            (Some(prefix), Some(sealed)) => sealed.starts_with(prefix.as_bytes()),
+            (Some(prefix), Some(encrypted)) => encrypted.starts_with(prefix.as_bytes()),
             _ => false,
         }
     }
+
+    /// The problems of all plug-ins, in one text.
+    pub(super) async fn check_health(&self) -> Result<(), String> {
+        let mut problems = Vec::new();
+        for (at, plugin) in self.plugins.iter().enumerate() {
+            if let Err(problem) = plugin.check().await {
+                problems.push(format!("kms-provider-{at}: {problem}"));
+            }
+        }
+        in_one(problems).map_or(Ok(()), Err)
+    }
 }
 
-fn no_provider() -> String {
-    "no matching prefix found".into()
-}
+const NO_PROVIDER: &str = "no matching prefix found";
 
-/// A resource as the file says it.
-fn shown(resource: &GroupResource) -> String {
+/// A resource as it is written in the file.
+fn resource_name(resource: &GroupResource) -> String {
     match (resource.group.as_str(), resource.resource.as_str()) {
         ("", "*") => "*.".into(),
         _ => resource.to_string(),
@@ -256,11 +266,11 @@ fn shown(resource: &GroupResource) -> String {
 }
 
 impl Provider {
-    /// Where it is counted what is sealed; nothing is where things stay as they are.
-    fn counts(&self) -> Option<&Transformations> {
+    /// The metrics of its transformations; plain text is not counted.
+    fn metrics(&self) -> Option<&Transformations> {
         match self {
             Provider::Identity => None,
-            Provider::Keys(ring) => Some(&ring.counts),
+            Provider::Keys(ring) => Some(&ring.metrics),
             Provider::Kms(kms) => Some(kms.transformations()),
         }
     }
@@ -273,7 +283,7 @@ impl Provider {
         }
     }
 
-    /// What is written now begins with this, if it is sealed.
+    /// The prefix of records that are written now, unless they are plain text.
     fn prefix(&self) -> Option<&str> {
         match self {
             Provider::Identity => None,
@@ -282,35 +292,35 @@ impl Provider {
         }
     }
 
-    fn seal(&self, path: &[u8], plain: &[u8]) -> Result<Option<Sealed>, SealError> {
+    fn encrypt(&self, path: &[u8], plain: &[u8]) -> Result<Option<Sealed>, SealError> {
         match self {
             Provider::Identity => Ok(None),
-            Provider::Keys(ring) => ring.keys[0].seal(path, plain).map(Some),
-            Provider::Kms(kms) => kms.seal(path, plain).map(Some),
+            Provider::Keys(ring) => ring.keys[0].encrypt(path, plain).map(Some),
+            Provider::Kms(kms) => kms.encrypt(path, plain).map(Some),
         }
     }
 
-    /// None if it was sealed by somebody else.
-    fn open(&self, path: &[u8], sealed: &[u8]) -> Option<Result<(Vec<u8>, Mark), SealError>> {
+    /// None if another provider encrypted the record.
+    fn decrypt(&self, path: &[u8], encrypted: &[u8]) -> Option<Result<(Vec<u8>, Mark), SealError>> {
         match self {
             Provider::Identity => None,
-            Provider::Keys(ring) => ring.open(path, sealed),
-            Provider::Kms(kms) => sealed
+            Provider::Keys(ring) => ring.decrypt(path, encrypted),
+            Provider::Kms(kms) => encrypted
                 .strip_prefix(kms.prefix().as_bytes())
-                .map(|sealed| kms.open(path, sealed)),
+                .map(|encrypted| kms.decrypt(path, encrypted)),
         }
     }
 }
 
-impl Ring {
-    fn open(&self, path: &[u8], sealed: &[u8]) -> Option<Result<(Vec<u8>, Mark), SealError>> {
-        sealed.strip_prefix(self.method.prefix().as_bytes())?;
+impl KeyRing {
+    fn decrypt(&self, path: &[u8], encrypted: &[u8]) -> Option<Result<(Vec<u8>, Mark), SealError>> {
+        encrypted.strip_prefix(self.method.prefix().as_bytes())?;
         let mut problems = Vec::new();
         for key in &self.keys {
-            let Some(sealed) = sealed.strip_prefix(key.prefix.as_bytes()) else {
+            let Some(encrypted) = encrypted.strip_prefix(key.prefix.as_bytes()) else {
                 continue;
             };
-            match key.cipher.open(sealed, path) {
+            match key.cipher.decrypt(encrypted, path) {
                 Ok(plain) => return Some(Ok((plain, key.mark))),
                 Err(problem) => problems.push(problem.0),
             }
@@ -321,23 +331,27 @@ impl Ring {
     }
 }
 
-impl Key {
-    fn new(method: Method, key: &configuration::Key, workshop: &Workshop) -> Option<Key> {
-        let cipher = method.with_key(&key.secret, workshop.random)?;
+impl EncryptionKey {
+    fn new(
+        method: Method,
+        key: &KeyConfiguration,
+        context: &EncryptionContext,
+    ) -> Option<EncryptionKey> {
+        let cipher = method.with_key(&key.secret, &context.random)?;
         let prefix = format!("{}{}:", method.prefix(), key.name);
         // Another secret under the same name is another key.
-        let mark = workshop.marks.of(&[prefix.as_bytes(), &key.secret]);
-        Some(Key {
+        let mark = context.marks.assign(&[prefix.as_bytes(), &key.secret]);
+        Some(EncryptionKey {
             prefix,
             mark,
             cipher,
         })
     }
 
-    fn seal(&self, path: &[u8], plain: &[u8]) -> Result<Sealed, SealError> {
+    fn encrypt(&self, path: &[u8], plain: &[u8]) -> Result<Sealed, SealError> {
         let mut bytes = Vec::with_capacity(self.prefix.len() + plain.len() + 64);
         bytes.extend_from_slice(self.prefix.as_bytes());
-        self.cipher.seal(plain, path, &mut bytes)?;
+        self.cipher.encrypt(plain, path, &mut bytes)?;
         Ok(Sealed {
             bytes: bytes.into(),
             mark: self.mark,

@@ -1,4 +1,4 @@
-//! What a file may say, and what comes of it.
+//! Configuration files: validation, rules and reload.
 
 use std::time::Duration;
 
@@ -33,19 +33,19 @@ fn file(entries: &[(&str, &str)]) -> String {
     )
 }
 
-async fn start(text: &str) -> Result<Arc<Encryption>, ConfigurationError> {
+async fn start(text: &str) -> Result<Arc<Encryption>, EncryptionConfigurationError> {
     start_at(&PathBuf::from("a file"), text).await
 }
 
 async fn start_at(
     file: &std::path::Path,
     text: &str,
-) -> Result<Arc<Encryption>, ConfigurationError> {
+) -> Result<Arc<Encryption>, EncryptionConfigurationError> {
     let (clock, random) = (Arc::new(WallClock), Arc::new(SystemRandom));
     Encryption::start(file.into(), text.as_bytes(), clock, random).await
 }
 
-/// How content of a space begins that is written now; empty if it is not sealed.
+/// The first bytes of a record that is written now; empty if it is not encrypted.
 fn written(encryption: &Encryption, space: &str) -> String {
     let sealed = encryption.seal(space, "default/a", b"plain").unwrap();
     let text = sealed.map(|sealed| {
@@ -55,44 +55,44 @@ fn written(encryption: &Encryption, space: &str) -> String {
 }
 
 #[track_caller]
-fn check_refused(text: &str, expected: &str) {
+fn check_rejected(text: &str, expected: &str) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .build()
         .unwrap();
-    let refused = runtime.block_on(start(text)).unwrap_err();
-    assert_eq!(refused.to_string(), expected);
+    let error = runtime.block_on(start(text)).unwrap_err();
+    assert_eq!(error.to_string(), expected);
 }
 
 #[test]
-fn another_kind_is_refused() {
-    check_refused(
+fn another_kind_is_rejected() {
+    check_rejected(
         "kind: Nonsense\napiVersion: v1\n",
         "no kind \"Nonsense\" is registered for version \"v1\" in scheme \
          \"pkg/server/options/encryptionconfig/config.go:142\"",
     );
-    check_refused(
+    check_rejected(
         "kind: Nonsense\n",
         "Object 'apiVersion' is missing in 'kind: Nonsense\n'",
     );
 }
 
 #[test]
-fn fields_that_nobody_knows_are_refused() {
+fn unknown_fields_are_rejected() {
     let text = file(&[("secrets", "{aescbc: {keyz: []}}")]);
-    check_refused(
+    check_rejected(
         &text,
         r#"strict decoding error: unknown field "resources[0].providers[0].aescbc.keyz""#,
     );
 }
 
 #[test]
-fn something_must_be_said() {
+fn resources_and_providers_are_required() {
     let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: EncryptionConfiguration\n";
-    check_refused(
+    check_rejected(
         head,
         "resources: Required value: at least one resources is required",
     );
-    check_refused(
+    check_rejected(
         &file(&[("", "")]),
         "[resources[0].resources: Required value: at least one resources[0].resources is required, \
          resources[0].providers: Required value: at least one resources[0].providers is required]",
@@ -100,9 +100,9 @@ fn something_must_be_said() {
 }
 
 #[test]
-fn resources_are_told_what_is_wrong_with_them() {
+fn invalid_resources_are_rejected() {
     let check = |resources: &str, expected: &str| {
-        check_refused(
+        check_rejected(
             &file(&[(resources, "{identity: {}}")]),
             &format!("resources[0].resources{expected}"),
         );
@@ -152,22 +152,22 @@ fn resources_are_told_what_is_wrong_with_them() {
 }
 
 #[test]
-fn what_an_earlier_entry_covers_is_refused() {
+fn resources_masked_by_an_earlier_entry_are_rejected() {
     let identity = "{identity: {}}";
-    check_refused(
+    check_rejected(
         &file(&[("'*.'", identity), ("secrets", identity)]),
         r#"resource "secrets" is masked by earlier rule "*.""#,
     );
-    check_refused(
+    check_rejected(
         &file(&[("'*.*'", identity), ("'*.apps'", identity)]),
         r#"resource "*.apps" is masked by earlier rule "*.*""#,
     );
 }
 
 #[test]
-fn providers_are_told_what_is_wrong_with_them() {
+fn invalid_providers_are_rejected() {
     let check = |provider: &str, expected: &str| {
-        check_refused(
+        check_rejected(
             &file(&[("secrets", provider)]),
             &format!("resources[0].providers[0]{expected}"),
         );
@@ -195,7 +195,7 @@ fn providers_are_told_what_is_wrong_with_them() {
         ),
         r#".secretbox.keys[0].secret: Invalid value: "REDACTED": secret is not of the expected length, got 16, expected one of [32]"#,
     );
-    check_refused(
+    check_rejected(
         &file(&[("secrets", "{aescbc: {keys: [{secret: ''}]}}")]),
         "[resources[0].providers[0].aescbc.keys[0].name: Required value: name is a mandatory field for a key, \
          resources[0].providers[0].aescbc.keys[0].secret: Required value: secret is a mandatory field for a key]",
@@ -203,10 +203,10 @@ fn providers_are_told_what_is_wrong_with_them() {
 }
 
 #[test]
-fn plugins_are_told_what_is_wrong_with_them() {
+fn invalid_plugins_are_rejected() {
     let check = |kms: &str, expected: &str| {
         let text = file(&[("secrets", &format!("{{kms: {{{kms}}}}}"))]);
-        check_refused(&text, expected);
+        check_rejected(&text, expected);
     };
     let at = |expected: &str| format!("resources[0].providers[0].kms.{expected}");
     check(
@@ -248,21 +248,25 @@ fn plugins_are_told_what_is_wrong_with_them() {
 }
 
 #[test]
-fn a_name_of_a_plugin_is_used_once() {
+fn names_of_plugins_are_unique() {
     let kms = "{kms: {apiVersion: v2, name: a, endpoint: 'unix:///s'}}";
-    check_refused(
+    check_rejected(
         &file(&[("secrets", kms), ("configmaps", kms)]),
         "resources[1].providers[0].kms.name: Invalid value: \"a\": duplicate KMS provider name a, names must be unique",
     );
 }
 
 #[test]
-fn a_socket_is_where_the_endpoint_says() {
+fn an_endpoint_names_a_socket() {
     let check = |endpoint: &str, expected: &str| {
         let kms =
             format!("{{kms: {{apiVersion: v2, name: a, timeout: 5s, endpoint: '{endpoint}'}}}}");
-        let configuration = Configuration::parse(file(&[("secrets", &kms)]).as_bytes()).unwrap();
-        let configuration::Provider::Kms(options) = &configuration.entries[0].providers[0] else {
+        let configuration =
+            configuration::EncryptionConfiguration::parse(file(&[("secrets", &kms)]).as_bytes())
+                .unwrap();
+        let configuration::ProviderConfiguration::Kms(options) =
+            &configuration.entries[0].providers[0]
+        else {
             panic!()
         };
         assert_eq!(
@@ -276,7 +280,7 @@ fn a_socket_is_where_the_endpoint_says() {
 }
 
 #[tokio::test]
-async fn the_narrowest_entry_counts() {
+async fn the_most_specific_entry_applies() {
     let text = file(&[
         ("events", "{identity: {}}"),
         ("secrets, pizzas.example.com", &keyed("aescbc", 1)),
@@ -338,11 +342,11 @@ async fn the_first_provider_writes_and_all_read() {
         new.admit_plain("secrets").unwrap_err().to_string(),
         "no matching prefix found"
     );
-    assert!(new.admit_plain("pods").is_ok(), "nothing is said of pods");
+    assert!(new.admit_plain("pods").is_ok(), "pods are not configured");
 }
 
 #[tokio::test]
-async fn it_is_counted_what_is_sealed_and_opened() {
+async fn encryptions_and_decryptions_are_counted() {
     let entry = format!("{}, {}", keyed("aesgcm", 2), keyed("aescbc", 1));
     let encryption = start(&file(&[("secrets, deployments.apps", &entry)]))
         .await
@@ -390,7 +394,7 @@ async fn it_is_counted_what_is_sealed_and_opened() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_opened_is_refused_with_the_reason() {
+async fn a_record_that_cannot_be_decrypted_is_an_error_with_its_reason() {
     let one = start(&file(&[("secrets", &keyed("aesgcm", 1))]))
         .await
         .unwrap();
@@ -400,8 +404,8 @@ async fn what_cannot_be_opened_is_refused_with_the_reason() {
         .unwrap()
         .bytes;
     let check = |encryption: &Encryption, key: &str, expected: &str| {
-        let refused = encryption.open("secrets", key, &sealed).unwrap_err();
-        assert_eq!(refused.to_string(), expected);
+        let error = encryption.open("secrets", key, &sealed).unwrap_err();
+        assert_eq!(error.to_string(), expected);
     };
     check(&one, "default/b", "cipher: message authentication failed");
     let other = start(&file(&[("secrets", &keyed("aesgcm", 2))]))
@@ -428,7 +432,7 @@ async fn what_cannot_be_opened_is_refused_with_the_reason() {
 }
 
 #[tokio::test]
-async fn two_keys_of_one_name_are_told_apart() {
+async fn two_keys_with_one_name_have_different_marks() {
     let renamed = keyed("aesgcm", 2).replace("key2", "key1");
     let old = start(&file(&[("secrets", &keyed("aesgcm", 1))]))
         .await
@@ -446,13 +450,13 @@ async fn two_keys_of_one_name_are_told_apart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_file_that_changes_counts_if_it_makes_sense() {
+async fn a_changed_file_is_reloaded_if_it_is_valid() {
     let dir = TempDir::new().unwrap();
     let path = dir.path().join("encryption.yaml");
     let first = file(&[("secrets", &keyed("aescbc", 1))]);
     std::fs::write(&path, &first).unwrap();
     let encryption = start_at(&path, &first).await.unwrap();
-    let task = tokio::spawn(encryption.clone().follow());
+    let task = tokio::spawn(encryption.clone().reload_on_change());
     let (generation, mark) = (encryption.generation(), encryption.mark("secrets"));
 
     std::fs::write(&path, file(&[("secrets", &keyed("aescbc", 2))])).unwrap();
@@ -462,7 +466,7 @@ async fn a_file_that_changes_counts_if_it_makes_sense() {
     assert_ne!(encryption.generation(), generation);
 
     let generation = encryption.generation();
-    let missing = dir.path().join("nobody");
+    let missing = dir.path().join("missing");
     let kms = format!(
         "{{kms: {{apiVersion: v2, name: a, endpoint: 'unix://{}'}}}}",
         missing.display()

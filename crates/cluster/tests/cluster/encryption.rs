@@ -7,7 +7,7 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 
 use crate::client::Client;
-use crate::plugin::Plugin;
+use crate::plugin::TestPlugin;
 use crate::process::{Home, Process};
 
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
@@ -312,7 +312,7 @@ fn kms(home: &Home) -> String {
 #[tokio::test]
 async fn a_plugin_keeps_the_keys() {
     let home = home(IDENTITY);
-    let plugin = Plugin::start(&home.path().join("kms.sock"));
+    let plugin = TestPlugin::start(&home.path().join("kms.sock"));
     say(&home, &kms(&home));
     let (process, client) = start(&home).await;
     client.get("/readyz/kms-providers").await.expect(200);
@@ -379,7 +379,7 @@ async fn without_a_plugin_nothing_is_written_that_it_must_seal() {
         )
         .await
         .expect(201);
-    let _plugin = Plugin::start(&home.path().join("kms.sock"));
+    let _plugin = TestPlugin::start(&home.path().join("kms.sock"));
     while client.get("/readyz").await.status != 200 {
         tokio::task::yield_now().await;
     }

@@ -1,6 +1,6 @@
-//! AES in CBC mode: a random block, then the text, padded by PKCS #7.
+//! AES-CBC: a random initialization vector, then the ciphertext, padded by PKCS #7.
 //!
-//! Nothing tells that the text was changed or moved; that is so upstream, too, and why other ways are better.
+//! Not authenticated: changed or moved records are not detected, as in Kubernetes.
 
 use std::sync::Arc;
 
@@ -51,27 +51,27 @@ where
         + Send
         + Sync,
 {
-    fn seal(&self, plain: &[u8], _path: &[u8], out: &mut Vec<u8>) -> Result<(), SealError> {
-        let start: [u8; BLOCK] = append_random(&*self.random, out);
+    fn encrypt(&self, plain: &[u8], _path: &[u8], out: &mut Vec<u8>) -> Result<(), SealError> {
+        let iv: [u8; BLOCK] = append_random(&*self.random, out);
         let at = out.len();
         out.extend_from_slice(plain);
         out.resize(at + (plain.len() / BLOCK + 1) * BLOCK, 0);
-        Encryptor::inner_iv_init(self.block.clone(), &start.into())
+        Encryptor::inner_iv_init(self.block.clone(), &iv.into())
             .encrypt_padded::<Pkcs7>(&mut out[at..], plain.len())
-            .expect("there is room for a whole block more");
+            .expect("the buffer has a block for the padding");
         Ok(())
     }
 
-    fn open(&self, sealed: &[u8], _path: &[u8]) -> Result<Vec<u8>, SealError> {
-        let (start, sealed) = split(sealed, BLOCK)?;
-        if !sealed.len().is_multiple_of(BLOCK) {
+    fn decrypt(&self, encrypted: &[u8], _path: &[u8]) -> Result<Vec<u8>, SealError> {
+        let (iv, encrypted) = split(encrypted, BLOCK)?;
+        if !encrypted.len().is_multiple_of(BLOCK) {
             return Err(SealError(
                 "the stored data is not a multiple of the block size".into(),
             ));
         }
-        let start: [u8; BLOCK] = start.try_into().expect("it was cut to a block");
-        let mut plain = sealed.to_vec();
-        let length = Decryptor::inner_iv_init(self.block.clone(), &start.into())
+        let iv: [u8; BLOCK] = iv.try_into().expect("it is a block");
+        let mut plain = encrypted.to_vec();
+        let length = Decryptor::inner_iv_init(self.block.clone(), &iv.into())
             .decrypt_padded::<Pkcs7>(&mut plain)
             .map_err(|_| SealError("invalid PKCS7 data (empty or not padded)".into()))?
             .len();

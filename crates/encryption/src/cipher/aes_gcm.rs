@@ -1,4 +1,4 @@
-//! AES in GCM mode: twelve random bytes, then the text with its tag, which covers the path.
+//! AES-GCM: a nonce of twelve random bytes, then the ciphertext with its tag, which authenticates the path.
 
 use std::sync::Arc;
 
@@ -37,26 +37,28 @@ struct Gcm<A> {
 }
 
 impl<A: Aead<NonceSize = U12> + Send + Sync> Cipher for Gcm<A> {
-    fn seal(&self, plain: &[u8], path: &[u8], out: &mut Vec<u8>) -> Result<(), SealError> {
+    fn encrypt(&self, plain: &[u8], path: &[u8], out: &mut Vec<u8>) -> Result<(), SealError> {
         let nonce: [u8; NONCE] = append_random(&*self.random, out);
-        let sealed = self.aead.encrypt(
+        let encrypted = self.aead.encrypt(
             &Nonce::from(nonce),
             Payload {
                 msg: plain,
                 aad: path,
             },
         );
-        out.extend(sealed.map_err(|_| SealError("the data is too large to be encrypted".into()))?);
+        out.extend(
+            encrypted.map_err(|_| SealError("the data is too large to be encrypted".into()))?,
+        );
         Ok(())
     }
 
-    fn open(&self, sealed: &[u8], path: &[u8]) -> Result<Vec<u8>, SealError> {
-        let (nonce, sealed) = split(sealed, NONCE)?;
-        let nonce: [u8; NONCE] = nonce.try_into().expect("it was cut to its length");
+    fn decrypt(&self, encrypted: &[u8], path: &[u8]) -> Result<Vec<u8>, SealError> {
+        let (nonce, encrypted) = split(encrypted, NONCE)?;
+        let nonce: [u8; NONCE] = nonce.try_into().expect("it has the length of a nonce");
         let plain = self.aead.decrypt(
             &Nonce::from(nonce),
             Payload {
-                msg: sealed,
+                msg: encrypted,
                 aad: path,
             },
         );

@@ -1,6 +1,6 @@
-//! AES-GCM with a key for each text: derived from a seed and 32 random bytes, which stand before what AES-GCM writes.
+//! AES-GCM with a key per record: derived by HKDF from a seed and 32 random bytes, which precede the output of AES-GCM.
 //!
-//! So one seed may seal any number of texts.
+//! One seed can encrypt any number of records.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use ring::hkdf::{HKDF_SHA256, Prk};
 
 use super::{Cipher, aes_gcm, append_random, split};
 
-/// How many bytes a seed has at least, and how many one has that we make.
+/// The minimum length of a seed in bytes, and the length of a generated one.
 pub(crate) const SEED: usize = 32;
 
 const INFO: usize = 32;
@@ -23,12 +23,8 @@ pub(crate) struct Derived {
 
 impl Derived {
     /// None if the seed is too short.
-    pub(crate) fn from_seed(
-        seed: &[u8],
-        random: &Arc<dyn Random>,
-    ) -> Option<Derived> {
-        let is_long = seed.len() >= SEED;
-        is_long.then(|| Derived {
+    pub(crate) fn from_seed(seed: &[u8], random: &Arc<dyn Random>) -> Option<Derived> {
+        (seed.len() >= SEED).then(|| Derived {
             seed: Prk::new_less_safe(HKDF_SHA256, seed),
             random: random.clone(),
         })
@@ -47,13 +43,13 @@ impl Derived {
 }
 
 impl Cipher for Derived {
-    fn seal(&self, plain: &[u8], path: &[u8], out: &mut Vec<u8>) -> Result<(), SealError> {
+    fn encrypt(&self, plain: &[u8], path: &[u8], out: &mut Vec<u8>) -> Result<(), SealError> {
         let info: [u8; INFO] = append_random(&*self.random, out);
-        self.cipher(&info)?.seal(plain, path, out)
+        self.cipher(&info)?.encrypt(plain, path, out)
     }
 
-    fn open(&self, sealed: &[u8], path: &[u8]) -> Result<Vec<u8>, SealError> {
-        let (info, sealed) = split(sealed, INFO)?;
-        self.cipher(info)?.open(sealed, path)
+    fn decrypt(&self, encrypted: &[u8], path: &[u8]) -> Result<Vec<u8>, SealError> {
+        let (info, encrypted) = split(encrypted, INFO)?;
+        self.cipher(info)?.decrypt(encrypted, path)
     }
 }

@@ -1,4 +1,4 @@
-//! How does one key turn text into bytes that only it can read? A file per way; all write what Kubernetes writes.
+//! The ciphers, a file each. All write what Kubernetes writes.
 
 mod aes_cbc;
 mod aes_gcm;
@@ -12,16 +12,16 @@ use mizzen_value::clock::Random;
 
 pub(super) use derived::{Derived, SEED};
 
-/// A way of sealing, with its key.
+/// A cipher with its key.
 pub(super) trait Cipher: Send + Sync {
-    /// Appends `plain`, sealed for `path`, to `out`.
-    fn seal(&self, plain: &[u8], path: &[u8], out: &mut Vec<u8>) -> Result<(), SealError>;
+    /// Appends `plain`, encrypted, to `out`. Ciphers with authenticated data authenticate `path`.
+    fn encrypt(&self, plain: &[u8], path: &[u8], out: &mut Vec<u8>) -> Result<(), SealError>;
 
-    /// What was sealed for `path`.
-    fn open(&self, sealed: &[u8], path: &[u8]) -> Result<Vec<u8>, SealError>;
+    /// Decrypts what was encrypted for `path`.
+    fn decrypt(&self, encrypted: &[u8], path: &[u8]) -> Result<Vec<u8>, SealError>;
 }
 
-/// The ways that need nothing but a key.
+/// The ciphers that are configured with a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Method {
     AesCbc,
@@ -37,7 +37,7 @@ impl Method {
         ("secretbox", Method::Secretbox),
     ];
 
-    /// What everything that is sealed so begins with; the key's name follows.
+    /// The prefix of records; the name of the key follows.
     pub(super) fn prefix(self) -> &'static str {
         match self {
             Method::AesCbc => "k8s:enc:aescbc:v1:",
@@ -46,7 +46,7 @@ impl Method {
         }
     }
 
-    /// How many bytes a key may have.
+    /// The valid lengths of keys, in bytes.
     pub(super) fn key_lengths(self) -> &'static [usize] {
         match self {
             Method::AesCbc | Method::AesGcm => &[16, 24, 32],
@@ -54,7 +54,7 @@ impl Method {
         }
     }
 
-    /// Kubernetes: both AES methods go by one name when no key fits.
+    /// The name in errors. Kubernetes: both AES methods have the same.
     pub(super) fn family(self) -> &'static str {
         match self {
             Method::AesCbc | Method::AesGcm => "AES",
@@ -62,7 +62,7 @@ impl Method {
         }
     }
 
-    /// This method with a key; none if the key has a wrong length.
+    /// The cipher with a key; none if the key has an invalid length.
     pub(super) fn with_key(self, key: &[u8], random: &Arc<dyn Random>) -> Option<Box<dyn Cipher>> {
         match self {
             Method::AesCbc => aes_cbc::with_key(key, random),
@@ -72,16 +72,15 @@ impl Method {
     }
 }
 
-/// The first bytes and the rest.
-fn split(sealed: &[u8], n: usize) -> Result<(&[u8], &[u8]), SealError> {
-    sealed.split_at_checked(n).ok_or_else(too_short)
+const TOO_SHORT: &str = "the stored data was shorter than the required size";
+
+/// The first `n` bytes and the rest.
+fn split(encrypted: &[u8], n: usize) -> Result<(&[u8], &[u8]), SealError> {
+    let parts = encrypted.split_at_checked(n);
+    parts.ok_or_else(|| SealError(TOO_SHORT.into()))
 }
 
-fn too_short() -> SealError {
-    SealError("the stored data was shorter than the required size".into())
-}
-
-/// Appends `n` bytes that nobody can foresee, and returns them.
+/// Appends `N` random bytes, and returns them.
 fn append_random<const N: usize>(random: &dyn Random, out: &mut Vec<u8>) -> [u8; N] {
     let mut bytes = [0; N];
     random.fill(&mut bytes);

@@ -1,4 +1,4 @@
-//! What upstream wrote opens, what we write opens, and nothing else does.
+//! Ciphers decrypt what upstream wrote and what they wrote themselves, and detect changes.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -14,10 +14,12 @@ fn cipher(method: Method, key: &[u8]) -> Box<dyn Cipher> {
     method.with_key(key, &random()).unwrap()
 }
 
-fn seal(cipher: &dyn Cipher, plain: &[u8]) -> Vec<u8> {
-    let mut sealed = Vec::new();
-    cipher.seal(plain, b"/registry/here", &mut sealed).unwrap();
-    sealed
+fn encrypted(cipher: &dyn Cipher, plain: &[u8]) -> Vec<u8> {
+    let mut encrypted = Vec::new();
+    cipher
+        .encrypt(plain, b"/registry/here", &mut encrypted)
+        .unwrap();
+    encrypted
 }
 
 fn all() -> Vec<(&'static str, Box<dyn Cipher>)> {
@@ -38,8 +40,8 @@ fn all() -> Vec<(&'static str, Box<dyn Cipher>)> {
 }
 
 #[test]
-fn what_upstream_wrote_opens() {
-    let mut n_opened = 0;
+fn records_of_upstream_are_decrypted() {
+    let mut n_decrypted = 0;
     for line in include_str!("upstream.vectors")
         .lines()
         .filter(|line| !line.starts_with('#'))
@@ -52,26 +54,26 @@ fn what_upstream_wrote_opens() {
             .unwrap();
         let value = BASE64_STANDARD.decode(value).unwrap();
         let prefix = format!("{}{name}:", method.prefix());
-        let sealed = value
+        let encrypted = value
             .strip_prefix(prefix.as_bytes())
-            .expect("it has our prefix");
+            .expect("it has the prefix");
         let cipher = cipher(method, &BASE64_STANDARD.decode(key).unwrap());
-        let plain = cipher.open(sealed, path.as_bytes()).unwrap();
+        let plain = cipher.decrypt(encrypted, path.as_bytes()).unwrap();
         let object = mizzen_value::json::parse(plain.trim_ascii_end()).unwrap();
         assert_eq!(object["metadata"]["name"].str(), "test", "{name}");
-        n_opened += 1;
+        n_decrypted += 1;
     }
-    assert_eq!(n_opened, 5);
+    assert_eq!(n_decrypted, 5);
 }
 
 #[test]
-fn texts_of_every_length_come_back() {
+fn plain_text_of_every_length_is_decrypted() {
     for (name, cipher) in all() {
         for length in 0..70 {
             let plain: Vec<u8> = (0..length).collect();
-            let sealed = seal(&*cipher, &plain);
+            let encrypted = encrypted(&*cipher, &plain);
             assert_eq!(
-                cipher.open(&sealed, b"/registry/here").unwrap(),
+                cipher.decrypt(&encrypted, b"/registry/here").unwrap(),
                 plain,
                 "{name}, {length} bytes"
             );
@@ -80,18 +82,22 @@ fn texts_of_every_length_come_back() {
 }
 
 #[test]
-fn the_same_text_never_looks_the_same() {
+fn equal_plain_texts_have_different_ciphertexts() {
     for (name, cipher) in all() {
-        assert_ne!(seal(&*cipher, b"plain"), seal(&*cipher, b"plain"), "{name}");
+        assert_ne!(
+            encrypted(&*cipher, b"plain"),
+            encrypted(&*cipher, b"plain"),
+            "{name}"
+        );
     }
 }
 
 #[test]
-fn another_place_is_refused_by_those_that_know_places() {
+fn another_path_is_rejected_by_ciphers_that_authenticate_it() {
     for (name, cipher) in all() {
-        let opened = cipher.open(&seal(&*cipher, b"plain"), b"/registry/elsewhere");
+        let decrypted = cipher.decrypt(&encrypted(&*cipher, b"plain"), b"/registry/elsewhere");
         assert_eq!(
-            opened.is_err(),
+            decrypted.is_err(),
             ["aesgcm", "derived"].contains(&name),
             "{name}"
         );
@@ -99,14 +105,14 @@ fn another_place_is_refused_by_those_that_know_places() {
 }
 
 #[test]
-fn a_changed_byte_is_noticed() {
+fn a_changed_byte_is_detected() {
     for (name, cipher) in all().into_iter().filter(|(name, _)| *name != "aescbc") {
-        let sealed = seal(&*cipher, b"plain");
-        for at in 0..sealed.len() {
-            let mut changed = sealed.clone();
+        let encrypted = encrypted(&*cipher, b"plain");
+        for at in 0..encrypted.len() {
+            let mut changed = encrypted.clone();
             changed[at] ^= 1;
             assert!(
-                cipher.open(&changed, b"/registry/here").is_err(),
+                cipher.decrypt(&changed, b"/registry/here").is_err(),
                 "{name} at {at}"
             );
         }
@@ -114,12 +120,14 @@ fn a_changed_byte_is_noticed() {
 }
 
 #[test]
-fn what_is_too_short_is_refused() {
+fn truncated_records_are_rejected() {
     for (name, cipher) in all() {
-        let sealed = seal(&*cipher, b"plain");
-        for length in 0..sealed.len() {
+        let encrypted = encrypted(&*cipher, b"plain");
+        for length in 0..encrypted.len() {
             assert!(
-                cipher.open(&sealed[..length], b"/registry/here").is_err(),
+                cipher
+                    .decrypt(&encrypted[..length], b"/registry/here")
+                    .is_err(),
                 "{name}, {length} bytes"
             );
         }
@@ -127,7 +135,7 @@ fn what_is_too_short_is_refused() {
 }
 
 #[test]
-fn keys_have_their_lengths() {
+fn keys_of_other_lengths_are_rejected() {
     for (_, method) in Method::ALL {
         for length in 0..40 {
             let made = method.with_key(&vec![1; length], &random()).is_some();

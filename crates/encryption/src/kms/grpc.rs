@@ -1,7 +1,6 @@
-//! One gRPC call with one message each way, over HTTP/2 on a Unix socket.
+//! Unary gRPC calls over HTTP/2 on a Unix socket.
 //!
-//! A plug-in may start after us and may be restarted: a call waits until somebody answers, but never longer than the
-//! plug-in's time-out.
+//! A plug-in may start after the server or be restarted: a call retries the connection until its timeout.
 
 use std::time::Duration;
 
@@ -16,14 +15,14 @@ use tokio::net::UnixStream;
 use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
 
-/// The largest answer: a seed with its annotations is far smaller.
-const MAX_ANSWER: usize = 1 << 20;
-/// How long to wait before a socket on which nobody answers is tried again.
+/// The largest response: an encrypted seed with its annotations is far smaller.
+const MAX_RESPONSE: usize = 1 << 20;
+/// The time between connection attempts.
 const RETRY: Duration = Duration::from_millis(100);
-/// What stands before a message: whether it is compressed, and its length.
+/// The length of the gRPC frame header: a flag for compression, and the length of the message.
 const HEAD: usize = 5;
 
-/// Where calls go. They share one connection.
+/// A connection to a plug-in that all calls share.
 pub(super) struct Channel {
     socket: String,
     timeout: Duration,
@@ -32,38 +31,38 @@ pub(super) struct Channel {
 
 type Sender = SendRequest<Full<Bytes>>;
 
-/// Why there is no answer.
+/// Why a call failed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum CallError {
-    /// Nobody answered in time; `why` is what happened last.
-    #[error("rpc error: code = DeadlineExceeded desc = {why}")]
-    Late { why: String },
-    /// The plug-in refused.
+pub(super) enum GrpcError {
+    /// No response in time; `cause` is the last error.
+    #[error("rpc error: code = DeadlineExceeded desc = {cause}")]
+    Timeout { cause: String },
+    /// The plug-in returned an error.
     #[error("rpc error: code = {} desc = {message}", code_name(*code))]
-    Refused { code: usize, message: String },
-    /// The answer is none.
+    Status { code: usize, message: String },
+    /// The response is not gRPC.
     #[error("rpc error: code = Internal desc = {0}")]
     Malformed(String),
-    /// The message in the answer is none.
+    /// The message in the response is not protobuf.
     #[error(transparent)]
     Message(#[from] ProtoError),
 }
 
-impl CallError {
-    /// The name of its code.
+impl GrpcError {
+    /// The name of its gRPC code.
     pub(super) fn code(&self) -> &'static str {
         match self {
-            CallError::Late { .. } => "DeadlineExceeded",
-            CallError::Refused { code, .. } => code_name(*code),
-            CallError::Malformed(_) => "Internal",
-            CallError::Message(_) => "unknown-non-grpc",
+            GrpcError::Timeout { .. } => "DeadlineExceeded",
+            GrpcError::Status { code, .. } => code_name(*code),
+            GrpcError::Malformed(_) => "Internal",
+            GrpcError::Message(_) => "unknown-non-grpc",
         }
     }
 }
 
 impl Channel {
     pub(super) fn new(socket: &str, timeout: Duration) -> Channel {
-        // Where Go writes `@`, Linux has a zero byte.
+        // An abstract socket: Go writes `@`, Linux expects a zero byte.
         let socket = socket
             .strip_prefix('@')
             .map_or_else(|| socket.into(), |name| format!("\0{name}"));
@@ -74,27 +73,27 @@ impl Channel {
         }
     }
 
-    /// Calls `method` with one message, and returns the one that is answered.
-    pub(super) async fn call(&self, method: &str, message: Vec<u8>) -> Result<Bytes, CallError> {
+    /// Calls `method` with a message. Returns the message of the response.
+    pub(super) async fn call(&self, method: &str, message: Vec<u8>) -> Result<Bytes, GrpcError> {
         let request = self.request(method, &message);
-        let mut why = "context deadline exceeded".to_string();
+        let mut cause = "context deadline exceeded".to_string();
         let attempts = async {
             loop {
                 match self.attempt(request.clone()).await {
-                    Ok(answer) => return answer,
-                    Err(error) => why = error,
+                    Ok(result) => return result,
+                    Err(error) => cause = error,
                 }
                 sleep(RETRY).await;
             }
         };
         let outcome = timeout(self.timeout, attempts).await;
-        outcome.unwrap_or_else(|_| Err(CallError::Late { why }))
+        outcome.unwrap_or_else(|_| Err(GrpcError::Timeout { cause }))
     }
 
     fn request(&self, method: &str, message: &[u8]) -> Request<Full<Bytes>> {
         let mut body = BytesMut::with_capacity(HEAD + message.len());
         body.put_u8(0);
-        body.put_u32(u32::try_from(message.len()).expect("what we ask is small"));
+        body.put_u32(u32::try_from(message.len()).expect("requests are small"));
         body.put_slice(message);
         let request = Request::post(format!("http://localhost{method}"))
             .header(header::CONTENT_TYPE, "application/grpc")
@@ -104,22 +103,22 @@ impl Channel {
                 format!("{}m", self.timeout.as_millis().max(1)),
             )
             .body(Full::new(body.freeze()));
-        request.expect("our own words make a request")
+        request.expect("the request is valid")
     }
 
-    /// The plug-in's answer, whatever it says; or why nobody could be asked.
+    /// The result of the call; or why there was no response.
     async fn attempt(
         &self,
         request: Request<Full<Bytes>>,
-    ) -> Result<Result<Bytes, CallError>, String> {
-        let mut sender = self.connected().await?;
+    ) -> Result<Result<Bytes, GrpcError>, String> {
+        let mut sender = self.connect().await?;
         let exchange = async {
             let response = sender
                 .send_request(request)
                 .await
                 .map_err(|error| error.to_string())?;
             let (head, body) = response.into_parts();
-            let body = Limited::new(body, MAX_ANSWER)
+            let body = Limited::new(body, MAX_RESPONSE)
                 .collect()
                 .await
                 .map_err(|error| error.to_string())?;
@@ -127,14 +126,17 @@ impl Channel {
             Ok((head, trailers, body.to_bytes()))
         };
         match exchange.await {
-            Ok((head, _, _)) if head.status != 200 => Ok(Err(CallError::Malformed(format!(
+            Ok((head, _, _)) if head.status != 200 => Ok(Err(GrpcError::Malformed(format!(
                 "unexpected HTTP status code {}",
                 head.status
             )))),
-            Ok((head, trailers, body)) => Ok(verdict(&trailers)
-                .or_else(|| verdict(&head.headers))
-                .unwrap_or_else(no_verdict)
-                .and_then(|()| unframe(&body))),
+            Ok((head, trailers, body)) => Ok(grpc_status(&trailers)
+                .or_else(|| grpc_status(&head.headers))
+                .unwrap_or_else(|| {
+                    let why = "server closed the stream without sending trailers";
+                    Err(GrpcError::Malformed(why.into()))
+                })
+                .and_then(|()| decode_frame(&body))),
             Err(error) => {
                 self.connection.lock().await.take();
                 Err(error)
@@ -142,7 +144,8 @@ impl Channel {
         }
     }
 
-    async fn connected(&self) -> Result<Sender, String> {
+    /// The open connection, or a new one.
+    async fn connect(&self) -> Result<Sender, String> {
         let mut connection = self.connection.lock().await;
         if let Some(sender) = connection.as_ref().filter(|sender| !sender.is_closed()) {
             return Ok(sender.clone());
@@ -152,15 +155,15 @@ impl Channel {
         let stream = UnixStream::connect(&self.socket)
             .await
             .map_err(|error| failed(&error))?;
-        let shaken = handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
-        let (sender, driver) = shaken.map_err(|error| failed(&error))?;
+        let connected = handshake(TokioExecutor::new(), TokioIo::new(stream)).await;
+        let (sender, driver) = connected.map_err(|error| failed(&error))?;
         tokio::spawn(driver);
         Ok(connection.insert(sender).clone())
     }
 }
 
-/// What headers or trailers say of the outcome, if anything.
-fn verdict(headers: &HeaderMap) -> Option<Result<(), CallError>> {
+/// The `grpc-status` of headers or trailers.
+fn grpc_status(headers: &HeaderMap) -> Option<Result<(), GrpcError>> {
     let text = |name: &str| {
         headers
             .get(name)
@@ -172,7 +175,7 @@ fn verdict(headers: &HeaderMap) -> Option<Result<(), CallError>> {
         "0" => Some(Ok(())),
         code => {
             let code = code.parse().unwrap_or(UNKNOWN);
-            Some(Err(CallError::Refused {
+            Some(Err(GrpcError::Status {
                 code,
                 message: percent::decode(text("grpc-message")).into(),
             }))
@@ -180,15 +183,9 @@ fn verdict(headers: &HeaderMap) -> Option<Result<(), CallError>> {
     }
 }
 
-fn no_verdict() -> Result<(), CallError> {
-    Err(CallError::Malformed(
-        "server closed the stream without sending trailers".into(),
-    ))
-}
-
-/// The message of a body that has one.
-fn unframe(body: &Bytes) -> Result<Bytes, CallError> {
-    let malformed = |why: &str| CallError::Malformed(why.into());
+/// The message of a body with exactly one frame.
+fn decode_frame(body: &Bytes) -> Result<Bytes, GrpcError> {
+    let malformed = |why: &str| GrpcError::Malformed(why.into());
     let (head, message) = body
         .split_at_checked(HEAD)
         .ok_or_else(|| malformed("the answer has no message"))?;
@@ -233,7 +230,7 @@ mod tests {
 
     #[track_caller]
     fn check(body: &'static [u8], expected: &str) {
-        let shown = match unframe(&Bytes::from_static(body)) {
+        let shown = match decode_frame(&Bytes::from_static(body)) {
             Ok(message) => format!("{message:?}"),
             Err(error) => error.to_string(),
         };
@@ -241,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_one_whole_message() {
+    fn a_response_is_one_whole_frame() {
         check(b"\0\0\0\0\x02ab", "b\"ab\"");
         check(b"\0\0\0\0\0", "b\"\"");
         check(
@@ -258,41 +255,41 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_its_code_by_name() {
-        let refusal = |code: &str| {
+    fn an_error_has_the_name_of_its_code() {
+        let error = |code: &str| {
             let mut headers = HeaderMap::new();
             headers.insert("grpc-status", code.parse().unwrap());
             headers.insert("grpc-message", "so it is".parse().unwrap());
-            verdict(&headers).map(|verdict| {
-                verdict
+            grpc_status(&headers).map(|status| {
+                status
                     .err()
                     .map(|error| error.to_string())
                     .unwrap_or_default()
             })
         };
-        assert_eq!(refusal("0").unwrap(), "");
+        assert_eq!(error("0").unwrap(), "");
         assert_eq!(
-            refusal("14").unwrap(),
+            error("14").unwrap(),
             "rpc error: code = Unavailable desc = so it is"
         );
         assert_eq!(
-            refusal("99").unwrap(),
+            error("99").unwrap(),
             "rpc error: code = Unknown desc = so it is"
         );
         assert_eq!(
-            refusal("x").unwrap(),
+            error("x").unwrap(),
             "rpc error: code = Unknown desc = so it is"
         );
-        assert!(verdict(&HeaderMap::new()).is_none() && no_verdict().is_err());
+        assert!(grpc_status(&HeaderMap::new()).is_none());
     }
 
     #[test]
-    fn the_message_of_a_refusal_is_percent_decoded() {
+    fn the_message_of_an_error_is_percent_decoded() {
         let mut headers = HeaderMap::new();
         headers.insert("grpc-status", "9".parse().unwrap());
         let message = "caf%C3%A9%0Aline 2, 100%25, 5% more";
         headers.insert("grpc-message", message.parse().unwrap());
-        let error = verdict(&headers).unwrap().unwrap_err().to_string();
+        let error = grpc_status(&headers).unwrap().unwrap_err().to_string();
         let expected =
             "rpc error: code = FailedPrecondition desc = caf\u{e9}\nline 2, 100%, 5% more";
         assert_eq!(error, expected);

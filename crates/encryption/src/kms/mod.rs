@@ -1,12 +1,12 @@
-//! Sealing with keys that are kept elsewhere: a plug-in seals our seed, and the seed seals what we write.
+//! KMS v2: a plug-in encrypts a seed (the DEK source), and keys derived from the seed encrypt records.
 //!
-//! `call` speaks gRPC over a socket, `service` the three calls of `v2.KeyManagementService`, `object` is what is
-//! stored. `probe` asks for the plug-in's state: every minute, and every ten seconds while something is wrong. A new
-//! key of the plug-in means a new seed. While the plug-in is away, what was opened stays open; what is written may be
-//! sealed with the last seed for three minutes, and is refused after that.
+//! `grpc` makes gRPC calls over a Unix socket, `service` has the three calls of `v2.KeyManagementService`, `object` is the
+//! stored form. `probe` checks the status of the plug-in every minute, and every ten seconds while it is unhealthy. A new
+//! key of the plug-in causes a new seed. While the plug-in is unavailable, cached seeds still decrypt; the last seed
+//! encrypts for three more minutes, and writes are rejected after that.
 
-mod call;
-mod counts;
+mod grpc;
+mod metrics;
 mod object;
 mod probe;
 mod service;
@@ -20,97 +20,97 @@ use mizzen_store::{Mark, SealError, Sealed};
 use mizzen_value::time::from_unix;
 use tokio::time::Instant;
 
-use self::counts::KeyUses;
-use self::object::{Envelope, Source};
-use self::probe::Last;
-use self::service::Service;
-use super::World;
+use self::metrics::KeyUses;
+use self::object::{DekSource, Envelope};
+use self::probe::LastProbe;
+use self::service::KmsService;
+use super::EncryptionContext;
 use super::cipher::{Cipher, Derived};
 use super::configuration::KmsOptions;
-use super::counts::{Transformations, Way};
 use super::marks::Marks;
+use super::metrics::{TransformationType, Transformations};
 
-pub(super) use counts::PluginCounts;
-pub(super) use probe::keep_asking;
+pub(super) use metrics::KmsMetrics;
+pub(super) use probe::start_probing;
 
-/// How many opened seeds are remembered: there is one for each start of a server and each key of the plug-in.
-const MAX_OPENED: usize = 10_000;
+/// The size of the cache of seeds. There is one for each start of a server and each key of the plug-in.
+const MAX_CACHED: usize = 10_000;
 
-/// A plug-in.
+/// A KMS plug-in.
 pub(super) struct Kms {
     name: String,
     prefix: String,
-    service: Service,
+    service: KmsService,
     timeout: Duration,
-    world: World,
-    /// What is written is sealed with; nothing until the plug-in has answered.
-    state: RwLock<Option<Arc<State>>>,
-    /// Seeds and keys that the plug-in has opened, by what it was given.
-    opened: Mutex<HashMap<Source, Opened>>,
+    context: EncryptionContext,
+    /// The seed that encrypts; none until the plug-in has responded.
+    state: RwLock<Option<Arc<KmsState>>>,
+    /// Seeds and keys that the plug-in has decrypted.
+    cache: Mutex<HashMap<DekSource, CachedDek>>,
     transformations: Arc<Transformations>,
-    counts: Arc<PluginCounts>,
-    last: tokio::sync::Mutex<Last>,
+    metrics: Arc<KmsMetrics>,
+    last_probe: tokio::sync::Mutex<LastProbe>,
 }
 
-/// A seed or key that the plug-in has opened, and how it is used.
-type Opened = (Arc<dyn Cipher>, Arc<KeyUses>);
+/// A seed or key that the plug-in has decrypted, and its uses.
+type CachedDek = (Arc<dyn Cipher>, Arc<KeyUses>);
 
-/// A seed, and what the plug-in made of it.
-struct State {
-    source: Source,
+/// The current seed.
+struct KmsState {
+    source: DekSource,
     uses: Arc<KeyUses>,
     cipher: Arc<Derived>,
     mark: Mark,
-    /// It may be written with until then.
-    until: Instant,
+    /// It encrypts until then.
+    expires: Instant,
 }
 
 impl Kms {
-    pub(super) fn new(options: &KmsOptions, world: World) -> Kms {
+    pub(super) fn new(options: &KmsOptions, context: EncryptionContext) -> Kms {
         let prefix = format!("k8s:enc:kms:v2:{}:", options.name);
-        let counts = world.counts.plugin(&options.name);
+        let metrics = context.metrics.plugin(&options.name);
         Kms {
             name: options.name.clone(),
-            transformations: world.counts.of(&prefix),
+            transformations: context.metrics.transformations(&prefix),
             prefix,
-            service: Service::new(&options.socket, options.timeout, counts.clone()),
-            counts,
+            service: KmsService::new(&options.socket, options.timeout, metrics.clone()),
+            metrics,
             timeout: options.timeout,
-            world,
+            context,
             state: RwLock::default(),
-            opened: Mutex::default(),
-            last: tokio::sync::Mutex::default(),
+            cache: Mutex::default(),
+            last_probe: tokio::sync::Mutex::default(),
         }
     }
 
-    /// What everything begins with that it has sealed.
+    /// The prefix of its records.
     pub(super) fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// Where it is counted what is sealed and opened.
+    /// The metrics of its transformations.
     pub(super) fn transformations(&self) -> &Transformations {
         &self.transformations
     }
 
-    /// How long it may take.
+    /// The timeout of a call.
     pub(super) fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// What is written now is marked so.
+    /// The mark of records that are written now.
     pub(super) fn mark(&self) -> Mark {
         self.state().map_or(Marks::UNKNOWN, |state| state.mark)
     }
 
-    /// Seals with the current seed, prefix included. Asks nobody.
-    pub(super) fn seal(&self, path: &[u8], plain: &[u8]) -> Result<Sealed, SealError> {
+    /// Encrypts with the current seed, including the prefix. Does not call the plug-in.
+    pub(super) fn encrypt(&self, path: &[u8], plain: &[u8]) -> Result<Sealed, SealError> {
         let state = self
             .state()
             .ok_or_else(|| SealError("got unexpected nil transformer".into()))?;
-        self.check_time(&state)?;
+        self.check_expiry(&state)?;
         let mut data = Vec::with_capacity(plain.len() + 128);
-        state.cipher.seal(plain, path, &mut data)?;
+        state.cipher.encrypt(plain, path, &mut data)?;
         let mut bytes = Vec::with_capacity(self.prefix.len() + data.len() + 256);
         bytes.extend_from_slice(self.prefix.as_bytes());
         Envelope {
@@ -118,73 +118,78 @@ impl Kms {
             source: state.source.clone(),
         }
         .encode(&mut bytes);
-        state.uses.used(Way::To, self.world.clock.now().0);
+        let now = self.context.clock.now().0;
+        state.uses.record(TransformationType::ToStorage, now);
         Ok(Sealed {
             bytes: bytes.into(),
             mark: state.mark,
         })
     }
 
-    /// Opens what it has sealed, prefix excluded. Blocks while the plug-in opens a seed that is not known yet, so this
-    /// must not be called by a task.
-    pub(super) fn open(&self, path: &[u8], sealed: &[u8]) -> Result<(Vec<u8>, Mark), SealError> {
-        let Envelope { data, source } = Envelope::decode(sealed).map_err(SealError)?;
-        let (cipher, uses) = match self.known(&source) {
-            Some(known) => known,
+    /// Decrypts a record without its prefix. Blocks while the plug-in decrypts a seed that is not cached, so it must not
+    /// be called from a task.
+    pub(super) fn decrypt(
+        &self,
+        path: &[u8],
+        encrypted: &[u8],
+    ) -> Result<(Vec<u8>, Mark), SealError> {
+        let Envelope { data, source } = Envelope::decode(encrypted).map_err(SealError)?;
+        let cached = self.cache.lock().get(&source).cloned();
+        let (cipher, uses) = match cached {
+            Some(cached) => cached,
             None => {
-                self.world.counts.missed();
-                self.world.runtime.block_on(self.ask_for(&source))?
+                self.context.metrics.record_cache_miss();
+                self.context.runtime.block_on(self.decrypt_dek(&source))?
             }
         };
-        uses.used(Way::From, self.world.clock.now().0);
-        Ok((cipher.open(&data, path)?, self.mark_of(&source)))
+        uses.record(TransformationType::FromStorage, self.context.clock.now().0);
+        Ok((cipher.decrypt(&data, path)?, self.mark_for(&source)))
     }
 
-    fn known(&self, source: &Source) -> Option<Opened> {
-        self.opened.lock().get(source).cloned()
-    }
-
-    async fn ask_for(&self, source: &Source) -> Result<Opened, SealError> {
-        let key = self.service.decrypt(source, self.world.uuid()).await;
+    /// Lets the plug-in decrypt a seed or key, and caches it.
+    async fn decrypt_dek(&self, source: &DekSource) -> Result<CachedDek, SealError> {
+        let key = self.service.decrypt(source, self.context.uuid()).await;
         let key =
             key.map_err(|error| SealError(format!("failed to decrypt DEK, error: {error}")))?;
-        let cipher = source.cipher(&key, &self.world.random).map_err(SealError)?;
-        let uses = self.counts.key(&source.key_id);
-        self.remember(source.clone(), (cipher.clone(), uses.clone()));
+        let cipher = source
+            .cipher(&key, &self.context.random)
+            .map_err(SealError)?;
+        let uses = self.metrics.key(&source.key_id);
+        self.cache_dek(source.clone(), (cipher.clone(), uses.clone()));
         Ok((cipher, uses))
     }
 
-    /// Forgetting costs a question, never an answer.
-    fn remember(&self, source: Source, cipher: Opened) {
-        let mut opened = self.opened.lock();
-        if opened.len() >= MAX_OPENED {
-            opened.clear();
+    /// Caches a seed or key. A seed that was dropped is decrypted by the plug-in again.
+    fn cache_dek(&self, source: DekSource, dek: CachedDek) {
+        let mut cache = self.cache.lock();
+        if cache.len() >= MAX_CACHED {
+            cache.clear();
         }
-        opened.insert(source, cipher);
-        self.counts.knows(opened.len());
+        cache.insert(source, dek);
+        self.metrics.set_cache_size(cache.len());
     }
 
-    fn state(&self) -> Option<Arc<State>> {
+    fn state(&self) -> Option<Arc<KmsState>> {
         self.state.read().clone()
     }
 
-    /// All that is sealed under one key of the plug-in is alike, whatever the seed.
-    fn mark_of(&self, source: &Source) -> Mark {
-        self.world.marks.of(&[
+    /// The mark of a seed: all seeds under one key of the plug-in have the same.
+    fn mark_for(&self, source: &DekSource) -> Mark {
+        self.context.marks.assign(&[
             self.prefix.as_bytes(),
             &[source.kind],
             source.key_id.as_bytes(),
         ])
     }
 
-    fn check_time(&self, state: &State) -> Result<(), SealError> {
+    fn check_expiry(&self, state: &KmsState) -> Result<(), SealError> {
         let now = Instant::now();
-        if now <= state.until {
+        if now <= state.expires {
             return Ok(());
         }
-        let seconds = self.world.clock.now().0;
-        let late = i64::try_from((now - state.until).as_secs()).unwrap_or_default();
-        let hash = service::hash(&state.source.key_id);
+        let seconds = self.context.clock.now().0;
+        let late = i64::try_from((now - state.expires).as_secs()).unwrap_or_default();
+        let hash = service::key_id_hash(&state.source.key_id);
         let (then, now) = (from_unix(seconds - late), from_unix(seconds));
         Err(SealError(format!(
             "encryptedDEKSource with keyID hash \"{hash}\" expired at {then} (current time is {now})"

@@ -1,4 +1,4 @@
-//! What is stored: sealed data, and the sealed seed that opens it (`v2.EncryptedObject`, kmsv2/v2/api.proto).
+//! The stored form: encrypted data, and the encrypted seed to decrypt it (`v2.EncryptedObject`, kmsv2/v2/api.proto).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use mizzen_value::clock::Random;
 
 use crate::cipher::{Cipher, Derived, Method};
 
-/// The plug-in was given a key.
+/// The DEK source is an AES-GCM key.
 const KEY: u8 = 0;
-/// The plug-in was given a seed, from which a key is derived for each text. This is what we write.
+/// The DEK source is a seed, from which a key is derived for each record. Only seeds are written.
 pub(super) const SEED_KIND: u8 = 1;
 
-/// The most bytes that a sealed seed, a key's name and annotations may have.
+/// The maximum sizes of an encrypted seed, a key ID and annotations, in bytes.
 const MAX_SOURCE: usize = 1024;
 const MAX_KEY_ID: usize = 1024;
 const MAX_ANNOTATIONS: usize = 32 * 1024;
@@ -22,14 +22,14 @@ const MAX_ANNOTATIONS: usize = 32 * 1024;
 /// A stored object.
 pub(super) struct Envelope {
     pub(super) data: Vec<u8>,
-    pub(super) source: Source,
+    pub(super) source: DekSource,
 }
 
-/// What a plug-in made of a seed or key, with all that it needs to open it.
+/// A seed or key that the plug-in has encrypted, with everything that it needs to decrypt it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(super) struct Source {
+pub(super) struct DekSource {
     pub(super) kind: u8,
-    pub(super) sealed: Vec<u8>,
+    pub(super) encrypted: Vec<u8>,
     pub(super) key_id: String,
     pub(super) annotations: BTreeMap<String, Vec<u8>>,
 }
@@ -38,7 +38,7 @@ impl Envelope {
     pub(super) fn encode(&self, out: &mut Vec<u8>) {
         put_bytes(1, &self.data, out);
         put_bytes(2, self.source.key_id.as_bytes(), out);
-        put_bytes(3, &self.source.sealed, out);
+        put_bytes(3, &self.source.encrypted, out);
         put_annotations(4, &self.source.annotations, out);
         if self.source.kind != KEY {
             put_int(5, self.source.kind.into(), out);
@@ -55,9 +55,9 @@ impl Envelope {
     }
 
     fn read(message: &[u8]) -> Result<Envelope, ProtoError> {
-        let source = Source {
+        let source = DekSource {
             kind: KEY,
-            sealed: Vec::new(),
+            encrypted: Vec::new(),
             key_id: String::new(),
             annotations: BTreeMap::new(),
         };
@@ -71,7 +71,7 @@ impl Envelope {
             match tag {
                 1 => envelope.data = content.bytes("encryptedData")?.to_vec(),
                 2 => source.key_id = String::from_utf8_lossy(content.bytes("keyID")?).into_owned(),
-                3 => source.sealed = content.bytes("encryptedDEKSource")?.to_vec(),
+                3 => source.encrypted = content.bytes("encryptedDEKSource")?.to_vec(),
                 4 => add_annotation(content.bytes("annotations")?, &mut source.annotations)?,
                 5 => {
                     source.kind =
@@ -84,21 +84,21 @@ impl Envelope {
     }
 }
 
-impl Source {
-    /// Refuses what no plug-in may answer, and so nobody has stored.
+impl DekSource {
+    /// Rejects a response of a plug-in, or a stored object, that upstream would not store.
     pub(super) fn check(&self) -> Result<(), String> {
         if ![KEY, SEED_KIND].contains(&self.kind) {
             return Err(format!("unknown encryptedDEKSourceType: {}", self.kind));
         }
-        let n_sealed = self.sealed.len();
-        if n_sealed == 0 {
+        let n_encrypted = self.encrypted.len();
+        if n_encrypted == 0 {
             return Err(
                 "failed to validate encrypted DEK source: encrypted DEK source is empty".into(),
             );
         }
-        if n_sealed > MAX_SOURCE {
+        if n_encrypted > MAX_SOURCE {
             return Err(format!(
-                "failed to validate encrypted DEK source: encrypted DEK source is {n_sealed} bytes, which exceeds the \
+                "failed to validate encrypted DEK source: encrypted DEK source is {n_encrypted} bytes, which exceeds the \
                  max size of {MAX_SOURCE}"
             ));
         }
@@ -114,6 +114,15 @@ impl Source {
             .iter()
             .map(|(key, value)| key.len() + value.len())
             .sum();
+        let is_inner =
+            |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+        let is_label = |label: &str| {
+            let is_edged = label.starts_with('-') || label.ends_with('-');
+            !label.is_empty() && !is_edged && label.bytes().all(is_inner)
+        };
+        let is_domain = |name: &&String| {
+            name.len() <= 253 && name.contains('.') && name.split('.').all(is_label)
+        };
         if let Some(key) = self.annotations.keys().find(|key| !is_domain(key)) {
             return Err(format!(
                 "annotations: Invalid value: {key:?}: should be a domain with at least two segments separated by dots"
@@ -127,30 +136,30 @@ impl Source {
         Ok(())
     }
 
-    /// What opens data, once the plug-in has opened the seed or key.
+    /// The cipher of the data, by the decrypted seed or key.
     pub(super) fn cipher(
         &self,
-        opened: &[u8],
+        decrypted: &[u8],
         random: &Arc<dyn Random>,
     ) -> Result<Arc<dyn Cipher>, String> {
         let invalid = || {
             format!(
                 "invalid seed length {} used for key generation",
-                opened.len()
+                decrypted.len()
             )
         };
         if self.kind == SEED_KIND {
-            let derived = Derived::from_seed(opened, random).ok_or_else(invalid)?;
+            let derived = Derived::from_seed(decrypted, random).ok_or_else(invalid)?;
             return Ok(Arc::new(derived));
         }
         Method::AesGcm
-            .with_key(opened, random)
+            .with_key(decrypted, random)
             .map(Arc::from)
             .ok_or_else(invalid)
     }
 }
 
-/// Refuses what is no name of a key.
+/// Rejects an invalid key ID.
 pub(super) fn check_key_id(key_id: &str) -> Result<(), String> {
     match key_id.len() {
         0 => Err("keyID is empty".into()),
@@ -159,18 +168,6 @@ pub(super) fn check_key_id(key_id: &str) -> Result<(), String> {
         )),
         _ => Ok(()),
     }
-}
-
-/// Two labels or more, of small letters, digits and inner dashes.
-fn is_domain(name: &str) -> bool {
-    let is_label = |label: &str| {
-        let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
-        !label.is_empty()
-            && label.bytes().all(inner)
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-    };
-    name.len() <= 253 && name.contains('.') && name.split('.').all(is_label)
 }
 
 /// Appends a map of bytes as field `tag`.
@@ -209,19 +206,19 @@ pub(super) fn add_annotation(
 mod tests {
     use super::*;
 
-    fn source() -> Source {
+    fn source() -> DekSource {
         let annotations = BTreeMap::from([("a.example.com".to_string(), b"note".to_vec())]);
-        Source {
+        DekSource {
             kind: SEED_KIND,
-            sealed: vec![1; 32],
+            encrypted: vec![1; 32],
             key_id: "key".into(),
             annotations,
         }
     }
 
-    /// What is said of an object whose source was changed.
+    /// Checks the error for an object whose source was changed.
     #[track_caller]
-    fn check(change: impl FnOnce(&mut Source), expected: &str) {
+    fn check(change: impl FnOnce(&mut DekSource), expected: &str) {
         let mut source = source();
         change(&mut source);
         let mut bytes = Vec::new();
@@ -244,17 +241,20 @@ mod tests {
     }
 
     #[test]
-    fn an_object_comes_back_within_its_limits() {
+    fn an_object_is_decoded_within_its_limits() {
         check(|_| {}, "");
         check(|source| source.kind = KEY, "");
         check(
             |source| source.kind = 7,
             "unknown encryptedDEKSourceType: 7",
         );
-        let sealed = "failed to validate encrypted DEK source: encrypted DEK source is";
-        check(|source| source.sealed.clear(), &format!("{sealed} empty"));
-        let long = format!("{sealed} 1025 bytes, which exceeds the max size of 1024");
-        check(|source| source.sealed = vec![1; 1025], &long);
+        let encrypted = "failed to validate encrypted DEK source: encrypted DEK source is";
+        check(
+            |source| source.encrypted.clear(),
+            &format!("{encrypted} empty"),
+        );
+        let long = format!("{encrypted} 1025 bytes, which exceeds the max size of 1024");
+        check(|source| source.encrypted = vec![1; 1025], &long);
         check(
             |source| source.key_id.clear(),
             "failed to validate key id: keyID is empty",
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_refused() {
+    fn malformed_objects_are_rejected() {
         assert_eq!(
             Envelope::decode(b"").err().unwrap(),
             "encrypted data is empty"

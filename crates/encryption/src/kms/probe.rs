@@ -1,4 +1,4 @@
-//! Is the plug-in there, and is its key still the one that we seal with?
+//! Probes the status of a plug-in, and rotates the seed when its key changes.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -8,94 +8,100 @@ use mizzen_object::in_one;
 use tokio::time::{Instant, sleep};
 
 use super::object::check_key_id;
-use super::service::{Status, hash};
-use super::{Kms, State};
+use super::service::{StatusResponse, key_id_hash};
+use super::{Kms, KmsState};
 use crate::cipher::{Derived, SEED};
 
-/// How often the plug-in is asked while all is well, and while it is not.
-const EVERY: Duration = Duration::from_secs(60);
-const EVERY_IN_NEED: Duration = Duration::from_secs(10);
-/// How long an answer counts for whoever else asks.
-const COUNTS: Duration = Duration::from_secs(20);
-const COUNTS_IN_NEED: Duration = Duration::from_secs(3);
-/// How long a seed may be written with after the plug-in has said that its key is current.
-const MAY_WRITE: Duration = Duration::from_secs(3 * 60);
+/// The interval of probes while the plug-in is healthy, and while it is not.
+const INTERVAL: Duration = Duration::from_secs(60);
+const INTERVAL_UNHEALTHY: Duration = Duration::from_secs(10);
+/// How long a result is cached.
+const CACHE_TTL: Duration = Duration::from_secs(20);
+const CACHE_TTL_UNHEALTHY: Duration = Duration::from_secs(3);
+/// How long a seed encrypts after the plug-in has confirmed its key.
+const SEED_TTL: Duration = Duration::from_secs(3 * 60);
 
-/// The last answer.
+/// The result of the last probe.
 #[derive(Default)]
-pub(super) struct Last {
-    answer: Option<(Instant, Result<(), String>)>,
-    /// The version of the plug-in's first answer, which may not change.
+pub(super) struct LastProbe {
+    result: Option<(Instant, Result<(), String>)>,
+    /// The version of the first response, which must not change.
     version: String,
 }
 
-impl Last {
-    fn counts(&self) -> Option<Result<(), String>> {
-        let (at, answer) = self.answer.as_ref()?;
-        let counts = if answer.is_ok() {
-            COUNTS
-        } else {
-            COUNTS_IN_NEED
+impl LastProbe {
+    /// The result, while it is fresh.
+    fn cached(&self) -> Option<Result<(), String>> {
+        let (at, result) = self.result.as_ref()?;
+        let ttl = match result {
+            Ok(()) => CACHE_TTL,
+            Err(_) => CACHE_TTL_UNHEALTHY,
         };
-        (at.elapsed() < counts).then(|| answer.clone())
+        (at.elapsed() < ttl).then(|| result.clone())
     }
 }
 
-/// Asks once, and from now on again and again until the plug-in is no longer used.
-pub(crate) async fn keep_asking(plugin: &Arc<Kms>) {
-    let mut is_well = ask(plugin).await;
+/// Probes once, and then periodically until the plug-in is dropped.
+pub(crate) async fn start_probing(plugin: &Arc<Kms>) {
+    let mut is_healthy = probe(plugin).await;
     let plugin = Arc::downgrade(plugin);
     tokio::spawn(async move {
         loop {
-            sleep(if is_well { EVERY } else { EVERY_IN_NEED }).await;
+            let interval = match is_healthy {
+                true => INTERVAL,
+                false => INTERVAL_UNHEALTHY,
+            };
+            sleep(interval).await;
             let Some(plugin) = plugin.upgrade() else {
                 return;
             };
-            is_well = ask(&plugin).await;
+            is_healthy = probe(&plugin).await;
         }
     });
 }
 
-async fn ask(plugin: &Kms) -> bool {
-    let answer = plugin.check().await;
-    if let Err(problem) = &answer {
-        tracing::warn!("kms plugin failed health check probe: {problem}");
+async fn probe(plugin: &Kms) -> bool {
+    let result = plugin.check().await;
+    if let Err(error) = &result {
+        tracing::warn!(plugin = plugin.name, %error, "kms plugin failed health check probe");
     }
-    answer.is_ok()
+    result.is_ok()
 }
 
 impl Kms {
-    /// Whether the plug-in is well and we can seal with its key. Who asks while somebody else does, or shortly after,
-    /// gets the same answer.
+    /// Checks whether the plug-in is healthy and its key encrypts the seed. Concurrent and later callers share a result
+    /// while it is fresh.
     pub(crate) async fn check(&self) -> Result<(), String> {
-        let mut last = self.last.lock().await;
-        if let Some(answer) = last.counts() {
-            return answer;
+        let mut last = self.last_probe.lock().await;
+        if let Some(result) = last.cached() {
+            return result;
         }
-        let answer = self.examine(&mut last.version).await;
-        last.answer = Some((Instant::now(), answer.clone()));
-        answer
+        let result = self.check_status(&mut last.version).await;
+        last.result = Some((Instant::now(), result.clone()));
+        result
     }
 
-    async fn examine(&self, version: &mut String) -> Result<(), String> {
-        // The three minutes begin before the plug-in is asked: they are the most.
-        let until = Instant::now() + MAY_WRITE;
+    async fn check_status(&self, version: &mut String) -> Result<(), String> {
+        // Computed before the call, so that the seed never encrypts longer.
+        let expires = Instant::now() + SEED_TTL;
         let name = &self.name;
         let status = self.service.status().await.map_err(|error| {
             format!("failed to perform status section of the healthz check for KMS Provider {name}, error: {error}")
         })?;
-        let mut problems = complaints(&status, version);
+        let mut problems = status.problems(version);
         match check_key_id(&status.key_id) {
             Ok(()) => {
-                self.counts.said(&status.key_id, self.world.clock.now().0);
-                problems.extend(self.keep_or_rotate(&status.key_id, until).await.err());
+                self.metrics
+                    .record_status_key(&status.key_id, self.context.clock.now().0);
+                problems.extend(self.keep_or_rotate(&status.key_id, expires).await.err());
             }
             Err(error) => {
-                self.counts.said_nonsense(&status.key_id);
-                problems.push(format!(
-                    "got invalid KMSv2 KeyID hash \"{}\": {error}",
-                    shown(&status.key_id)
-                ));
+                self.metrics.record_invalid_key_id(&status.key_id);
+                let hash = match status.key_id.as_str() {
+                    "" => String::new(),
+                    key_id => key_id_hash(key_id),
+                };
+                problems.push(format!("got invalid KMSv2 KeyID hash \"{hash}\": {error}"));
             }
         }
         match in_one(problems) {
@@ -106,11 +112,11 @@ impl Kms {
         }
     }
 
-    /// Goes on with the seed if the plug-in still uses the key that sealed it, and makes another one if not. If that
-    /// fails, the old one is good for as long as it was.
-    async fn keep_or_rotate(&self, key_id: &str, until: Instant) -> Result<(), String> {
+    /// Extends the life of the seed if the plug-in still uses its key, and generates a new seed if not. If that fails, the
+    /// old one expires as before.
+    async fn keep_or_rotate(&self, key_id: &str, expires: Instant) -> Result<(), String> {
         if let Some(state) = self.state().filter(|state| state.source.key_id == key_id) {
-            let State {
+            let KmsState {
                 source,
                 cipher,
                 uses,
@@ -118,77 +124,73 @@ impl Kms {
                 ..
             } = &*state;
             let (source, cipher, uses) = (source.clone(), cipher.clone(), uses.clone());
-            self.set_state(State {
+            self.set_state(KmsState {
                 source,
                 cipher,
                 uses,
                 mark: *mark,
-                until,
+                expires,
             });
             return Ok(());
         }
         let failed = |error: String| format!("failed to rotate DEK: {error}");
         let (mut seed, started) = ([0; SEED], Instant::now());
-        self.world.random.fill(&mut seed);
-        self.world.counts.generated(started.elapsed());
-        let source = self.service.encrypt(&seed, self.world.uuid()).await;
+        self.context.random.fill(&mut seed);
+        self.context
+            .metrics
+            .record_key_generation(started.elapsed());
+        let source = self.service.encrypt(&seed, self.context.uuid()).await;
         let source =
             source.map_err(|error| failed(format!("failed to encrypt DEK, error: {error}")))?;
         source.check().map_err(failed)?;
         if source.key_id != key_id {
-            let (status, encrypt) = (hash(key_id), hash(&source.key_id));
+            let (status, encrypt) = (key_id_hash(key_id), key_id_hash(&source.key_id));
             return Err(failed(format!(
                 "statusKeyIDHash=\"{status}\", encryptKeyIDHash=\"{encrypt}\""
             )));
         }
         let cipher =
-            Derived::from_seed(&seed, &self.world.random).expect("the seed is long enough");
+            Derived::from_seed(&seed, &self.context.random).expect("the seed is long enough");
         let cipher = Arc::new(cipher);
-        let uses = self.counts.key(&source.key_id);
-        self.remember(source.clone(), (cipher.clone(), uses.clone()));
-        let mark = self.mark_of(&source);
-        self.set_state(State {
+        let uses = self.metrics.key(&source.key_id);
+        self.cache_dek(source.clone(), (cipher.clone(), uses.clone()));
+        let mark = self.mark_for(&source);
+        self.set_state(KmsState {
             source,
             cipher,
             uses,
             mark,
-            until,
+            expires,
         });
-        self.world.changes.fetch_add(1, Ordering::Relaxed);
+        self.context.changes.fetch_add(1, Ordering::Relaxed);
         Ok(())
     }
 
-    fn set_state(&self, state: State) {
+    fn set_state(&self, state: KmsState) {
         *self.state.write() = Some(Arc::new(state));
     }
 }
 
-/// What is wrong with how a plug-in says it is.
-fn complaints(status: &Status, version: &mut String) -> Vec<String> {
-    let mut problems = Vec::new();
-    if status.health != "ok" {
-        problems.push(format!("got unexpected healthz status: {}", status.health));
-    }
-    if !["v2", "v2beta1"].contains(&status.version.as_str()) {
-        problems.push(format!(
-            "expected KMSv2 API version v2, got {}",
-            status.version
-        ));
-    } else if version.is_empty() {
-        version.clone_from(&status.version);
-    } else if *version != status.version {
-        problems.push(format!(
-            "KMSv2 API version should not change after the initial status response version {version}, got {}",
-            status.version
-        ));
-    }
-    problems
-}
-
-fn shown(key_id: &str) -> String {
-    if key_id.is_empty() {
-        String::new()
-    } else {
-        hash(key_id)
+impl StatusResponse {
+    /// What is wrong with it. `version` is that of the first response.
+    fn problems(&self, version: &mut String) -> Vec<String> {
+        let mut problems = Vec::new();
+        if self.health != "ok" {
+            problems.push(format!("got unexpected healthz status: {}", self.health));
+        }
+        if !["v2", "v2beta1"].contains(&self.version.as_str()) {
+            problems.push(format!(
+                "expected KMSv2 API version v2, got {}",
+                self.version
+            ));
+        } else if version.is_empty() {
+            version.clone_from(&self.version);
+        } else if *version != self.version {
+            problems.push(format!(
+                "KMSv2 API version should not change after the initial status response version {version}, got {}",
+                self.version
+            ));
+        }
+        problems
     }
 }

@@ -1,4 +1,4 @@
-//! The three calls of a plug-in (`v2.KeyManagementService`, kms/apis/v2/api.proto).
+//! The three calls of a KMS plug-in (`v2.KeyManagementService`, kms/apis/v2/api.proto).
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,47 +10,47 @@ use mizzen_object::proto::wire::{Content, Reader, put_bytes};
 use ring::digest::{SHA256, digest};
 use tokio::time::Instant;
 
-use super::call::{CallError, Channel};
-use super::counts::PluginCounts;
-use super::object::{SEED_KIND, Source, add_annotation, put_annotations};
+use super::grpc::{Channel, GrpcError};
+use super::metrics::KmsMetrics;
+use super::object::{DekSource, SEED_KIND, add_annotation, put_annotations};
 
 /// Calls a plug-in.
-pub(super) struct Service {
+pub(super) struct KmsService {
     channel: Channel,
-    counts: Arc<PluginCounts>,
+    metrics: Arc<KmsMetrics>,
 }
 
-/// How a plug-in says it is.
+/// The response to `Status`.
 #[derive(Debug, Default)]
-pub(super) struct Status {
+pub(super) struct StatusResponse {
     pub(super) version: String,
     pub(super) health: String,
     pub(super) key_id: String,
 }
 
-impl Service {
-    pub(super) fn new(socket: &str, timeout: Duration, counts: Arc<PluginCounts>) -> Service {
-        Service {
+impl KmsService {
+    pub(super) fn new(socket: &str, timeout: Duration, metrics: Arc<KmsMetrics>) -> KmsService {
+        KmsService {
             channel: Channel::new(socket, timeout),
-            counts,
+            metrics,
         }
     }
 
-    async fn call(&self, method: &'static str, message: Vec<u8>) -> Result<Bytes, CallError> {
+    async fn call(&self, method: &'static str, message: Vec<u8>) -> Result<Bytes, GrpcError> {
         let started = Instant::now();
-        let answer = self.channel.call(method, message).await;
-        let code = answer.as_ref().map_or_else(CallError::code, |_| "OK");
-        self.counts.called(method, code, started.elapsed());
-        answer
+        let response = self.channel.call(method, message).await;
+        let code = response.as_ref().map_or_else(GrpcError::code, |_| "OK");
+        self.metrics.record_call(method, code, started.elapsed());
+        response
     }
 
-    /// How it is, and which key it uses now.
-    pub(super) async fn status(&self) -> Result<Status, CallError> {
-        let answer = self
+    /// Its health and its current key.
+    pub(super) async fn status(&self) -> Result<StatusResponse, GrpcError> {
+        let response = self
             .call("/v2.KeyManagementService/Status", Vec::new())
             .await?;
-        let mut status = Status::default();
-        each_field(&answer, |tag, content| {
+        let mut status = StatusResponse::default();
+        each_field(&response, |tag, content| {
             match tag {
                 1 => status.version = text(content, "version")?,
                 2 => status.health = text(content, "healthz")?,
@@ -62,24 +62,24 @@ impl Service {
         Ok(status)
     }
 
-    /// Seals a seed.
-    pub(super) async fn encrypt(&self, seed: &[u8], uid: String) -> Result<Source, CallError> {
+    /// Encrypts a seed.
+    pub(super) async fn encrypt(&self, seed: &[u8], uid: String) -> Result<DekSource, GrpcError> {
         let mut request = Vec::new();
         put_bytes(1, seed, &mut request);
         put_bytes(2, uid.as_bytes(), &mut request);
-        let answer = self
+        let response = self
             .call("/v2.KeyManagementService/Encrypt", request)
             .await?;
-        let (sealed, key_id, annotations) = (Vec::new(), String::new(), BTreeMap::new());
-        let mut source = Source {
+        let (encrypted, key_id, annotations) = (Vec::new(), String::new(), BTreeMap::new());
+        let mut source = DekSource {
             kind: SEED_KIND,
-            sealed,
+            encrypted,
             key_id,
             annotations,
         };
-        each_field(&answer, |tag, content| {
+        each_field(&response, |tag, content| {
             match tag {
-                1 => source.sealed = content.bytes("ciphertext")?.to_vec(),
+                1 => source.encrypted = content.bytes("ciphertext")?.to_vec(),
                 2 => source.key_id = text(content, "key_id")?,
                 3 => add_annotation(content.bytes("annotations")?, &mut source.annotations)?,
                 _ => {}
@@ -89,18 +89,22 @@ impl Service {
         Ok(source)
     }
 
-    /// Opens a seed or key.
-    pub(super) async fn decrypt(&self, source: &Source, uid: String) -> Result<Vec<u8>, CallError> {
+    /// Decrypts a seed or key.
+    pub(super) async fn decrypt(
+        &self,
+        source: &DekSource,
+        uid: String,
+    ) -> Result<Vec<u8>, GrpcError> {
         let mut request = Vec::new();
-        put_bytes(1, &source.sealed, &mut request);
+        put_bytes(1, &source.encrypted, &mut request);
         put_bytes(2, uid.as_bytes(), &mut request);
         put_bytes(3, source.key_id.as_bytes(), &mut request);
         put_annotations(4, &source.annotations, &mut request);
-        let answer = self
+        let response = self
             .call("/v2.KeyManagementService/Decrypt", request)
             .await?;
         let mut plain = Vec::new();
-        each_field(&answer, |tag, content| {
+        each_field(&response, |tag, content| {
             if tag == 1 {
                 plain = content.bytes("plaintext")?.to_vec();
             }
@@ -112,11 +116,11 @@ impl Service {
 
 fn each_field(
     message: &[u8],
-    mut take: impl FnMut(u32, Content<'_>) -> Result<(), ProtoError>,
-) -> Result<(), CallError> {
+    mut on_field: impl FnMut(u32, Content<'_>) -> Result<(), ProtoError>,
+) -> Result<(), GrpcError> {
     let mut reader = Reader::new(message);
     while let Some((tag, content)) = reader.field()? {
-        take(tag, content)?;
+        on_field(tag, content)?;
     }
     Ok(())
 }
@@ -127,8 +131,8 @@ fn text(content: Content<'_>, field: &str) -> Result<String, ProtoError> {
         .map(|bytes| String::from_utf8_lossy(bytes).into_owned())
 }
 
-/// What may be told of a key's name.
-pub(super) fn hash(key_id: &str) -> String {
+/// The hash of a key ID, for logs, metrics and errors.
+pub(super) fn key_id_hash(key_id: &str) -> String {
     let hex = |byte: &u8| format!("{byte:02x}");
     let digest = digest(&SHA256, key_id.as_bytes());
     format!(

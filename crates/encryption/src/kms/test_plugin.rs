@@ -1,6 +1,6 @@
-//! A plug-in that keeps keys, as others write them: three calls of gRPC on a Unix socket.
+//! A KMS plug-in for tests: the three gRPC calls on a Unix socket.
 //!
-//! What it seals is the seed with every byte changed, and a note of the key; a child could open it.
+//! It encrypts by XOR with the last byte of the key ID.
 
 use parking_lot::Mutex;
 use std::convert::Infallible;
@@ -17,32 +17,32 @@ use tokio::net::UnixListener;
 use tokio::task::JoinHandle;
 
 /// A plug-in that runs until it is dropped.
-pub(crate) struct Plugin {
+pub(crate) struct TestPlugin {
     pub socket: PathBuf,
-    pub state: Arc<Mutex<State>>,
+    pub state: Arc<Mutex<TestPluginState>>,
     task: JoinHandle<()>,
 }
 
-/// How it answers.
-pub(crate) struct State {
+/// How it responds.
+pub(crate) struct TestPluginState {
     pub key_id: String,
     pub health: String,
     pub version: String,
-    /// The key that it says it sealed with, if that is another one.
-    pub seals_with: Option<String>,
-    /// It takes calls and never answers.
+    /// The key ID in responses to `Encrypt`, if it differs.
+    pub encrypt_key_id: Option<String>,
+    /// Whether it never responds.
     pub hangs: bool,
-    /// How often each call was made: status, encrypt, decrypt.
+    /// The number of calls: Status, Encrypt, Decrypt.
     pub n_calls: [usize; 3],
 }
 
-impl Plugin {
-    pub(crate) fn start(socket: &Path) -> Plugin {
-        let state = State {
+impl TestPlugin {
+    pub(crate) fn start(socket: &Path) -> TestPlugin {
+        let state = TestPluginState {
             key_id: "key-1".into(),
             health: "ok".into(),
             version: "v2".into(),
-            seals_with: None,
+            encrypt_key_id: None,
             hangs: false,
             n_calls: [0; 3],
         };
@@ -50,15 +50,15 @@ impl Plugin {
         let _ = std::fs::remove_file(socket);
         let listener = UnixListener::bind(socket).unwrap();
         let task = tokio::spawn(accept(listener, state.clone()));
-        Plugin {
+        TestPlugin {
             socket: socket.into(),
             state,
             task,
         }
     }
 
-    /// Changes how it answers.
-    pub(crate) fn set(&self, change: impl FnOnce(&mut State)) {
+    /// Changes how it responds.
+    pub(crate) fn set(&self, change: impl FnOnce(&mut TestPluginState)) {
         change(&mut self.state.lock());
     }
 
@@ -67,20 +67,21 @@ impl Plugin {
     }
 }
 
-impl Drop for Plugin {
-    /// Nobody listens any more, and connections break.
+impl Drop for TestPlugin {
+    /// Closes the socket and all connections.
     fn drop(&mut self) {
         self.task.abort();
         let _ = std::fs::remove_file(&self.socket);
     }
 }
 
-async fn accept(listener: UnixListener, state: Arc<Mutex<State>>) {
+async fn accept(listener: UnixListener, state: Arc<Mutex<TestPluginState>>) {
     let mut connections = tokio::task::JoinSet::new();
     loop {
         let (stream, _) = listener.accept().await.unwrap();
         let state = state.clone();
-        let service = hyper::service::service_fn(move |request| answer(request, state.clone()));
+        let service =
+            hyper::service::service_fn(move |request| handle_call(request, state.clone()));
         let builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
         let connection = builder.serve_connection(TokioIo::new(stream), service);
         connections.spawn(async move { drop(connection.await) });
@@ -92,9 +93,9 @@ type Framed = http_body_util::combinators::WithTrailers<
     std::future::Ready<Option<Result<hyper::HeaderMap, Infallible>>>,
 >;
 
-async fn answer(
+async fn handle_call(
     request: Request<Incoming>,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<TestPluginState>>,
 ) -> Result<Response<Framed>, Infallible> {
     assert_eq!(request.headers()["content-type"], "application/grpc");
     let method = request.uri().path().to_string();
@@ -121,7 +122,7 @@ async fn answer(
         .unwrap())
 }
 
-impl State {
+impl TestPluginState {
     fn call(&mut self, method: &str, message: &[u8]) -> Result<Vec<u8>, String> {
         let mut out = Vec::new();
         match method {
@@ -133,8 +134,8 @@ impl State {
             }
             "/v2.KeyManagementService/Encrypt" => {
                 self.n_calls[1] += 1;
-                let key_id = self.seals_with.as_ref().unwrap_or(&self.key_id);
-                put_bytes(1, &turned(&field(message, 1), key_id), &mut out);
+                let key_id = self.encrypt_key_id.as_ref().unwrap_or(&self.key_id);
+                put_bytes(1, &xor(&field(message, 1), key_id), &mut out);
                 put_bytes(2, key_id.as_bytes(), &mut out);
                 put_message(3, &mut out, |out| {
                     put_bytes(1, b"plugin.example.com", out);
@@ -147,7 +148,7 @@ impl State {
                 if !key_id.starts_with("key-") || field(&field(message, 4), 2) != b"a note" {
                     return Err("that is no key of mine".into());
                 }
-                put_bytes(1, &turned(&field(message, 1), &key_id), &mut out);
+                put_bytes(1, &xor(&field(message, 1), &key_id), &mut out);
             }
             other => return Err(format!("no method {other}")),
         }
@@ -155,13 +156,13 @@ impl State {
     }
 }
 
-/// Sealed if it was open, open if it was sealed.
-fn turned(bytes: &[u8], key_id: &str) -> Vec<u8> {
+/// Encrypts or decrypts.
+fn xor(bytes: &[u8], key_id: &str) -> Vec<u8> {
     let last = key_id.bytes().last().unwrap();
     bytes.iter().map(|byte| byte ^ last).collect()
 }
 
-/// The content of a field that is there once.
+/// The content of a field that occurs once.
 fn field(message: &[u8], tag: u32) -> Vec<u8> {
     let mut reader = Reader::new(message);
     while let Some((found, content)) = reader.field().unwrap() {

@@ -1,4 +1,4 @@
-//! A plug-in that answers, hangs, goes away, comes back and changes its key. Time is paused.
+//! A plug-in that responds, hangs, stops, restarts and changes its key. Time is paused.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio::time::sleep;
 
 use super::*;
-use test_plugin::Plugin;
+use test_plugin::TestPlugin;
 
 #[path = "test_plugin.rs"]
 mod test_plugin;
@@ -30,16 +30,16 @@ impl Case {
         Case { dir, kms }
     }
 
-    fn plugin(&self) -> Plugin {
-        Plugin::start(&self.dir.path().join("socket"))
+    fn plugin(&self) -> TestPlugin {
+        TestPlugin::start(&self.dir.path().join("socket"))
     }
 
-    fn seal(&self) -> Result<Vec<u8>, String> {
-        let sealed = self
+    fn encrypt(&self) -> Result<Vec<u8>, String> {
+        let encrypted = self
             .kms
-            .seal(PATH, b"plain")
+            .encrypt(PATH, b"plain")
             .map_err(|error| error.to_string())?;
-        Ok(sealed
+        Ok(encrypted
             .bytes
             .strip_prefix(b"k8s:enc:kms:v2:test:")
             .unwrap()
@@ -54,48 +54,52 @@ fn kms(socket: &Path) -> Arc<Kms> {
         socket,
         timeout: TIMEOUT,
     };
-    let world = World {
+    let context = EncryptionContext {
         random: Arc::new(SystemRandom),
         clock: Arc::new(WallClock),
         marks: Arc::default(),
         changes: Arc::default(),
-        counts: Arc::default(),
+        metrics: Arc::default(),
         runtime: Handle::current(),
     };
-    Arc::new(Kms::new(&options, world))
+    Arc::new(Kms::new(&options, context))
 }
 
-/// Opens as a store does: on a thread that may block.
-async fn open(kms: &Arc<Kms>, sealed: &[u8]) -> Result<String, String> {
-    let (kms, sealed) = (kms.clone(), sealed.to_vec());
-    let opened = tokio::task::spawn_blocking(move || kms.open(PATH, &sealed))
+/// Decrypts as a store does: on a thread that may block.
+async fn decrypt(kms: &Arc<Kms>, encrypted: &[u8]) -> Result<String, String> {
+    let (kms, encrypted) = (kms.clone(), encrypted.to_vec());
+    let decrypted = tokio::task::spawn_blocking(move || kms.decrypt(PATH, &encrypted))
         .await
         .unwrap();
-    opened
+    decrypted
         .map(|(plain, _)| String::from_utf8(plain).unwrap())
         .map_err(|error| error.to_string())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_was_sealed_is_opened_by_the_next_server_with_one_question() {
+async fn another_server_decrypts_with_one_call_of_the_plugin() {
     let case = Case::new();
     let plugin = case.plugin();
-    keep_asking(&case.kms).await;
-    let (one, two) = (case.seal().unwrap(), case.seal().unwrap());
-    assert_eq!(plugin.n_calls(), [1, 1, 0], "sealing asks nobody");
+    start_probing(&case.kms).await;
+    let (one, two) = (case.encrypt().unwrap(), case.encrypt().unwrap());
+    assert_eq!(
+        plugin.n_calls(),
+        [1, 1, 0],
+        "encrypting does not call the plug-in"
+    );
     let next = kms(&plugin.socket);
-    assert_eq!(open(&next, &one).await.unwrap(), "plain");
-    assert_eq!(open(&next, &two).await.unwrap(), "plain");
+    assert_eq!(decrypt(&next, &one).await.unwrap(), "plain");
+    assert_eq!(decrypt(&next, &two).await.unwrap(), "plain");
     assert_eq!(plugin.n_calls(), [1, 1, 1]);
-    assert!(open(&next, &one[..one.len() - 1]).await.is_err());
+    assert!(decrypt(&next, &one[..one.len() - 1]).await.is_err());
     let metrics = |kms: &Kms| {
         let mut families = mizzen_metrics::Families::default();
-        kms.world.counts.collect(&mut families);
+        kms.context.metrics.collect(&mut families);
         families.to_string()
     };
     let key = format!(
         "apiserver_id_hash=\"\",key_id_hash=\"{}\",provider_name=\"test\"",
-        service::hash("key-1")
+        service::key_id_hash("key-1")
     );
     let check = |metrics: &str, line: String| {
         assert!(metrics.contains(&line), "{line} is not in\n{metrics}")
@@ -130,23 +134,26 @@ async fn what_was_sealed_is_opened_by_the_next_server_with_one_question() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_upstream_wrote_opens() {
+async fn a_record_of_upstream_is_decrypted() {
     let case = Case::new();
     let _plugin = case.plugin();
     let line = include_str!("upstream.vector").lines().nth(1).unwrap();
     let (path, value) = line.split_once(' ').unwrap();
     assert_eq!(path.as_bytes(), PATH);
     let value = BASE64_STANDARD.decode(value).unwrap();
-    let sealed = value.strip_prefix(b"k8s:enc:kms:v2:vault:").unwrap();
-    let object = open(&case.kms, sealed).await.unwrap();
+    let encrypted = value.strip_prefix(b"k8s:enc:kms:v2:vault:").unwrap();
+    let object = decrypt(&case.kms, encrypted).await.unwrap();
     assert!(object.contains(r#""name":"test""#), "{object}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_a_plugin_nothing_is_sealed_until_it_comes() {
+async fn nothing_is_encrypted_before_the_plugin_responds() {
     let case = Case::new();
-    keep_asking(&case.kms).await;
-    assert_eq!(case.seal().unwrap_err(), "got unexpected nil transformer");
+    start_probing(&case.kms).await;
+    assert_eq!(
+        case.encrypt().unwrap_err(),
+        "got unexpected nil transformer"
+    );
     assert_eq!(case.kms.mark(), Marks::UNKNOWN);
     let problem = case.kms.check().await.unwrap_err();
     assert!(
@@ -159,11 +166,11 @@ async fn without_a_plugin_nothing_is_sealed_until_it_comes() {
     let _plugin = case.plugin();
     sleep(Duration::from_secs(15)).await;
     case.kms.check().await.unwrap();
-    case.seal().unwrap();
+    case.encrypt().unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plugin_that_hangs_holds_nobody_longer_than_its_timeout() {
+async fn a_plugin_that_hangs_fails_after_its_timeout() {
     let case = Case::new();
     let plugin = case.plugin();
     plugin.set(|state| state.hangs = true);
@@ -173,86 +180,86 @@ async fn a_plugin_that_hangs_holds_nobody_longer_than_its_timeout() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plugin_that_goes_away_leaves_three_minutes_for_writing() {
+async fn writes_are_rejected_three_minutes_after_the_plugin_stopped() {
     let case = Case::new();
     let plugin = case.plugin();
-    keep_asking(&case.kms).await;
-    let sealed = case.seal().unwrap();
+    start_probing(&case.kms).await;
+    let encrypted = case.encrypt().unwrap();
     drop(plugin);
     let plugin = case.plugin();
     sleep(Duration::from_secs(300)).await;
     case.kms.check().await.unwrap();
-    case.seal().expect("it was only restarted");
+    case.encrypt().expect("it was only restarted");
     drop(plugin);
     sleep(Duration::from_secs(100)).await;
     case.kms.check().await.unwrap_err();
-    case.seal().unwrap();
+    case.encrypt().unwrap();
     sleep(Duration::from_secs(90)).await;
-    let refused = case.seal().unwrap_err();
+    let error = case.encrypt().unwrap_err();
     assert!(
-        refused.starts_with("encryptedDEKSource with keyID hash \"sha256:"),
-        "{refused}"
+        error.starts_with("encryptedDEKSource with keyID hash \"sha256:"),
+        "{error}"
     );
-    assert!(refused.contains("expired at"), "{refused}");
+    assert!(error.contains("expired at"), "{error}");
     assert_eq!(
-        case.kms.open(PATH, &sealed).unwrap().0,
+        case.kms.decrypt(PATH, &encrypted).unwrap().0,
         b"plain",
-        "what was opened stays open"
+        "cached seeds still decrypt"
     );
 
     let _plugin = case.plugin();
     sleep(Duration::from_secs(15)).await;
-    case.seal().unwrap();
+    case.encrypt().unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_key_means_another_seed() {
+async fn a_new_key_of_the_plugin_causes_a_new_seed() {
     let case = Case::new();
     let plugin = case.plugin();
-    keep_asking(&case.kms).await;
-    let (old, mark) = (case.seal().unwrap(), case.kms.mark());
+    start_probing(&case.kms).await;
+    let (old, mark) = (case.encrypt().unwrap(), case.kms.mark());
     sleep(Duration::from_secs(200)).await;
     assert_eq!(
         plugin.n_calls()[1],
         1,
-        "as long as the key stays, so does the seed"
+        "the seed is kept as long as the key"
     );
     plugin.set(|state| state.key_id = "key-2".into());
     sleep(Duration::from_secs(61)).await;
     assert_eq!(plugin.n_calls()[1], 2);
     assert_ne!(case.kms.mark(), mark);
-    let new = case.seal().unwrap();
+    let new = case.encrypt().unwrap();
     assert!(new.windows(5).any(|window| window == b"key-2"));
     assert_eq!(
-        case.kms.open(PATH, &old).unwrap(),
+        case.kms.decrypt(PATH, &old).unwrap(),
         (b"plain".to_vec(), mark),
-        "it is stale, and opens"
+        "it is stale, and decrypted"
     );
-    assert_eq!(case.kms.open(PATH, &new).unwrap().1, case.kms.mark());
+    assert_eq!(case.kms.decrypt(PATH, &new).unwrap().1, case.kms.mark());
 }
 
 #[tokio::test]
-async fn what_is_remembered_is_bounded() {
+async fn the_cache_of_seeds_is_bounded() {
     let case = Case::new();
     let cipher: Arc<dyn Cipher> =
-        Arc::new(Derived::from_seed(&[1; 32], &case.kms.world.random).unwrap());
-    for n in 0..=MAX_OPENED {
-        let (kind, sealed, annotations) = (1, n.to_be_bytes().to_vec(), Default::default());
-        case.kms.remember(
-            Source {
+        Arc::new(Derived::from_seed(&[1; 32], &case.kms.context.random).unwrap());
+    for n in 0..=MAX_CACHED {
+        let (kind, encrypted, annotations) = (1, n.to_be_bytes().to_vec(), Default::default());
+        case.kms.cache_dek(
+            DekSource {
                 kind,
-                sealed,
+                encrypted,
                 key_id: "key".into(),
                 annotations,
             },
             (cipher.clone(), Arc::default()),
         );
     }
-    assert_eq!(case.kms.opened.lock().len(), 1);
+    assert_eq!(case.kms.cache.lock().len(), 1);
 }
 
-/// What is wrong once a plug-in that was well answers so.
-async fn check_unwell(change: impl FnOnce(&mut plugin::State), expected: &str) {
+/// Checks the problem of a healthy plug-in after a change.
+async fn check_unhealthy(change: impl FnOnce(&mut test_plugin::TestPluginState), expected: &str) {
     let case = Case::new();
     let plugin = case.plugin();
     case.kms.check().await.unwrap();
@@ -263,27 +270,27 @@ async fn check_unwell(change: impl FnOnce(&mut plugin::State), expected: &str) {
         problem,
         format!("kmsv2 Provider test is not healthy, error: {expected}")
     );
-    case.seal().expect("the old seed is good for a while");
+    case.encrypt().expect("the old seed encrypts for a while");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plugin_that_is_unwell_is_told_why() {
-    check_unwell(
+async fn an_unhealthy_plugin_has_a_reason() {
+    check_unhealthy(
         |state| state.health = "tired".into(),
         "got unexpected healthz status: tired",
     )
     .await;
-    check_unwell(
+    check_unhealthy(
         |state| state.version = "v3".into(),
         "expected KMSv2 API version v2, got v3",
     )
     .await;
-    check_unwell(
+    check_unhealthy(
         |state| state.version = "v2beta1".into(),
         "KMSv2 API version should not change after the initial status response version v2, got v2beta1",
     )
     .await;
-    check_unwell(
+    check_unhealthy(
         |state| state.key_id = "".into(),
         "got invalid KMSv2 KeyID hash \"\": keyID is empty",
     )
@@ -291,35 +298,35 @@ async fn a_plugin_that_is_unwell_is_told_why() {
     let long = "k".repeat(1025);
     let expected = format!(
         "got invalid KMSv2 KeyID hash \"{}\": keyID is 1025 bytes, which exceeds the max size of 1024",
-        service::hash(&long)
+        service::key_id_hash(&long)
     );
-    check_unwell(|state| state.key_id = long, &expected).await;
+    check_unhealthy(|state| state.key_id = long, &expected).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_plugin_must_seal_with_the_key_that_it_names() {
+async fn a_plugin_must_encrypt_with_the_key_of_its_status() {
     let case = Case::new();
     let plugin = case.plugin();
-    plugin.set(|state| state.seals_with = Some("key-9".into()));
+    plugin.set(|state| state.encrypt_key_id = Some("key-9".into()));
     let problem = case.kms.check().await.unwrap_err();
     assert!(
         problem.contains("failed to rotate DEK: statusKeyIDHash="),
         "{problem}"
     );
-    assert!(case.seal().is_err());
+    assert!(case.encrypt().is_err());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_key_that_the_plugin_does_not_know_opens_nothing() {
+async fn a_key_that_the_plugin_does_not_have_decrypts_nothing() {
     let case = Case::new();
     let plugin = case.plugin();
     plugin.set(|state| state.key_id = "other-1".into());
-    keep_asking(&case.kms).await;
-    let refused = open(&kms(&plugin.socket), &case.seal().unwrap())
+    start_probing(&case.kms).await;
+    let error = decrypt(&kms(&plugin.socket), &case.encrypt().unwrap())
         .await
         .unwrap_err();
     assert_eq!(
-        refused,
+        error,
         "failed to decrypt DEK, error: rpc error: code = FailedPrecondition desc = that is no key of mine"
     );
 }
