@@ -18,7 +18,7 @@ use hyper::{Method, Request, Response, StatusCode, Uri};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use kube::Config;
 use kube::client::ConfigExt as _;
-use mizzen_sdk::kubeconfig::{self, KubeconfigError};
+use mizzen_sdk::kubeconfig::{self, LoadKubeconfigError};
 use secrecy::ExposeSecret as _;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
@@ -75,7 +75,7 @@ pub(crate) enum EndpointError {
     #[error(transparent)]
     Tls(#[from] kube::Error),
     #[error(transparent)]
-    Kubeconfig(#[from] KubeconfigError),
+    Kubeconfig(#[from] LoadKubeconfigError),
 }
 
 /// Why a request failed.

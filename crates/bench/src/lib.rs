@@ -46,7 +46,7 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use mizzen_sdk::kubeconfig::KubeconfigError;
+use mizzen_sdk::kubeconfig::LoadKubeconfigError;
 use tokio::signal::unix::{SignalKind, signal};
 
 use client::{ApiCallError, EndpointError};
@@ -203,7 +203,7 @@ pub enum BenchError {
         /// The workloads that exist.
         known: String,
     },
-    /// Workloads failed. The report of the others was printed.
+    /// Workloads failed. The report of the successful ones was printed.
     #[error("{0} workloads failed")]
     Failed(usize),
     /// Ctrl-C or SIGTERM. The report of the finished workloads was printed.
@@ -234,7 +234,7 @@ macro_rules! setup_errors {
 setup_errors!(
     ApiCallError,
     EndpointError,
-    KubeconfigError,
+    LoadKubeconfigError,
     MeasureError,
     ServerStartError,
     io::Error

@@ -147,8 +147,7 @@ async fn run_clients(
             connection: connection.clone().lock_owned().await,
             cursor: String::new(),
         };
-        clients.spawn(run_client(
-            client,
+        clients.spawn(client.run(
             load.clone(),
             operation.clone(),
             turns.clone(),
@@ -164,36 +163,38 @@ async fn run_clients(
     Ok(total)
 }
 
-/// Runs one client.
-async fn run_client(
-    mut client: LoadClient,
-    load: LoadSpec,
-    operation: Arc<impl BenchOperation>,
-    turns: Arc<AtomicU64>,
-    ticks: Arc<AtomicU64>,
-) -> Result<LoadTally, ApiCallError> {
-    let (n_turns, deadline) = match load.budget {
-        LoadBudget::Operations(operations) => (operations, None),
-        LoadBudget::Time(time) => (u64::MAX, Some(Instant::now() + time)),
-    };
-    let end = load.end.min(load.first.saturating_add(n_turns));
-    let mut tally = LoadTally::default();
-    let mut begin = Instant::now();
-    while deadline.is_none_or(|deadline| begin < deadline) {
-        let turn = turns.fetch_add(1, Ordering::Relaxed);
-        if turn >= end {
-            break;
+impl LoadClient {
+    /// Repeats `operation` until the budget is spent.
+    async fn run(
+        mut self,
+        load: LoadSpec,
+        operation: Arc<impl BenchOperation>,
+        turns: Arc<AtomicU64>,
+        ticks: Arc<AtomicU64>,
+    ) -> Result<LoadTally, ApiCallError> {
+        let (n_turns, deadline) = match load.budget {
+            LoadBudget::Operations(operations) => (operations, None),
+            LoadBudget::Time(time) => (u64::MAX, Some(Instant::now() + time)),
+        };
+        let end = load.end.min(load.first.saturating_add(n_turns));
+        let mut tally = LoadTally::default();
+        let mut begin = Instant::now();
+        while deadline.is_none_or(|deadline| begin < deadline) {
+            let turn = turns.fetch_add(1, Ordering::Relaxed);
+            if turn >= end {
+                break;
+            }
+            tally.bytes += operation.perform(&mut self, turn).await?;
+            let now = Instant::now();
+            tally.latencies.push(
+                now.duration_since(begin)
+                    .as_micros()
+                    .try_into()
+                    .unwrap_or(u32::MAX),
+            );
+            ticks.fetch_add(1, Ordering::Relaxed);
+            begin = now;
         }
-        tally.bytes += operation.perform(&mut client, turn).await?;
-        let now = Instant::now();
-        tally.latencies.push(
-            now.duration_since(begin)
-                .as_micros()
-                .try_into()
-                .unwrap_or(u32::MAX),
-        );
-        ticks.fetch_add(1, Ordering::Relaxed);
-        begin = now;
+        Ok(tally)
     }
-    Ok(tally)
 }

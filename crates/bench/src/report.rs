@@ -201,44 +201,45 @@ impl BenchReport {
                 start_up.min_ms, start_up.median_ms
             );
         }
-        print!("{}", scale_table(&self.outcomes));
+        print!("{}", self.scale_table());
     }
-}
 
-/// A line per size, a column group per verb: in a flat column the cost does not grow with the store.
-fn scale_table(outcomes: &[WorkloadOutcome]) -> String {
-    let scaled: Vec<&WorkloadOutcome> = outcomes
-        .iter()
-        .filter(|outcome| outcome.objects.is_some())
-        .collect();
-    if scaled.is_empty() {
-        return String::new();
-    }
-    let mut table = format!("\n{:>10}", "objects");
-    for verb in ["create", "get", "page"] {
-        table += &format!(
-            " | {:>9} {:>9} {:>9} {:>11}",
-            format!("{verb}/s"),
-            "p50 ms",
-            "p99 ms",
-            "server µs"
-        );
-    }
-    table += &format!(" | {:>9}\n", "RSS MiB");
-    for line in scaled.chunk_by(|a, b| a.objects == b.objects) {
-        table += &format!("{:>10}", line[0].objects.unwrap_or_default());
-        for outcome in line {
-            let (p50, p99) = (millis(outcome.p50_us), millis(outcome.p99_us));
-            let cpu = or_dash(outcome.cpu_us_per_op);
+    /// A line per size, a column group per verb: in a flat column the cost does not grow with the store.
+    fn scale_table(&self) -> String {
+        let scaled: Vec<&WorkloadOutcome> = self
+            .outcomes
+            .iter()
+            .filter(|outcome| outcome.objects.is_some())
+            .collect();
+        if scaled.is_empty() {
+            return String::new();
+        }
+        let mut table = format!("\n{:>10}", "objects");
+        for verb in ["create", "get", "page"] {
             table += &format!(
-                " | {:>9.1} {p50:>9.3} {p99:>9.3} {cpu:>11}",
-                outcome.operations_per_second
+                " | {:>9} {:>9} {:>9} {:>11}",
+                format!("{verb}/s"),
+                "p50 ms",
+                "p99 ms",
+                "server µs"
             );
         }
-        let resident = line.last().and_then(|outcome| outcome.rss_bytes);
-        table += &format!(" | {:>9}\n", or_dash(resident.map(mebibytes)));
+        table += &format!(" | {:>9}\n", "RSS MiB");
+        for line in scaled.chunk_by(|a, b| a.objects == b.objects) {
+            table += &format!("{:>10}", line[0].objects.unwrap_or_default());
+            for outcome in line {
+                let (p50, p99) = (millis(outcome.p50_us), millis(outcome.p99_us));
+                let cpu = or_dash(outcome.cpu_us_per_op);
+                table += &format!(
+                    " | {:>9.1} {p50:>9.3} {p99:>9.3} {cpu:>11}",
+                    outcome.operations_per_second
+                );
+            }
+            let resident = line.last().and_then(|outcome| outcome.rss_bytes);
+            table += &format!(" | {:>9}\n", or_dash(resident.map(mebibytes)));
+        }
+        table
     }
-    table
 }
 
 fn millis(micros: u32) -> f64 {
@@ -303,11 +304,16 @@ mod tests {
 
     #[test]
     fn a_scale_table_has_a_line_per_size() {
-        assert_eq!(scale_table(&[outcome(None)]), "");
-        let outcomes: Vec<WorkloadOutcome> = [10, 10, 10, 20, 20, 20]
-            .map(|size| outcome(Some(size)))
-            .into();
-        let table = scale_table(&outcomes);
+        let scale_table = |sizes: &[Option<u64>]| {
+            let outcomes = sizes.iter().map(|size| outcome(*size)).collect();
+            let report = BenchReport {
+                outcomes,
+                ..BenchReport::default()
+            };
+            report.scale_table()
+        };
+        assert_eq!(scale_table(&[None]), "");
+        let table = scale_table(&[10, 10, 10, 20, 20, 20].map(Some));
         assert_eq!(table.trim().lines().count(), 3, "{table}");
     }
 

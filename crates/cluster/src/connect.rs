@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use kube::Client;
 use kube::client::ClientBuilder;
-use mizzen_sdk::kubeconfig::{self, KubeconfigError};
+use mizzen_sdk::kubeconfig::{self, LoadKubeconfigError};
 use tower::layer::layer_fn;
 
 use crate::complain::Overheard;
@@ -14,7 +14,7 @@ use crate::complain::Overheard;
 pub(crate) enum ConnectError {
     /// The kubeconfig file is invalid.
     #[error(transparent)]
-    Kubeconfig(#[from] KubeconfigError),
+    Kubeconfig(#[from] LoadKubeconfigError),
     /// The client cannot be set up, for instance its TLS.
     #[error(transparent)]
     Client(#[from] kube::Error),

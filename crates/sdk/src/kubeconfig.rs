@@ -8,7 +8,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 
 /// Why a kubeconfig file cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum KubeconfigError {
+pub enum LoadKubeconfigError {
     /// The file cannot be read or decoded, or lacks the context.
     #[error("{}: {source}", .file.display())]
     Invalid {
@@ -35,8 +35,8 @@ pub async fn load(
     file: &Path,
     context: Option<&str>,
     user_agent: &'static str,
-) -> Result<Config, KubeconfigError> {
-    let invalid = |source| KubeconfigError::Invalid {
+) -> Result<Config, LoadKubeconfigError> {
+    let invalid = |source| LoadKubeconfigError::Invalid {
         file: file.into(),
         source,
     };
@@ -49,7 +49,7 @@ pub async fn load(
         .await
         .map_err(invalid)?;
     if config.root_cert.as_ref().is_some_and(Vec::is_empty) {
-        return Err(KubeconfigError::NoAuthority(file.into()));
+        return Err(LoadKubeconfigError::NoAuthority(file.into()));
     }
     config
         .headers

@@ -37,7 +37,7 @@ pub(super) async fn run(
     n_watchers: usize,
 ) -> Result<WorkloadOutcome, WorkloadError> {
     let update = TargetUpdate::prepare(session, collection).await?;
-    let baseline = measure_baseline(session, &name, update.clone()).await?;
+    let baseline = update.measure_baseline(session, &name).await?;
     let version = update.version().await?;
 
     let board = Arc::new(DeliveryBoard::new());
@@ -46,7 +46,9 @@ pub(super) async fn run(
     settle(&session.servers).await?;
     let line = session.progress.line(&name, None);
     let meter = ServerMeter::start(&session.servers)?;
-    let n_updates = deliver(&update, &mut connection, &mut watchers, &board, &line.ticks).await?;
+    let n_updates = update
+        .deliver(&mut connection, &mut watchers, &board, &line.ticks)
+        .await?;
     let mut reading = meter.stop()?;
 
     if let (Some(total), Some(each)) = (reading.server_cpu, baseline) {
@@ -60,52 +62,6 @@ pub(super) async fn run(
         latencies,
         board.bytes.load(Ordering::Relaxed),
     ))
-}
-
-/// Updates until the budget of deliveries is spent. Returns the number of updates.
-async fn deliver(
-    update: &TargetUpdate,
-    connection: &mut ApiConnection,
-    watchers: &mut OpenWatches,
-    board: &DeliveryBoard,
-    ticks: &AtomicU64,
-) -> Result<u64, WorkloadError> {
-    let budget = update.session.budget();
-    let begin = Instant::now();
-    let mut n_updates = 0;
-    loop {
-        let spent = match budget {
-            LoadBudget::Operations(deliveries) => n_updates * watchers.len() as u64 >= deliveries,
-            LoadBudget::Time(time) => begin.elapsed() >= time,
-        };
-        if spent {
-            return Ok(n_updates);
-        }
-        let put = update.call();
-        board.start_update(watchers.len());
-        let response = async { connection.count(&put).await.map_err(WorkloadError::from) };
-        tokio::try_join!(response, watchers.wait_for_delivery(board))?;
-        n_updates += 1;
-        ticks.fetch_add(watchers.len() as u64, Ordering::Relaxed);
-    }
-}
-
-/// Server CPU of one update without watchers, in microseconds.
-async fn measure_baseline(
-    session: &Session,
-    name: &str,
-    update: TargetUpdate,
-) -> Result<Option<f64>, WorkloadError> {
-    let budget = match session.budget() {
-        LoadBudget::Operations(operations) => LoadBudget::Operations(operations.min(1000)),
-        LoadBudget::Time(time) => LoadBudget::Time(time.min(BASELINE)),
-    };
-    let load = LoadSpec {
-        budget,
-        warm_up: 20,
-        ..LoadSpec::new(session, format!("{name}, updates alone"), 1)
-    };
-    Ok(drive(session, load, update).await?.cpu_us_per_op)
 }
 
 /// Updates of one object.
@@ -148,6 +104,54 @@ impl TargetUpdate {
         Ok(version
             .ok_or_else(|| get.unexpected("no resourceVersion"))?
             .to_owned())
+    }
+
+    /// Updates until the budget of deliveries is spent. Returns the number of updates.
+    async fn deliver(
+        &self,
+        connection: &mut ApiConnection,
+        watchers: &mut OpenWatches,
+        board: &DeliveryBoard,
+        ticks: &AtomicU64,
+    ) -> Result<u64, WorkloadError> {
+        let budget = self.session.budget();
+        let begin = Instant::now();
+        let mut n_updates = 0;
+        loop {
+            let spent = match budget {
+                LoadBudget::Operations(deliveries) => {
+                    n_updates * watchers.len() as u64 >= deliveries
+                }
+                LoadBudget::Time(time) => begin.elapsed() >= time,
+            };
+            if spent {
+                return Ok(n_updates);
+            }
+            let put = self.call();
+            board.start_update(watchers.len());
+            let response = async { connection.count(&put).await.map_err(WorkloadError::from) };
+            tokio::try_join!(response, watchers.wait_for_delivery(board))?;
+            n_updates += 1;
+            ticks.fetch_add(watchers.len() as u64, Ordering::Relaxed);
+        }
+    }
+
+    /// Server CPU of one update without watchers, in microseconds.
+    async fn measure_baseline(
+        &self,
+        session: &Session,
+        name: &str,
+    ) -> Result<Option<f64>, WorkloadError> {
+        let budget = match session.budget() {
+            LoadBudget::Operations(operations) => LoadBudget::Operations(operations.min(1000)),
+            LoadBudget::Time(time) => LoadBudget::Time(time.min(BASELINE)),
+        };
+        let load = LoadSpec {
+            budget,
+            warm_up: 20,
+            ..LoadSpec::new(session, format!("{name}, updates alone"), 1)
+        };
+        Ok(drive(session, load, self.clone()).await?.cpu_us_per_op)
     }
 }
 
