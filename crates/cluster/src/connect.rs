@@ -7,7 +7,7 @@ use kube::client::ClientBuilder;
 use mizzen_sdk::kubeconfig::{self, LoadKubeconfigError};
 use tower::layer::layer_fn;
 
-use crate::complain::Overheard;
+use crate::connection_log::LogFailures;
 
 /// Why there is no client.
 #[derive(Debug, thiserror::Error)]
@@ -24,9 +24,9 @@ pub(crate) enum ConnectError {
 pub(crate) async fn connect(file: &Path, user_agent: &'static str) -> Result<Client, ConnectError> {
     let config = kubeconfig::load(file, None, user_agent).await?;
     let server = config.cluster_url.to_string();
-    let overheard = layer_fn(move |inner| Overheard::new(inner, &server));
+    let log_failures = layer_fn(move |inner| LogFailures::new(inner, &server));
     Ok(ClientBuilder::try_from(config)?
-        .with_layer(&overheard)
+        .with_layer(&log_failures)
         .build())
 }
 

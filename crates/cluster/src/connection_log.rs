@@ -1,9 +1,9 @@
-//! What goes wrong on the way to a server, said in words that help, and not too often.
+//! Logs failed requests of a client, with back-off.
 //!
-//! Everything that a client sends passes here, so that a loop may try again for ever and need not say why. That nobody is
-//! there is said at once, and again after pauses that grow; what somebody may not do is said once.
+//! All requests of a client pass through this layer, so that components can retry without logging. An outage is logged at
+//! once and again with back-off; each missing permission is logged once.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::error::Error;
 use std::sync::Arc;
@@ -20,16 +20,16 @@ use mizzen_value::json;
 use tokio::time::Instant;
 use tower::Service;
 
-/// How long to be quiet after something was said; twice as long after each time.
-const FIRST_PAUSE: Duration = Duration::from_secs(5);
-const LONGEST_PAUSE: Duration = Duration::from_secs(300);
-/// How many different refusals are said.
-const MOST_REFUSALS: usize = 500;
+/// The back-off between log lines of one outage: it doubles from the first to the maximum.
+const FIRST_BACKOFF: Duration = Duration::from_secs(5);
+const MAX_BACKOFF: Duration = Duration::from_secs(300);
+/// The number of missing permissions that are logged.
+const MAX_FORBIDDEN: usize = 500;
 
 type BoxError = Box<dyn Error + Send + Sync>;
-type Answer = Response<UnsyncBoxBody<Bytes, BoxError>>;
+type LoggedResponse = Response<UnsyncBoxBody<Bytes, BoxError>>;
 
-/// A server that did not answer, and why.
+/// A failed request.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot reach {server}: {cause}")]
 struct Unreachable {
@@ -37,87 +37,90 @@ struct Unreachable {
     cause: String,
 }
 
-/// A way to a server, and what there is to say of it.
-pub(crate) struct Overheard<S> {
+/// A layer of a client that logs failed requests.
+pub(crate) struct LogFailures<S> {
     inner: S,
-    complaints: Arc<Complaints>,
+    log: Arc<ConnectionLog>,
 }
 
-impl<S> Overheard<S> {
-    /// `inner` leads to the server of this address.
-    pub(crate) fn new(inner: S, server: &str) -> Overheard<S> {
-        let complaints = Complaints {
+impl<S> LogFailures<S> {
+    /// Logs failures of `inner`, which sends requests to `server`.
+    pub(crate) fn new(inner: S, server: &str) -> LogFailures<S> {
+        let log = ConnectionLog {
             server: server.trim_end_matches('/').into(),
-            said: Mutex::default(),
+            logged: Mutex::default(),
         };
-        Overheard {
+        LogFailures {
             inner,
-            complaints: Arc::new(complaints),
+            log: Arc::new(log),
         }
     }
 }
 
-impl<S> Service<Request<Body>> for Overheard<S>
+impl<S> Service<Request<Body>> for LogFailures<S>
 where
     S: Service<Request<Body>, Response = Response<Box<DynBody>>, Error = BoxError>,
     S::Future: Send + 'static,
 {
-    type Response = Answer;
+    type Response = LoggedResponse;
     type Error = BoxError;
-    type Future = BoxFuture<'static, Result<Answer, BoxError>>;
+    type Future = BoxFuture<'static, Result<LoggedResponse, BoxError>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.inner.poll_ready(context)
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let (answer, complaints) = (self.inner.call(request), self.complaints.clone());
+        let (response, log) = (self.inner.call(request), self.log.clone());
         Box::pin(async move {
-            match answer.await {
-                Ok(answer) => complaints.hear(answer).await,
-                Err(error) => Err(complaints.fail(error)),
+            match response.await {
+                Ok(response) => log.inspect_response(response).await,
+                Err(error) => Err(log.log_failure(error)),
             }
         })
     }
 }
 
-/// What was said of a server.
-struct Complaints {
+/// What was logged of a server.
+struct ConnectionLog {
     server: String,
-    said: Mutex<Said>,
+    logged: Mutex<LoggedFailures>,
 }
 
 #[derive(Default)]
-struct Said {
+struct LoggedFailures {
     outage: Option<Outage>,
-    refusals: HashSet<String>,
+    forbidden: HashSet<String>,
 }
 
-/// Nobody answers as they should.
+/// All requests fail for the same reason.
 struct Outage {
-    text: String,
-    pause: Duration,
-    again: Instant,
+    cause: String,
+    backoff: Duration,
+    next_line: Instant,
 }
 
-impl Complaints {
-    /// Reads what the server says to those whom it does not let in; the answer is as it was.
-    async fn hear(&self, answer: Response<Box<DynBody>>) -> Result<Answer, BoxError> {
-        let code = answer.status();
+impl ConnectionLog {
+    /// Logs the message of a 401 or 403. The response is unchanged.
+    async fn inspect_response(
+        &self,
+        response: Response<Box<DynBody>>,
+    ) -> Result<LoggedResponse, BoxError> {
+        let code = response.status();
         if code != StatusCode::UNAUTHORIZED {
-            self.reach();
+            self.log_recovery();
         }
         if !matches!(code, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
-            return Ok(answer.map(UnsyncBoxBody::new));
+            return Ok(response.map(UnsyncBoxBody::new));
         }
-        let (head, body) = answer.into_parts();
+        let (head, body) = response.into_parts();
         let text = body.collect().await?.to_bytes();
         let status = json::parse(&text).unwrap_or_default();
         match (code, status["message"].str()) {
             (StatusCode::UNAUTHORIZED, why) => {
-                self.complain(format!("{} does not know us: {why}", self.server))
+                self.log_outage(format!("{} rejects the credentials: {why}", self.server))
             }
-            (_, why) => self.refuse(why),
+            (_, why) => self.log_forbidden(why),
         };
         Ok(Response::from_parts(
             head,
@@ -125,126 +128,117 @@ impl Complaints {
         ))
     }
 
-    /// The error with the address and what is at the bottom of it.
-    fn fail(&self, error: BoxError) -> BoxError {
+    /// Logs a request without a response. Returns the error with the address of the server and the root cause.
+    fn log_failure(&self, error: BoxError) -> BoxError {
+        let mut root_cause: &(dyn Error + 'static) = &*error;
+        while let Some(cause) = root_cause.source() {
+            root_cause = cause;
+        }
         let unreachable = Unreachable {
             server: self.server.clone(),
-            cause: innermost(&*error),
+            cause: root_cause.to_string(),
         };
-        self.complain(unreachable.to_string());
+        self.log_outage(unreachable.to_string());
         match error.is::<kube::Error>() {
             true => error,
             false => unreachable.into(),
         }
     }
 
-    /// Says that nobody answers as they should, if it is time. Whether it was.
-    fn complain(&self, text: String) -> bool {
-        let (now, mut said) = (Instant::now(), self.said());
-        let pause = match &said.outage {
-            Some(outage) if outage.text == text && now < outage.again => return false,
-            Some(outage) if outage.text == text => (outage.pause * 2).min(LONGEST_PAUSE),
-            _ => FIRST_PAUSE,
+    /// Logs an outage unless it is in back-off. Returns whether it was logged.
+    fn log_outage(&self, cause: String) -> bool {
+        let (now, mut logged) = (Instant::now(), self.logged.lock());
+        let backoff = match &logged.outage {
+            Some(outage) if outage.cause == cause && now < outage.next_line => return false,
+            Some(outage) if outage.cause == cause => (outage.backoff * 2).min(MAX_BACKOFF),
+            _ => FIRST_BACKOFF,
         };
-        tracing::warn!("{text}; trying again");
-        said.outage = Some(Outage {
-            text,
-            pause,
-            again: now + pause,
+        tracing::warn!("{cause}; trying again");
+        logged.outage = Some(Outage {
+            cause,
+            backoff,
+            next_line: now + backoff,
         });
         true
     }
 
-    /// The server answers.
-    fn reach(&self) {
-        if self.said().outage.take().is_some() {
-            tracing::info!("{} answers", self.server);
+    /// Logs the end of an outage.
+    fn log_recovery(&self) {
+        if self.logged.lock().outage.take().is_some() {
+            tracing::info!(server = self.server, "server is reachable again");
         }
     }
 
-    /// Says once what somebody may not do; other refusals are the business of whoever asked. Whether it was said.
-    fn refuse(&self, message: &str) -> bool {
-        let Some(what) = lacking(message) else {
+    /// Logs a missing permission once, without the name of the object: `pods "web" is forbidden: User "joe" cannot get …`.
+    /// The caller handles other reasons for a 403. Returns whether it was logged.
+    fn log_forbidden(&self, message: &str) -> bool {
+        let permission = message.split_once("forbidden: ").map(|(_, rest)| rest);
+        let Some(permission) =
+            permission.filter(|text| text.starts_with("User \"") && text.contains(" cannot "))
+        else {
             return false;
         };
-        let mut said = self.said();
-        let is_new = said.refusals.len() < MOST_REFUSALS && said.refusals.insert(what.into());
+        let mut logged = self.logged.lock();
+        let is_new =
+            logged.forbidden.len() < MAX_FORBIDDEN && logged.forbidden.insert(permission.into());
         if is_new {
-            tracing::warn!("{} refuses: {what}", self.server);
+            tracing::warn!("{} forbids: {permission}", self.server);
         }
         is_new
     }
-
-    fn said(&self) -> MutexGuard<'_, Said> {
-        self.said.lock()
-    }
-}
-
-/// Who may not do what, without the name of an object: Kubernetes says `pods "web" is forbidden: User "joe" cannot get …`.
-fn lacking(message: &str) -> Option<&str> {
-    let (_, what) = message.split_once("forbidden: ")?;
-    (what.starts_with("User \"") && what.contains(" cannot ")).then_some(what)
-}
-
-fn innermost(error: &(dyn Error + 'static)) -> String {
-    let mut bottom = error;
-    while let Some(cause) = bottom.source() {
-        bottom = cause;
-    }
-    bottom.to_string()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn complaints() -> Complaints {
-        Complaints {
+    fn connection_log() -> ConnectionLog {
+        ConnectionLog {
             server: "https://there".into(),
-            said: Mutex::default(),
+            logged: Mutex::default(),
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn that_nobody_answers_is_said_at_once_and_ever_more_seldom() {
-        let complaints = complaints();
-        let mut said = Vec::new();
+    async fn an_outage_is_logged_at_once_and_then_with_back_off() {
+        let log = connection_log();
+        let mut logged = Vec::new();
         for second in 0..40 {
-            if complaints.complain("refused".into()) {
-                said.push(second);
+            if log.log_outage("refused".into()) {
+                logged.push(second);
             }
             tokio::time::advance(Duration::from_secs(1)).await;
         }
-        assert_eq!(said, [0, 5, 15, 35]);
-        assert!(complaints.complain("another cause".into()), "it is news");
-        complaints.reach();
+        assert_eq!(logged, [0, 5, 15, 35]);
+        assert!(log.log_outage("another cause".into()), "it is new");
+        log.log_recovery();
         assert!(
-            complaints.complain("another cause".into()),
+            log.log_outage("another cause".into()),
             "it was over in between"
         );
     }
 
     #[test]
-    fn what_somebody_may_not_do_is_said_once_whatever_the_object() {
-        let complaints = complaints();
+    fn a_missing_permission_is_logged_once_for_all_objects() {
+        let log = connection_log();
         let cannot = |name: &str, verb: &str| {
             format!(
                 "pods {name}is forbidden: User \"joe\" cannot {verb} resource \"pods\" in API group \"\""
             )
         };
-        assert!(complaints.refuse(&cannot("", "list")));
-        assert!(!complaints.refuse(&cannot("\"web\" ", "list")));
-        assert!(complaints.refuse(&cannot("\"web\" ", "get")));
-        assert!(!complaints.refuse("pods \"web\" is forbidden: exceeded quota: small"));
+        assert!(log.log_forbidden(&cannot("", "list")));
+        assert!(!log.log_forbidden(&cannot("\"web\" ", "list")));
+        assert!(log.log_forbidden(&cannot("\"web\" ", "get")));
+        assert!(!log.log_forbidden("pods \"web\" is forbidden: exceeded quota: small"));
     }
 
     #[test]
-    fn what_is_at_the_bottom_is_said_with_the_address() {
+    fn the_root_cause_is_reported_with_the_address() {
         let refused = std::io::Error::from_raw_os_error(111);
         #[derive(Debug, thiserror::Error)]
         #[error("client error (Connect)")]
         struct Outer(#[source] std::io::Error);
-        let error = complaints().fail(Outer(refused).into());
+        let error = connection_log().log_failure(Outer(refused).into());
         assert_eq!(
             error.to_string(),
             "cannot reach https://there: Connection refused (os error 111)"

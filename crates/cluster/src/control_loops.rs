@@ -1,4 +1,4 @@
-//! The loops that run beside the server, and how they reach it: by function calls, each under its own name.
+//! The controllers and the scheduler in the process of the API server. They call it in process, each as a user of its own.
 
 use std::sync::Arc;
 
@@ -9,116 +9,123 @@ use mizzen_scheduler as scheduler;
 use mizzen_sdk::informer::Factory;
 use mizzen_value::address::Block;
 
-use crate::election::{Candidate, Lease};
+use crate::election::{ComponentLease, LeaderCandidate};
+use crate::leader_elected_component::{LeaderElectedComponent, LeaderTask};
 use crate::pki::Authority;
-use crate::seat::{Seat, Work};
 
-/// The loops at work, or waiting until they may.
-pub(crate) struct Loops {
-    controllers: Seat,
-    scheduler: Seat,
+/// The controllers and the scheduler.
+pub(crate) struct ControlLoops {
+    controllers: LeaderElectedComponent,
+    scheduler: LeaderElectedComponent,
     informers: Arc<Factory>,
 }
 
-/// What the loops need besides the API.
-pub(crate) struct Means {
-    /// Signs certificates; its own is that by which the server is known.
+/// What the controllers and the scheduler need besides the API.
+pub(crate) struct Dependencies {
+    /// Signs certificates; its certificate is published in `kube-root-ca.crt`.
     pub authority: Arc<Authority>,
     /// Signs tokens.
     pub signer: Arc<dyn Signer>,
-    /// The addresses of pods, of which nodes get blocks.
+    /// The pod CIDRs, from which nodes get theirs.
     pub pod_ranges: Vec<String>,
     /// The addresses of simulated load balancers.
     pub load_balancer_ranges: Vec<Block>,
-    /// How pods are placed.
+    /// The configuration of the scheduler.
     pub scheduler: Arc<scheduler::Configuration>,
 }
 
-impl Loops {
-    /// Lets the loops take part beside `server`. They hear of objects by `informers`.
+impl Dependencies {
+    /// Runs the controllers.
+    fn controllers_task(self, server: &Server, informers: Factory) -> LeaderTask {
+        let Dependencies {
+            authority,
+            signer,
+            pod_ranges,
+            load_balancer_ranges,
+            ..
+        } = self;
+        let (server, metrics) = (server.clone(), server.metrics().clone());
+        let clients: controllers::Clients = Arc::new(move |name| controller_client(&server, name));
+        let options = controllers::Options {
+            root_ca: Some(authority.certificate.clone()),
+            sign_token: Some(Arc::new(move |claims| issue_token(&*signer, claims))),
+            authority: Some(authority),
+            pod_ranges,
+            load_balancer_ranges,
+            ..controllers::Options::new(clients)
+        };
+        Box::new(move |readiness| {
+            let options = controllers::Options {
+                informers: Some(informers.lend()),
+                ..options.clone()
+            };
+            let metrics = metrics.clone();
+            Box::pin(async move {
+                let handle = Arc::new(controllers::start(options));
+                metrics.register(&handle);
+                handle.synced().await;
+                readiness.set_ready();
+                std::future::pending().await
+            })
+        })
+    }
+}
+
+impl ControlLoops {
+    /// Starts them as candidates of their leases. They share `informers`.
     pub(crate) fn start(
         server: &Server,
-        candidate: &Candidate,
-        means: Means,
+        candidate: &LeaderCandidate,
+        dependencies: Dependencies,
         informers: Arc<Factory>,
-    ) -> Loops {
-        let placing = place(server, means.scheduler.clone(), (*informers).clone());
-        let keeping = keep(server, means, (*informers).clone());
+    ) -> ControlLoops {
+        let configuration = dependencies.scheduler.clone();
+        let run_scheduler = scheduler_task(server, configuration, (*informers).clone());
+        let run_controllers = dependencies.controllers_task(server, (*informers).clone());
         server.metrics().register(&informers);
-        let scheduler = Seat::take(
+        let scheduler = LeaderElectedComponent::start(
             scheduler_client(server),
             candidate.clone(),
-            Lease::of_scheduler(),
-            placing,
+            ComponentLease::for_scheduler(),
+            run_scheduler,
         );
-        let client = controller_client(server, "");
-        let controllers = Seat::take(client, candidate.clone(), Lease::of_loops(), keeping);
+        let controllers = LeaderElectedComponent::start(
+            controller_client(server, ""),
+            candidate.clone(),
+            ComponentLease::for_controllers(),
+            run_controllers,
+        );
         let components = server.control_plane();
         components.add(controllers.health("controller-manager"));
         components.add(scheduler.health("scheduler"));
-        Loops {
+        ControlLoops {
             controllers,
             scheduler,
             informers,
         }
     }
 
-    /// Waits until every loop knows what there is, or has to wait for another; the error is why the scheduler cannot work.
-    pub(crate) async fn settled(&self) -> Result<(), String> {
-        self.controllers.settled().await?;
-        self.scheduler.settled().await
+    /// Waits until each runs or waits for its lease. The error is why the scheduler cannot run.
+    pub(crate) async fn wait_until_ready(&self) -> Result<(), String> {
+        self.controllers.wait_until_ready().await?;
+        self.scheduler.wait_until_ready().await
     }
 
-    /// Ends them, gives their leases back, and lets nothing be followed any more.
-    pub(crate) async fn leave(self) {
-        tokio::join!(self.controllers.leave(), self.scheduler.leave());
+    /// Stops them and their informers, and releases their leases.
+    pub(crate) async fn stop(self) {
+        tokio::join!(self.controllers.stop(), self.scheduler.stop());
         self.informers.stop();
     }
 }
 
-/// What the controllers do while they hold their lease.
-fn keep(server: &Server, means: Means, informers: Factory) -> Work {
-    let Means {
-        authority,
-        signer,
-        pod_ranges,
-        load_balancer_ranges,
-        ..
-    } = means;
-    let (server, metrics) = (server.clone(), server.metrics().clone());
-    let clients: controllers::Clients = Arc::new(move |name| controller_client(&server, name));
-    let options = controllers::Options {
-        root_ca: Some(authority.certificate.clone()),
-        sign_token: Some(Arc::new(move |claims| issue_token(&*signer, claims))),
-        authority: Some(authority),
-        pod_ranges,
-        load_balancer_ranges,
-        ..controllers::Options::new(clients)
-    };
-    Box::new(move |settled| {
-        let options = controllers::Options {
-            informers: Some(informers.lend()),
-            ..options.clone()
-        };
-        let metrics = metrics.clone();
-        Box::pin(async move {
-            let handle = Arc::new(controllers::start(options));
-            metrics.register(&handle);
-            handle.synced().await;
-            settled.now();
-            std::future::pending().await
-        })
-    })
-}
-
-/// What the scheduler does while it holds its lease.
-fn place(
+/// Runs the scheduler.
+fn scheduler_task(
     server: &Server,
     configuration: Arc<scheduler::Configuration>,
     informers: Factory,
-) -> Work {
+) -> LeaderTask {
     let server = server.clone();
-    Box::new(move |settled| {
+    Box::new(move |readiness| {
         let options = scheduler::Options {
             informers: informers.lend(),
             configuration: configuration.clone(),
@@ -130,18 +137,18 @@ fn place(
             let handle = Arc::new(handle);
             metrics.register(&handle);
             handle.synced().await;
-            settled.now();
+            readiness.set_ready();
             std::future::pending().await
         })
     })
 }
 
-/// What follows objects for all that runs beside the server: each object is kept and read once, whoever looks at it.
+/// The shared informers of all components in the process: each object is cached and decoded once.
 pub(crate) fn informers(server: &Server) -> Factory {
     Factory::new(controller_client(server, ""))
 }
 
-/// Each controller is a service account of its own, with the role that bootstrap gives it.
+/// The client of a controller: a service account of its own, with a bootstrap role.
 fn controller_client(server: &Server, name: &str) -> Client {
     let user = match name {
         "" | "events" => User::component("system:kube-controller-manager"),
@@ -153,7 +160,7 @@ fn controller_client(server: &Server, name: &str) -> Client {
     )
 }
 
-/// The scheduler is a component with a role that bootstrap gives it.
+/// The client of the scheduler, with a bootstrap role.
 fn scheduler_client(server: &Server) -> Client {
     Client::new(
         server.in_process(User::component("system:kube-scheduler"), "kube-scheduler"),

@@ -1,4 +1,4 @@
-//! Of several that could work one does: whoever holds the lease. For those beside the server and those that run alone.
+//! Leader election by a Lease, for components in the server's process and for those that run alone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,62 +12,62 @@ use mizzen_sdk::event::{ApiSink, Broadcaster};
 use mizzen_value::clock::uuid;
 use tokio::time::timeout;
 
-use crate::log::say;
+use crate::log::print_error;
 
-/// Where the leases are.
+/// The namespace of the leases.
 pub(crate) const NAMESPACE: &str = "kube-system";
-/// How long the last events may take to be told.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// How long to wait for the last events to be sent.
+const EVENT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What is held by whoever works.
+/// The Lease that the leader holds.
 #[derive(Debug, Clone)]
-pub(crate) struct Lease {
-    /// The namespace that it is in.
+pub(crate) struct ComponentLease {
+    /// Its namespace.
     pub namespace: String,
     /// Its name.
     pub name: String,
-    /// Who works under it, for people.
-    pub what: &'static str,
-    /// Who tells events of it.
+    /// The component, for log lines.
+    pub component: &'static str,
+    /// The reporting component of its events.
     reporter: &'static str,
-    /// How long candidates leave a lease alone that is not renewed.
+    /// How long candidates wait before they take a lease that is not renewed.
     pub lease_duration: Duration,
-    /// How long the leader tries to renew it before it stops.
+    /// How long the leader retries to renew it before it stops leading.
     pub renew_deadline: Duration,
-    /// How long to wait between tries.
+    /// The time between attempts to acquire or renew it.
     pub retry_period: Duration,
 }
 
-impl Lease {
-    /// That of the loops. Kubernetes: the names of leases and reporters are upstream's.
-    pub(crate) fn of_loops() -> Lease {
-        Lease::new(
+impl ComponentLease {
+    /// The lease of the controllers. Kubernetes: the names of leases and reporters are upstream's.
+    pub(crate) fn for_controllers() -> ComponentLease {
+        ComponentLease::new(
             "kube-controller-manager",
-            "the loops",
+            "controllers",
             "kube-controller-manager",
         )
     }
 
-    /// That of the scheduler.
-    pub(crate) fn of_scheduler() -> Lease {
-        Lease::new("kube-scheduler", "the scheduler", "default-scheduler")
+    /// The lease of the scheduler.
+    pub(crate) fn for_scheduler() -> ComponentLease {
+        ComponentLease::new("kube-scheduler", "scheduler", "default-scheduler")
     }
 
-    /// That of the nodes whose names begin alike. They are renewed more seldom than others, as nodes' own leases are.
-    pub(crate) fn of_nodes(prefix: &str) -> Lease {
-        let lease = Lease::new(
+    /// The lease of the nodes with this prefix. It is renewed less often than the other leases.
+    pub(crate) fn for_nodes(prefix: &str) -> ComponentLease {
+        let lease = ComponentLease::new(
             &format!("{prefix}-nodes.mizzen.dev"),
-            "the nodes",
+            "nodes",
             "mizzen-node",
         );
-        Lease {
+        ComponentLease {
             retry_period: Duration::from_secs(5),
             ..lease
         }
     }
 
-    /// Upstream's times.
-    fn new(name: &str, what: &'static str, reporter: &'static str) -> Lease {
+    /// A lease with upstream's default times.
+    fn new(name: &str, component: &'static str, reporter: &'static str) -> ComponentLease {
         let Options {
             lease_duration,
             renew_deadline,
@@ -75,10 +75,10 @@ impl Lease {
             ..
         } = Options::new(name);
         let (namespace, name) = (NAMESPACE.into(), name.into());
-        Lease {
+        ComponentLease {
             namespace,
             name,
-            what,
+            component,
             reporter,
             lease_duration,
             renew_deadline,
@@ -86,7 +86,7 @@ impl Lease {
         }
     }
 
-    /// Whether an election can be held with these times.
+    /// Rejects times with which no election is safe.
     pub(crate) fn check(&self) -> Result<(), SetupError> {
         self.options("candidate").check()
     }
@@ -101,52 +101,52 @@ impl Lease {
     }
 }
 
-/// Somebody who would work.
+/// A candidate of elections.
 #[derive(Clone)]
-pub(crate) struct Candidate {
+pub(crate) struct LeaderCandidate {
     identity: String,
     has_ended: HasEnded,
-    /// Where elections show who leads.
+    /// The registry for the metrics of elections.
     metrics: Registry,
 }
 
-impl Candidate {
-    /// This process. Kubernetes: no two processes have the same identity, whatever their host and number are.
-    pub(crate) fn of_process() -> Candidate {
-        Candidate {
+impl LeaderCandidate {
+    /// A process. Kubernetes: the identity has a UUID, so no two processes share one.
+    pub(crate) fn for_process() -> LeaderCandidate {
+        LeaderCandidate {
             identity: identity(&uuid(&SystemRandom)),
             has_ended: Arc::new(|_| false),
             metrics: Registry::default(),
         }
     }
 
-    /// The process that serves the data of this cluster. No two do so at once, so whoever did before has ended.
-    pub(crate) fn of_cluster(uid: &str) -> Candidate {
+    /// The process that serves the data of the cluster with this UID. The data directory is locked, so the previous process
+    /// cannot be running; its lease is taken over at once.
+    pub(crate) fn for_cluster(uid: &str) -> LeaderCandidate {
         let suffix = format!("_{uid}");
-        Candidate {
+        LeaderCandidate {
             identity: identity(uid),
             has_ended: Arc::new(move |holder| holder.ends_with(&suffix)),
             metrics: Registry::default(),
         }
     }
 
-    /// The same; its elections show there who leads.
-    pub(crate) fn measured(self, metrics: &Registry) -> Candidate {
-        Candidate {
+    /// Registers the metrics of elections in `metrics`.
+    pub(crate) fn with_metrics(self, metrics: &Registry) -> LeaderCandidate {
+        LeaderCandidate {
             metrics: metrics.clone(),
             ..self
         }
     }
 
-    /// Works as soon as nobody else does, until the lease is lost, or until told to `stop` or done: then the lease is
-    /// given back. None if it was lost. `tell` hears how it stands, and `observe` gets what shows it.
+    /// Runs `work` while leading, until the lease is lost, `stop` resolves, or `work` ends; in the last two cases the lease
+    /// is released. None if it was lost, `Some(None)` if it was stopped. `on_change` is called
+    /// when the election starts and while another process leads.
     pub(crate) async fn lead<T>(
         &self,
-        client: Client,
-        lease: &Lease,
+        ElectionTerm { client, lease }: ElectionTerm<'_>,
         stop: impl Future<Output = ()> + Clone,
-        tell: impl FnMut(Standing),
-        observe: impl FnOnce(Observer),
+        mut on_change: impl FnMut(ElectionChange),
         work: impl Future<Output = T>,
     ) -> Option<Option<T>> {
         let broadcaster = Broadcaster::new(vec![Box::new(ApiSink::core(client.clone()))]);
@@ -156,83 +156,102 @@ impl Candidate {
             ..lease.options(&self.identity)
         };
         let election = Election::new(client, &lease.namespace, &lease.name, options)
-            .expect("the times of a lease are checked when it is made");
-        observe(election.observe());
-        let shown = Arc::new(election.observe());
-        self.metrics.register(&shown);
+            .expect("the times of the lease were checked");
+        on_change(ElectionChange::Started(election.observe()));
+        let leadership = Arc::new(election.observe());
+        self.metrics.register(&leadership);
         let is_leading = AtomicBool::new(false);
-        // Being told to stop ends the work, so that the lease is given back.
+        // `stop` ends the work, so that the lease is released.
         let work = async {
             is_leading.store(true, Ordering::Relaxed);
             tokio::select! { outcome = work => Some(outcome), () = stop.clone() => None }
         };
-        let told_to_stop_waiting = async {
+        let stopped_on_standby = async {
             stop.clone().await;
             if is_leading.load(Ordering::Relaxed) {
                 std::future::pending::<()>().await;
             }
         };
-        let told = watch(election.observe(), self.identity.clone(), tell);
+        let mut observer = election.observe();
+        let observe = async {
+            loop {
+                let state = observer.changed().await;
+                match state.leader {
+                    _ if state.leading => {}
+                    _ if !state.trouble.is_empty() => {
+                        on_change(ElectionChange::Standby(Standby::Unknown(state.trouble)))
+                    }
+                    leader if !leader.is_empty() && leader != self.identity => {
+                        on_change(ElectionChange::Standby(Standby::Waiting(leader)))
+                    }
+                    _ => {}
+                }
+            }
+        };
         let outcome = tokio::select! {
             outcome = election.lead(work) => outcome,
-            () = told_to_stop_waiting => Some(None),
-            () = told => None,
+            () = stopped_on_standby => Some(None),
+            () = observe => None,
         };
-        // Events that nobody takes are not worth waiting for.
-        let _ = timeout(PATIENCE, broadcaster.stop()).await;
+        // Events that are not sent in time are dropped.
+        let _ = timeout(EVENT_TIMEOUT, broadcaster.stop()).await;
         outcome
     }
 }
 
-/// How it stands for one who does not lead.
-pub(crate) enum Standing {
-    /// Somebody else works.
+/// The client and the lease of an election.
+pub(crate) struct ElectionTerm<'a> {
+    pub client: Client,
+    pub lease: &'a ComponentLease,
+}
+
+/// What a candidate is notified of.
+pub(crate) enum ElectionChange {
+    /// The election has started.
+    Started(Observer),
+    /// This process does not lead.
+    Standby(Standby),
+}
+
+/// Why a candidate does not lead.
+pub(crate) enum Standby {
+    /// Another process leads: its identity.
     Waiting(String),
-    /// It cannot be said who does.
+    /// The lease cannot be read or written, for this reason.
     Unknown(String),
 }
 
-impl Standing {
-    /// Says so.
-    pub(crate) fn say(&self, lease: &Lease) {
-        let Lease {
+impl Standby {
+    /// Prints it on standard error.
+    pub(crate) fn print(&self, lease: &ComponentLease) {
+        let ComponentLease {
             namespace,
             name,
-            what,
+            component,
             ..
         } = lease;
         match self {
-            Standing::Waiting(leader) => {
-                say!("{what}: waiting for the lease {namespace}/{name}, which {leader} holds")
+            Standby::Waiting(leader) => {
+                print_error!(
+                    "{component}: waiting for the lease {namespace}/{name}, held by {leader}"
+                )
             }
-            Standing::Unknown(why) => {
-                say!("{what}: waiting for the lease {namespace}/{name}, which cannot be had: {why}")
+            Standby::Unknown(why) => {
+                print_error!(
+                    "{component}: waiting for the lease {namespace}/{name}, which is unavailable: {why}"
+                )
             }
         }
     }
 }
 
-async fn watch(mut observer: Observer, identity: String, mut tell: impl FnMut(Standing)) {
-    loop {
-        let state = observer.changed().await;
-        if state.leading {
-            continue;
-        }
-        match state.leader {
-            _ if !state.trouble.is_empty() => tell(Standing::Unknown(state.trouble)),
-            leader if !leader.is_empty() && leader != identity => tell(Standing::Waiting(leader)),
-            _ => {}
-        }
-    }
-}
-
-/// Kubernetes: a process is known by its host and a number of its own.
-fn identity(number: &str) -> String {
+/// The identity of a process: its host and an ID.
+fn identity(id: &str) -> String {
     let host = nix::unistd::gethostname()
         .ok()
         .and_then(|name| name.into_string().ok())
         .unwrap_or_default();
-    format!("{host}_{number}")
+    format!("{host}_{id}")
 }
 
 #[cfg(test)]
@@ -240,15 +259,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_processes_are_the_same() {
-        let (one, other) = (Candidate::of_process(), Candidate::of_process());
+    fn two_processes_have_different_identities() {
+        let (one, other) = (
+            LeaderCandidate::for_process(),
+            LeaderCandidate::for_process(),
+        );
         assert_ne!(one.identity, other.identity);
         assert!(!(one.has_ended)(&other.identity));
     }
 
     #[test]
-    fn whoever_served_the_same_data_before_has_ended_wherever_it_ran() {
-        let now = Candidate::of_cluster("7d9d3d5e");
+    fn the_previous_process_with_the_same_data_has_ended() {
+        let now = LeaderCandidate::for_cluster("7d9d3d5e");
         for (holder, has_ended) in [
             ("old-host_7d9d3d5e", true),
             ("old-host_1d9d3d5e", false),

@@ -1,4 +1,4 @@
-//! The file with which clients find and enter the server.
+//! Writes kubeconfig files.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -6,7 +6,7 @@ use mizzen_value::json;
 
 use crate::pki::{Authority, Signed};
 
-/// A kubeconfig for the owner of `client`. `server_name` is what the server's certificate must say, if not its address.
+/// A kubeconfig for the owner of `client`. `server_name` is the `tls-server-name`; empty for the address.
 pub(crate) fn kubeconfig(
     server: &str,
     server_name: &str,

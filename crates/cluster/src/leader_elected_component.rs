@@ -1,4 +1,5 @@
-//! A part beside the server that works while it holds its lease: it takes part again when it has lost it.
+//! A component in the server's process that runs while it holds its lease. After it has lost the lease it is a candidate
+//! again.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -10,131 +11,125 @@ use mizzen_apiserver::HealthCheck;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::election::{Candidate, Lease, Standing};
+use crate::election::{ComponentLease, ElectionChange, ElectionTerm, LeaderCandidate};
 
-/// What a part does while it holds the lease, until it is dropped. It says when it knows all that there is; why it cannot
-/// work if it does not.
-pub(crate) type Work =
-    Box<dyn Fn(Settled) -> BoxFuture<'static, Result<Infallible, String>> + Send + Sync>;
+/// Runs a component while it leads, until it is dropped. It reports its readiness once its caches are synced. The error is
+/// why it cannot run.
+pub(crate) type LeaderTask =
+    Box<dyn Fn(Readiness) -> BoxFuture<'static, Result<Infallible, String>> + Send + Sync>;
 
-/// Tells that a part is as far as it can be for now.
+/// Whether a component is ready: it runs, or waits for its lease. The error is why it cannot run.
+type ReadinessState = Option<Result<(), String>>;
+
+/// Reports that a component is ready.
 #[derive(Clone)]
-pub(crate) struct Settled(watch::Sender<Option<Result<(), String>>>);
+pub(crate) struct Readiness(watch::Sender<ReadinessState>);
 
-impl Settled {
-    /// It works, or waits for another.
-    pub(crate) fn now(&self) {
+impl Readiness {
+    /// The component runs, or waits for its lease.
+    pub(crate) fn set_ready(&self) {
         self.0
             .send_if_modified(|state| state.is_none() && state.replace(Ok(())).is_none());
     }
 }
 
-/// A part that works, or waits until it may.
-pub(crate) struct Seat {
-    settled: watch::Receiver<Option<Result<(), String>>>,
+/// A component that runs, or waits for its lease.
+pub(crate) struct LeaderElectedComponent {
+    readiness: watch::Receiver<ReadinessState>,
     stop: watch::Sender<bool>,
     task: JoinHandle<()>,
 }
 
-impl Seat {
-    /// Lets a part take part in the election of its lease.
-    pub(crate) fn take(client: Client, candidate: Candidate, lease: Lease, work: Work) -> Seat {
-        let (settled, state) = watch::channel(None);
+impl LeaderElectedComponent {
+    /// Starts a candidate for `lease` that runs `run` while it leads.
+    pub(crate) fn start(
+        client: Client,
+        candidate: LeaderCandidate,
+        lease: ComponentLease,
+        run: LeaderTask,
+    ) -> LeaderElectedComponent {
+        let (sender, readiness) = watch::channel(None);
         let (stop, stopped) = watch::channel(false);
-        let task = tokio::spawn(keep(
-            client,
-            candidate,
-            lease,
-            work,
-            Settled(settled),
-            stopped,
-        ));
-        Seat {
-            settled: state,
+        let task = tokio::spawn(async move {
+            let stop = async move {
+                // Dropping the component stops it, too.
+                let _ = stopped.clone().wait_for(|stopped| *stopped).await;
+            };
+            let (stop, readiness) = (stop.boxed().shared(), Readiness(sender));
+            loop {
+                let term = ElectionTerm {
+                    client: client.clone(),
+                    lease: &lease,
+                };
+                let on_change = |change| {
+                    if let ElectionChange::Standby(standby) = change {
+                        standby.print(&lease);
+                        readiness.set_ready();
+                    }
+                };
+                let work = run(readiness.clone());
+                match candidate.lead(term, stop.clone(), on_change, work).await {
+                    None => tracing::warn!(
+                        namespace = lease.namespace,
+                        lease = lease.name,
+                        component = lease.component,
+                        "lost the lease, the component has stopped and is a candidate again"
+                    ),
+                    Some(Some(Err(error))) => {
+                        tracing::error!(error, component = lease.component, "component cannot run");
+                        readiness.0.send_replace(Some(Err(error)));
+                        return;
+                    }
+                    Some(_) => return,
+                }
+            }
+        });
+        LeaderElectedComponent {
+            readiness,
             stop,
             task,
         }
     }
 
-    /// Waits until it works, or is known to have to wait; the error is why it cannot work.
-    pub(crate) async fn settled(&self) -> Result<(), String> {
-        let mut settled = self.settled.clone();
-        let state = settled.wait_for(Option::is_some).await;
+    /// Waits until it runs or waits for its lease. The error is why it cannot run.
+    pub(crate) async fn wait_until_ready(&self) -> Result<(), String> {
+        let mut readiness = self.readiness.clone();
+        let state = readiness.wait_for(Option::is_some).await;
         state.ok().and_then(|state| state.clone()).unwrap_or(Ok(()))
     }
 
-    /// Whether it works or waits for another, as the component of this name in `componentstatuses`.
+    /// Its health, as the component of this name in `componentstatuses`.
     pub(crate) fn health(&self, component: &'static str) -> Arc<dyn HealthCheck> {
-        let settled = self.settled.clone();
-        Arc::new(SeatHealth { component, settled })
+        let readiness = self.readiness.clone();
+        Arc::new(LeaderElectedHealth {
+            component,
+            readiness,
+        })
     }
 
-    /// Ends the work and gives the lease back.
-    pub(crate) async fn leave(self) {
+    /// Stops it and releases its lease.
+    pub(crate) async fn stop(self) {
         self.stop.send_replace(true);
         let _ = self.task.await;
     }
 }
 
-/// The health of a part beside the server. One that waits for its lease is healthy.
+/// The health of a leader-elected component. One that waits for its lease is healthy.
 #[derive(Debug)]
-struct SeatHealth {
+struct LeaderElectedHealth {
     component: &'static str,
-    settled: watch::Receiver<Option<Result<(), String>>>,
+    readiness: watch::Receiver<ReadinessState>,
 }
 
-impl HealthCheck for SeatHealth {
+impl HealthCheck for LeaderElectedHealth {
     fn name(&self) -> &str {
         self.component
     }
 
     fn check(&self) -> mizzen_registry::Future<'_, Result<(), String>> {
-        let state = self.settled.borrow().clone();
+        let state = self.readiness.borrow().clone();
         let result = state.unwrap_or_else(|| Err("it has not started yet".into()));
         Box::pin(async { result })
-    }
-}
-
-async fn keep(
-    client: Client,
-    candidate: Candidate,
-    lease: Lease,
-    work: Work,
-    settled: Settled,
-    stopped: watch::Receiver<bool>,
-) {
-    let stop = async move {
-        // Whoever drops the seat wants no more of it either.
-        let _ = stopped.clone().wait_for(|stopped| *stopped).await;
-    };
-    let stop = stop.boxed().shared();
-    loop {
-        let tell = |standing: Standing| {
-            standing.say(&lease);
-            settled.now();
-        };
-        let term = candidate.lead(
-            client.clone(),
-            &lease,
-            stop.clone(),
-            tell,
-            |_| {},
-            work(settled.clone()),
-        );
-        match term.await {
-            None => tracing::warn!(
-                "lost the lease {}/{}: {} stopped, and will take part again",
-                lease.namespace,
-                lease.name,
-                lease.what
-            ),
-            Some(Some(Err(why))) => {
-                tracing::error!(why, "{} cannot work", lease.what);
-                settled.0.send_replace(Some(Err(why)));
-                return;
-            }
-            Some(_) => return,
-        }
     }
 }
 
@@ -149,21 +144,21 @@ mod tests {
     use tokio::time::{Instant, sleep};
 
     use super::*;
-    use crate::itself;
+    use crate::loopback_client;
 
     const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-scheduler";
 
-    /// A server, and how many work at the moment.
+    /// A server, and how many components run.
     struct Rig {
         server: Server,
-        working: Arc<AtomicUsize>,
+        running: Arc<AtomicUsize>,
     }
 
     impl Rig {
         async fn new() -> Rig {
             let rig = Rig {
                 server: Server::in_memory().await,
-                working: Arc::default(),
+                running: Arc::default(),
             };
             rig.call(
                 Method::POST,
@@ -175,7 +170,8 @@ mod tests {
         }
 
         async fn call(&self, method: Method, path: &str, body: &Value) -> Value {
-            let client = itself::Client::new(&self.server, itself::KUBE_APISERVER);
+            let client =
+                loopback_client::LoopbackClient::new(&self.server, loopback_client::KUBE_APISERVER);
             client
                 .call(method, path, Some(body).filter(|body| !body.is_null()))
                 .await
@@ -183,110 +179,113 @@ mod tests {
                 .1
         }
 
-        /// Who holds the lease.
+        /// The holder of the lease.
         async fn holder(&self) -> String {
             self.call(Method::GET, LEASE, &Value::Null).await["spec"]["holderIdentity"]
                 .str()
                 .into()
         }
 
-        /// Lets somebody else have the lease.
-        async fn give_to(&self, holder: &str) {
+        /// Sets the holder of the lease.
+        async fn set_holder(&self, holder: &str) {
             let mut lease = self.call(Method::GET, LEASE, &Value::Null).await;
             lease.entry("spec").set("holderIdentity", holder);
             self.call(Method::PUT, LEASE, &lease).await;
         }
 
-        fn take(&self, candidate: Candidate) -> Seat {
+        fn start(&self, candidate: LeaderCandidate) -> LeaderElectedComponent {
             let client = Client::new(self.server.in_process(User::master("me"), "me"), "default");
-            let working = self.working.clone();
-            let work: Work = Box::new(move |settled| {
-                let working = working.clone();
+            let running = self.running.clone();
+            let run: LeaderTask = Box::new(move |readiness| {
+                let running = running.clone();
                 Box::pin(async move {
-                    let _at_work = AtWork::new(working);
-                    settled.now();
+                    let _guard = RunningGuard::new(running);
+                    readiness.set_ready();
                     std::future::pending().await
                 })
             });
-            Seat::take(client, candidate, Lease::of_scheduler(), work)
+            LeaderElectedComponent::start(client, candidate, ComponentLease::for_scheduler(), run)
         }
 
-        fn n_working(&self) -> usize {
-            self.working.load(Ordering::Relaxed)
-        }
-    }
-
-    struct AtWork(Arc<AtomicUsize>);
-
-    impl AtWork {
-        fn new(working: Arc<AtomicUsize>) -> AtWork {
-            working.fetch_add(1, Ordering::Relaxed);
-            AtWork(working)
+        fn n_running(&self) -> usize {
+            self.running.load(Ordering::Relaxed)
         }
     }
 
-    impl Drop for AtWork {
+    struct RunningGuard(Arc<AtomicUsize>);
+
+    impl RunningGuard {
+        fn new(running: Arc<AtomicUsize>) -> RunningGuard {
+            running.fetch_add(1, Ordering::Relaxed);
+            RunningGuard(running)
+        }
+    }
+
+    impl Drop for RunningGuard {
         fn drop(&mut self) {
             self.0.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_lost_the_lease_rests_and_takes_part_again() {
+    async fn a_component_that_lost_its_lease_stops_and_is_a_candidate_again() {
         let rig = Rig::new().await;
-        let seat = rig.take(Candidate::of_cluster("one"));
-        seat.settled().await.unwrap();
+        let component = rig.start(LeaderCandidate::for_cluster("one"));
+        component.wait_until_ready().await.unwrap();
         let first = rig.holder().await;
         assert!(first.ends_with("_one"), "{first}");
-        assert_eq!(rig.n_working(), 1);
-        rig.give_to("thief").await;
+        assert_eq!(rig.n_running(), 1);
+        rig.set_holder("thief").await;
         sleep(Duration::from_secs(3)).await;
-        assert_eq!((rig.n_working(), rig.holder().await.as_str()), (0, "thief"));
+        assert_eq!((rig.n_running(), rig.holder().await.as_str()), (0, "thief"));
         sleep(Duration::from_secs(20)).await;
-        assert_eq!((rig.n_working(), rig.holder().await), (1, first));
-        seat.leave().await;
-        assert_eq!((rig.n_working(), rig.holder().await.as_str()), (0, ""));
+        assert_eq!((rig.n_running(), rig.holder().await), (1, first));
+        component.stop().await;
+        assert_eq!((rig.n_running(), rig.holder().await.as_str()), (0, ""));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn of_two_one_works_and_the_other_waits_without_holding_anybody_up() {
+    async fn one_of_two_candidates_leads_and_both_are_ready() {
         let rig = Rig::new().await;
         let (one, other) = (
-            rig.take(Candidate::of_cluster("one")),
-            rig.take(Candidate::of_process()),
+            rig.start(LeaderCandidate::for_cluster("one")),
+            rig.start(LeaderCandidate::for_process()),
         );
-        one.settled().await.unwrap();
-        other.settled().await.unwrap();
+        one.wait_until_ready().await.unwrap();
+        other.wait_until_ready().await.unwrap();
         for _ in 0..60 {
-            assert_eq!(rig.n_working(), 1);
+            assert_eq!(rig.n_running(), 1);
             sleep(Duration::from_secs(1)).await;
         }
-        one.leave().await;
+        one.stop().await;
         sleep(Duration::from_secs(3)).await;
-        assert_eq!(rig.n_working(), 1, "what was given back is taken");
-        other.leave().await;
+        assert_eq!(rig.n_running(), 1, "a released lease is acquired");
+        other.stop().await;
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_lease_of_the_last_process_with_the_same_data_is_taken_at_once() {
+    async fn the_lease_of_the_previous_process_with_the_same_data_is_taken_over_at_once() {
         let rig = Rig::new().await;
-        let killed = rig.take(Candidate::of_cluster("one"));
-        killed.settled().await.unwrap();
+        let killed = rig.start(LeaderCandidate::for_cluster("one"));
+        killed.wait_until_ready().await.unwrap();
         killed.task.abort();
         let _ = killed.task.await;
-        let (began, next) = (Instant::now(), rig.take(Candidate::of_cluster("one")));
-        next.settled().await.unwrap();
-        assert_eq!((rig.n_working(), began.elapsed().as_secs()), (1, 0));
+        let (began, next) = (
+            Instant::now(),
+            rig.start(LeaderCandidate::for_cluster("one")),
+        );
+        next.wait_until_ready().await.unwrap();
+        assert_eq!((rig.n_running(), began.elapsed().as_secs()), (1, 0));
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_cannot_ask_for_the_lease_holds_nobody_up() {
+    async fn a_component_without_access_to_its_lease_is_ready_and_does_not_run() {
         let rig = Rig {
             server: Server::in_memory().await,
-            working: Arc::default(),
+            running: Arc::default(),
         };
-        let seat = rig.take(Candidate::of_cluster("one"));
-        seat.settled().await.unwrap();
-        assert_eq!(rig.n_working(), 0);
+        let component = rig.start(LeaderCandidate::for_cluster("one"));
+        component.wait_until_ready().await.unwrap();
+        assert_eq!(rig.n_running(), 0);
     }
 }

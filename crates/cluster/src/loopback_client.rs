@@ -1,4 +1,4 @@
-//! The server as a client of itself: what it does, it does through the API like everybody.
+//! The API server as a client of its own API, in process.
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method};
@@ -6,50 +6,50 @@ use http_body_util::BodyExt as _;
 use mizzen_apiserver::{Answer, Server, User};
 use mizzen_value::{Value, json};
 
-/// Under whose name the server does what is its own business.
+/// The user agent, and so the field manager, of the server's own requests.
 pub(crate) const KUBE_APISERVER: &str = "kube-apiserver";
 
-/// A client without a network. Cheap to make.
-pub(crate) struct Client {
+/// A client without a network connection. Cheap to create.
+pub(crate) struct LoopbackClient {
     server: Server,
     agent: HeaderValue,
 }
 
-/// What tells the cluster of `server` from every other: it stays the same for as long as its data is kept.
+/// The UID of the `kube-system` namespace, which identifies the cluster as long as its data is kept.
 pub(crate) async fn cluster_uid(server: &Server) -> Result<String, String> {
     let path = "/api/v1/namespaces/kube-system";
-    let (_, namespace) = Client::new(server, KUBE_APISERVER)
+    let (_, namespace) = LoopbackClient::new(server, KUBE_APISERVER)
         .call(Method::GET, path, None)
         .await?;
     Ok(namespace["metadata"]["uid"].str().into())
 }
 
-impl Client {
-    /// A client of `server`. Fields are owned under the name of `agent`, unless a request says otherwise.
-    pub(crate) fn new(server: &Server, agent: &'static str) -> Client {
-        Client {
+impl LoopbackClient {
+    /// A client of `server`. `agent` is the default field manager.
+    pub(crate) fn new(server: &Server, agent: &'static str) -> LoopbackClient {
+        LoopbackClient {
             server: server.clone(),
             agent: HeaderValue::from_static(agent),
         }
     }
 
-    /// The code of an answer, and what a GET has found.
+    /// The status code, and the object of a successful GET.
     pub(crate) async fn call(
         &self,
         method: Method,
         path: &str,
         body: Option<&Value>,
     ) -> Result<(u16, Value), String> {
-        let answer = self.send(method.clone(), path, body).await?;
-        let code = answer.status().as_u16();
-        // Somebody else may have been faster, which is as well.
+        let response = self.send(method.clone(), path, body).await?;
+        let code = response.status().as_u16();
+        // A conflict means that another client has written the object already.
         if !matches!(code, 200 | 201 | 404 | 409) || code == 404 && method != Method::GET {
             return Err(format!("cannot {method} {path}: {code}"));
         }
         if (method, code) != (Method::GET, 200) {
             return Ok((code, Value::Null));
         }
-        let text = answer
+        let text = response
             .into_body()
             .collect()
             .await
@@ -58,7 +58,7 @@ impl Client {
         Ok((code, json::parse(&text).unwrap_or_default()))
     }
 
-    /// An answer whose body is still to come. A PATCH applies.
+    /// The response with its body as a stream. A PATCH is a server-side apply.
     pub(crate) async fn send(
         &self,
         method: Method,

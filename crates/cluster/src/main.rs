@@ -1,22 +1,22 @@
-//! `mizzen`: the whole control plane, its parts, and its tools, in one binary.
+//! `mizzen`: the Kubernetes control plane, its components and tools in one binary.
 //!
-//! `command` has a file per subcommand; `compose` puts the parts together.
+//! `command` has a file per subcommand; `compose` puts the components together.
 
 mod bootstrap;
 mod command;
-mod complain;
 mod component_server;
 mod compose;
 mod connect;
+mod connection_log;
+mod control_loops;
 mod election;
-mod itself;
 mod kubeconfig;
+mod leader_elected_component;
 mod log;
-mod loops;
-mod nodes;
+mod loopback_client;
 mod pki;
-mod seat;
 mod service_account_client;
+mod simulated_nodes;
 mod storage_log;
 mod token_key;
 mod token_tracking;
@@ -27,35 +27,35 @@ use std::process::ExitCode;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 use mimalloc::MiMalloc;
 
-/// Objects are many small pieces of memory: this one gives and takes them in half the time of the system's.
+/// Objects are many small allocations: mimalloc needs half the time of the system allocator.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
-/// Kubernetes' programmable control plane: one binary, ready in milliseconds.
+/// A Kubernetes control plane in one binary, ready in milliseconds
 #[derive(Parser)]
 #[command(name = "mizzen", version, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: Subcommands,
 }
 
 #[derive(Subcommand)]
-enum Command {
-    /// Run the whole control plane in the foreground.
+enum Subcommands {
+    /// Run the control plane with simulated nodes in the foreground
     Up(command::Up),
-    /// Run the API server alone, as test environments want it.
+    /// Run only the API server, for test environments
     Apiserver(command::Apiserver),
-    /// Run the control loops alone, against any Kubernetes API server.
+    /// Run only the controllers, against any Kubernetes API server
     Controllers(command::Controllers),
-    /// Run simulated nodes alone, against any Kubernetes API server.
-    Node(command::Node),
-    /// Print a kubeconfig for one more user.
-    Kubeconfig(command::Kubeconfig),
-    /// Run the scheduler alone, against any Kubernetes API server.
-    Scheduler(command::Scheduler),
-    /// Print what the loops do to an object, live.
+    /// Run only simulated nodes, against any Kubernetes API server
+    Node(command::NodeCommand),
+    /// Print a kubeconfig with a client certificate for a user
+    Kubeconfig(command::KubeconfigCommand),
+    /// Run only the scheduler, against any Kubernetes API server
+    Scheduler(command::SchedulerCommand),
+    /// Print what controllers do to an object, as it happens
     Trace(trace::Trace),
-    /// Put load on any Kubernetes API server and report what it costs.
+    /// Measure any Kubernetes API server under load
     Bench(mizzen_bench::Options),
 }
 
@@ -66,24 +66,24 @@ fn main() -> ExitCode {
     let cli =
         Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.format(&mut command).exit());
     let (name, outcome) = match cli.command {
-        Command::Up(up) => ("up", up.run().map_err(|error| chain(&error))),
-        Command::Apiserver(apiserver) => {
+        Subcommands::Up(up) => ("up", up.run().map_err(|error| chain(&error))),
+        Subcommands::Apiserver(apiserver) => {
             ("apiserver", apiserver.run().map_err(|error| chain(&error)))
         }
-        Command::Controllers(controllers) => (
+        Subcommands::Controllers(controllers) => (
             "controllers",
             controllers.run().map_err(|error| chain(&error)),
         ),
-        Command::Node(node) => ("node", node.run().map_err(|error| chain(&error))),
-        Command::Kubeconfig(kubeconfig) => (
+        Subcommands::Node(node) => ("node", node.run().map_err(|error| chain(&error))),
+        Subcommands::Kubeconfig(kubeconfig) => (
             "kubeconfig",
             kubeconfig.run().map_err(|error| chain(&error)),
         ),
-        Command::Scheduler(scheduler) => {
+        Subcommands::Scheduler(scheduler) => {
             ("scheduler", scheduler.run().map_err(|error| chain(&error)))
         }
-        Command::Trace(trace) => ("trace", trace.run().map_err(|error| chain(&error))),
-        Command::Bench(options) => (
+        Subcommands::Trace(trace) => ("trace", trace.run().map_err(|error| chain(&error))),
+        Subcommands::Bench(options) => (
             "bench",
             mizzen_bench::run(options).map_err(|error| chain(&error)),
         ),
@@ -91,7 +91,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            log::say!("mizzen {name}: {error}");
+            log::print_error!("mizzen {name}: {error}");
             ExitCode::FAILURE
         }
     }
@@ -102,9 +102,9 @@ fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
-        let said = error.to_string();
-        if !text.contains(&said) {
-            text += &format!(": {said}");
+        let message = error.to_string();
+        if !text.contains(&message) {
+            text += &format!(": {message}");
         }
         cause = error.source();
     }

@@ -1,12 +1,11 @@
-//! The cluster's own certificate authorities and what they sign.
+//! The cluster's certificate authorities and the certificates that they sign.
 //!
-//! There are two, as upstream has it: one for whoever is who they say they are, and one for front proxies, which are
-//! believed when they say for whom they ask. They are made at the first start and kept in the data directory; the
-//! server's certificate and the admin's are signed anew at every start, so a kubeconfig stays good as long as the
-//! directory is kept.
+//! There are two, as upstream: one for clients and servers, and one for front proxies, which name the user of a request in
+//! headers. They are generated at the first start and stored in the data directory. The certificates of the server and of
+//! the administrator are signed at every start, so a kubeconfig stays valid as long as the data directory exists.
 //!
-//! The API server is itself a front proxy towards aggregated API servers: [`Authority::front_proxy`] is the authority
-//! that they must trust, and its [`Authority::front_proxy_client`] is the certificate that we show them.
+//! The API server is a front proxy of aggregated API servers: they must trust [`Authority::front_proxy`], and the server
+//! presents [`Authority::front_proxy_client`] to them.
 
 mod certificates;
 pub(crate) mod der;
@@ -38,30 +37,32 @@ use tokio_rustls::rustls::server::danger::ClientCertVerifier;
 use tokio_rustls::rustls::{self, ServerConfig};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-pub(crate) use certificates::{Certificates, Files, LOOPBACK, Useless, check_pair};
+pub(crate) use certificates::{
+    CertificateFiles, InvalidCertificate, LOOPBACK, ServingCertificates, check_pair,
+};
 use key::to_pkcs8;
 pub(crate) use loopback::LoopbackCertificate;
 pub(crate) use private::{make_private, read_key, write_private};
 pub(crate) use protocol::Protocol;
 pub(crate) use signers::Signers;
-use subject::Subject;
+use subject::ClientSubject;
 
-/// How long the authority is good for.
+/// The validity of an authority.
 const AUTHORITY_DAYS: i64 = 3650;
-/// How long what it signs is good for.
+/// The validity of certificates that it signs.
 const CERTIFICATE_DAYS: i64 = 365;
 
-/// The name of the authority of clients and servers.
+/// The common name of the authority of clients and servers.
 const CLIENTS: &str = "mizzen";
-/// The name of the authority of front proxies.
+/// The common name of the authority of front proxies.
 const FRONT_PROXIES: &str = "mizzen-front-proxy";
-/// The name that a front proxy must have.
+/// The common name of the front proxy certificate.
 pub(crate) const FRONT_PROXY_CLIENT: &str = "front-proxy-client";
 
-/// The name under which the server asks kubelets.
+/// The user as which the server calls kubelets.
 const KUBELET_CLIENT: &str = "kube-apiserver-kubelet-client";
 
-/// Names under which the server is known inside the cluster.
+/// The DNS names in the serving certificate.
 const SERVICE_NAMES: [&str; 6] = [
     LOOPBACK,
     "localhost",
@@ -71,7 +72,7 @@ const SERVICE_NAMES: [&str; 6] = [
     "kubernetes.default.svc.cluster.local",
 ];
 
-/// Why there are no certificates.
+/// Why certificates cannot be read or signed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum PkiError {
     /// A file could not be read or written.
@@ -82,7 +83,7 @@ pub(crate) enum PkiError {
         /// What happened.
         source: io::Error,
     },
-    /// A file is not what it should be.
+    /// A file is not a key or certificate.
     #[error("{}: not a usable key or certificate: {detail}", .path.display())]
     Corrupt {
         /// The file.
@@ -90,7 +91,7 @@ pub(crate) enum PkiError {
         /// What is wrong with it.
         detail: String,
     },
-    /// A file that was made with the data is gone, and a new one would not do.
+    /// A file that belongs to the data is missing, and a new one would not match it.
     #[error(
         "{} is missing beside existing data: with a new one nothing that was signed with the old one would be valid; \
          restore it from a backup, or {remedy}",
@@ -99,18 +100,18 @@ pub(crate) enum PkiError {
     Missing {
         /// The file.
         path: PathBuf,
-        /// What else can be done.
+        /// What else to do.
         remedy: String,
     },
     /// Signing failed.
-    #[error("cannot make certificates: {0}")]
+    #[error("cannot sign certificates: {0}")]
     Sign(#[from] rcgen::Error),
-    /// The TLS library refuses them.
+    /// rustls rejects them.
     #[error("cannot set up TLS: {0}")]
     Tls(#[from] rustls::Error),
 }
 
-/// The certificate authority.
+/// A certificate authority.
 pub(crate) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     /// Its certificate, as PEM.
@@ -126,27 +127,42 @@ pub(crate) struct Signed {
     pub key: String,
 }
 
+impl Signed {
+    /// A self-signed certificate for a component at `address`. Kubernetes: the default without files, not stored.
+    pub(crate) fn self_signed(address: IpAddr) -> Result<Signed, PkiError> {
+        let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
+        if !address.is_unspecified() {
+            names.push(address.to_string());
+        }
+        let own = rcgen::generate_simple_self_signed(names)?;
+        Ok(Signed {
+            certificate: own.cert.pem(),
+            key: own.signing_key.serialize_pem(),
+        })
+    }
+}
+
 impl Authority {
-    /// A new authority that nobody keeps.
+    /// A new authority that is not stored.
     pub(crate) fn in_memory() -> Result<Authority, PkiError> {
-        let (certificate, key) = create(CLIENTS)?;
+        let (certificate, key) = generate(CLIENTS)?;
         load(&certificate, &key).map_err(PkiError::Sign)
     }
 
-    /// The authority of a data directory, made if there is none.
+    /// The authority of a data directory, generated if it is missing.
     pub(crate) fn open(directory: &Path) -> Result<Authority, PkiError> {
         open(directory, "ca", CLIENTS)
     }
 
-    /// The authority of a data directory that is in use, which must have one.
+    /// The authority of a data directory that has data, and so must have an authority.
     pub(crate) fn open_existing(directory: &Path) -> Result<Authority, PkiError> {
-        let remedy = "begin with an empty data directory";
+        let remedy = "start with an empty data directory";
         require(&directory.join("ca.crt"), remedy)?;
         require(&directory.join("ca.key"), remedy)?;
         Authority::open(directory)
     }
 
-    /// The authority of two files, which somebody else keeps.
+    /// The authority of two files that arguments name.
     pub(crate) fn read(certificate: &Path, key: &Path) -> Result<Authority, PkiError> {
         let corrupt = |path: &Path, detail: String| PkiError::Corrupt {
             path: path.into(),
@@ -154,33 +170,55 @@ impl Authority {
         };
         let pkcs8 = to_pkcs8(&read_key(key)?).map_err(|why| corrupt(key, why))?;
         let pair = KeyPair::try_from(pkcs8).map_err(|error| corrupt(key, error.to_string()))?;
-        with_key(&read(certificate)?, pair).map_err(|why| corrupt(certificate, why))
+        let text = read(certificate)?;
+        let invalid = |why: String| corrupt(certificate, why);
+        let ders: Vec<_> = CertificateDer::pem_slice_iter(text.as_bytes())
+            .flatten()
+            .collect();
+        let [der] = &*ders else {
+            return Err(invalid(format!(
+                "expected 1 certificate, found {}",
+                ders.len()
+            )));
+        };
+        let (_, own) =
+            X509Certificate::from_der(der).map_err(|error| invalid(error.to_string()))?;
+        if own.public_key().raw != pair.subject_public_key_info() {
+            return Err(invalid("private key does not match public key".into()));
+        }
+        let issuer =
+            Issuer::from_ca_cert_der(der, pair).map_err(|error| invalid(error.to_string()))?;
+        let der = der.to_vec();
+        Ok(Authority {
+            issuer,
+            certificate: text,
+            der,
+        })
     }
 
-    /// The authority of front proxies, made if there is none; without a directory nobody keeps it. A client with a
-    /// certificate of this authority says in headers for whom it asks.
+    /// The authority of front proxies, generated if it is missing; without a directory it is not stored. A client with a
+    /// certificate of this authority names the user in headers.
     pub(crate) fn front_proxy(directory: Option<&Path>) -> Result<Authority, PkiError> {
         match directory {
             Some(directory) => open(directory, "front-proxy-ca", FRONT_PROXIES),
             None => {
-                let (certificate, key) = create(FRONT_PROXIES)?;
+                let (certificate, key) = generate(FRONT_PROXIES)?;
                 load(&certificate, &key).map_err(PkiError::Sign)
             }
         }
     }
 
-    /// The certificate with which this server, as a front proxy, asks aggregated API servers. Only for the authority
-    /// of front proxies.
+    /// The client certificate for aggregated API servers. Only for the authority of front proxies.
     pub(crate) fn front_proxy_client(&self) -> Result<Signed, PkiError> {
         self.sign_client(FRONT_PROXY_CLIENT, "", &[])
     }
 
-    /// The certificate with which this server asks kubelets. Only for the authority of clients.
+    /// The client certificate for kubelets. Only for the authority of clients.
     pub(crate) fn kubelet_client(&self) -> Result<Signed, PkiError> {
         self.sign_client(KUBELET_CLIENT, "", &[MASTERS])
     }
 
-    /// A client certificate for a user with a uid, which may be empty, in groups.
+    /// Signs a client certificate for a user with a UID, which may be empty, in groups.
     pub(crate) fn sign_client(
         &self,
         user: &str,
@@ -190,19 +228,20 @@ impl Authority {
         let key = KeyPair::generate()?;
         let params = leaf(user, ExtendedKeyUsagePurpose::ClientAuth);
         let certificate = params.signed_by(&key, &self.issuer)?;
-        let named = Subject { user, uid, groups }.put_into(certificate.der(), self.issuer.key())?;
+        let named =
+            ClientSubject { user, uid, groups }.sign_into(certificate.der(), self.issuer.key())?;
         Ok(Signed {
             certificate: der_to_pem(&named),
             key: key.serialize_pem(),
         })
     }
 
-    /// The certificate of the admin.
+    /// Signs the certificate of the administrator.
     pub(crate) fn sign_admin(&self) -> Result<Signed, PkiError> {
         self.sign_client("admin", "admin", &[MASTERS])
     }
 
-    /// The certificate that the server shows.
+    /// Signs the serving certificate.
     pub(crate) fn sign_server(&self, addresses: &[IpAddr]) -> Result<Signed, PkiError> {
         let mut params = leaf("kube-apiserver", ExtendedKeyUsagePurpose::ServerAuth);
         for name in SERVICE_NAMES {
@@ -213,10 +252,6 @@ impl Authority {
         params
             .subject_alt_names
             .extend(addresses.iter().map(|address| SanType::IpAddress(*address)));
-        self.issue(&params)
-    }
-
-    fn issue(&self, params: &CertificateParams) -> Result<Signed, PkiError> {
         let key = KeyPair::generate()?;
         let certificate = params.signed_by(&key, &self.issuer)?;
         Ok(Signed {
@@ -226,7 +261,7 @@ impl Authority {
     }
 }
 
-/// Refuses to make a file anew that was made with the data beside it.
+/// Rejects a data directory without a file that belongs to its data.
 pub(crate) fn require(path: &Path, remedy: impl Into<String>) -> Result<(), PkiError> {
     match path.exists() {
         true => Ok(()),
@@ -237,12 +272,13 @@ pub(crate) fn require(path: &Path, remedy: impl Into<String>) -> Result<(), PkiE
     }
 }
 
+/// Opens or generates an authority.
 fn open(directory: &Path, stem: &str, name: &str) -> Result<Authority, PkiError> {
     let file = |ending| directory.join(format!("{stem}.{ending}"));
     let (certificate_file, key_file) = (file("crt"), file("key"));
     if !certificate_file.exists() {
-        let (certificate, key) = create(name)?;
-        // The key first: a certificate without its key would be of no use.
+        let (certificate, key) = generate(name)?;
+        // The key first: the certificate marks a complete pair.
         write_private(&key_file, &key)?;
         write_private(&certificate_file, &certificate)?;
     }
@@ -254,7 +290,7 @@ fn open(directory: &Path, stem: &str, name: &str) -> Result<Authority, PkiError>
     })
 }
 
-/// How the server speaks TLS: its certificates, and the client certificates that `verifier` knows.
+/// The TLS configuration of a server.
 pub(crate) fn server_config(
     verifier: Arc<dyn ClientCertVerifier>,
     Protocol {
@@ -262,7 +298,7 @@ pub(crate) fn server_config(
         provider,
         alpn,
     }: Protocol,
-    certificates: Arc<Certificates>,
+    certificates: Arc<ServingCertificates>,
 ) -> Result<Arc<ServerConfig>, PkiError> {
     let mut config = ServerConfig::builder_with_provider(provider)
         .with_protocol_versions(&versions)?
@@ -272,7 +308,8 @@ pub(crate) fn server_config(
     Ok(Arc::new(config))
 }
 
-fn create(name: &str) -> Result<(String, String), PkiError> {
+/// Generates the certificate and the key of an authority, in PEM.
+fn generate(name: &str) -> Result<(String, String), PkiError> {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, name);
     params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
@@ -283,26 +320,6 @@ fn create(name: &str) -> Result<(String, String), PkiError> {
     valid_for(&mut params, AUTHORITY_DAYS);
     let key = KeyPair::generate()?;
     Ok((params.self_signed(&key)?.pem(), key.serialize_pem()))
-}
-
-/// An authority of one certificate and the key that belongs to it; or why it is none.
-fn with_key(certificate: &str, key: KeyPair) -> Result<Authority, String> {
-    let ders: Vec<_> = CertificateDer::pem_slice_iter(certificate.as_bytes())
-        .flatten()
-        .collect();
-    let [der] = &*ders else {
-        return Err(format!("expected 1 certificate, found {}", ders.len()));
-    };
-    let (_, own) = X509Certificate::from_der(der).map_err(|error| error.to_string())?;
-    if own.public_key().raw != key.subject_public_key_info() {
-        return Err("private key does not match public key".into());
-    }
-    let issuer = Issuer::from_ca_cert_der(der, key).map_err(|error| error.to_string())?;
-    Ok(Authority {
-        issuer,
-        certificate: certificate.into(),
-        der: der.to_vec(),
-    })
 }
 
 fn load(certificate: &str, key: &str) -> Result<Authority, rcgen::Error> {
@@ -326,7 +343,7 @@ fn leaf(name: &str, purpose: ExtendedKeyUsagePurpose) -> CertificateParams {
 fn valid_for(params: &mut CertificateParams, days: i64) {
     let now = OffsetDateTime::from_unix_timestamp(WallClock.now().0)
         .unwrap_or(OffsetDateTime::UNIX_EPOCH);
-    // Clocks of clients may be a little behind.
+    // The clock of a client may be behind.
     params.not_before = now - Duration::hours(1);
     params.not_after = now + Duration::days(days);
 }
@@ -355,7 +372,7 @@ pub(crate) fn der_to_pem(der: &[u8]) -> String {
     )
 }
 
-/// A file of certificates, at least one.
+/// The text of a file with at least one certificate.
 pub(crate) fn read_certificates(path: &Path) -> Result<String, PkiError> {
     let text = read(path)?;
     match CertificateDer::pem_slice_iter(text.as_bytes()).next() {
@@ -381,7 +398,7 @@ mod tests {
     use mizzen_apiserver::seams::SystemRandom;
     use mizzen_registry::Registry;
 
-    /// Who shows a certificate to a server that trusts these.
+    /// The peer of a certificate for a server that trusts these authorities.
     fn identify(clients: &Authority, front_proxies: &Authority, signed: &Signed) -> Peer {
         let store = mizzen_store::Store::in_memory(Default::default());
         let registry = Registry::new(store, Arc::new(WallClock), Arc::new(SystemRandom));
@@ -395,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_named_client_of_the_other_authority_is_a_front_proxy() {
+    fn only_the_allowed_name_of_the_front_proxy_authority_is_a_front_proxy() {
         let (clients, proxies) = (
             Authority::in_memory().unwrap(),
             Authority::front_proxy(None).unwrap(),
@@ -417,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn an_authority_is_kept_and_its_files_are_private() {
+    fn an_authority_is_stored_in_private_files() {
         use std::os::unix::fs::PermissionsExt as _;
         let directory = tempfile::tempdir().unwrap();
         let first = Authority::open(directory.path()).unwrap();
@@ -431,7 +448,7 @@ mod tests {
     }
 
     #[test]
-    fn a_broken_file_is_named() {
+    fn the_error_names_a_broken_file() {
         let directory = tempfile::tempdir().unwrap();
         Authority::open(directory.path()).unwrap();
         fs::write(directory.path().join("ca.crt"), "nonsense").unwrap();
@@ -440,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_certificate_names_user_and_all_groups() {
+    fn a_client_certificate_has_the_user_and_all_groups() {
         let (clients, proxies) = (
             Authority::in_memory().unwrap(),
             Authority::front_proxy(None).unwrap(),
@@ -449,7 +466,7 @@ mod tests {
             .sign_client("jane", "7", &["ops", "dev", "night shift"])
             .unwrap();
         let Peer::User(user) = identify(&clients, &proxies, &signed) else {
-            panic!("nobody")
+            panic!("not a user")
         };
         assert_eq!((user.name.as_str(), user.uid.as_str()), ("jane", "7"));
         assert_eq!(

@@ -1,4 +1,4 @@
-//! `--use-service-account-credentials`: each controller is a service account of its own.
+//! `--use-service-account-credentials`: each controller authenticates as a service account of its own.
 //!
 //! Kubernetes: controller-manager/pkg/clientbuilder/client_builder_dynamic.go. A token is requested with the credentials of
 //! the kubeconfig when a controller first needs one, and again when a fifth of its life is left or the server rejects it.
@@ -27,21 +27,21 @@ use tower::buffer::Buffer;
 use tower::layer::layer_fn;
 use tower::{Service, ServiceExt as _};
 
-use crate::complain::Overheard;
 use crate::connect::ConnectError;
+use crate::connection_log::LogFailures;
 
-/// Where the service accounts of controllers are.
+/// The namespace of the service accounts of controllers.
 const NAMESPACE: &str = "kube-system";
-/// How long a token is asked for.
+/// The requested life of a token.
 const EXPIRATION_SECONDS: i64 = 3600;
-/// Clocks may differ: a token is used for at least so long.
-const SHORTEST_LIFE: Duration = Duration::from_secs(600);
-/// How many requests of one client may wait to be sent.
-const WAITING: usize = 1024;
+/// The minimum assumed life of a token, because clocks may differ.
+const MIN_LIFE: Duration = Duration::from_secs(600);
+/// The queue of requests of one client.
+const QUEUE: usize = 1024;
 
 type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
-/// Makes clients of service accounts.
+/// Builds clients of service accounts.
 pub(crate) struct ServiceAccountClients {
     /// Has the credentials of the kubeconfig, and requests tokens.
     root: Client,
@@ -64,11 +64,11 @@ impl ServiceAccountClients {
     /// A client of the service account of this name.
     pub(crate) fn client(&self, name: &str) -> Result<Client, kube::Error> {
         let tokens = Arc::new(TokenSource::new(&self.root, name));
-        let layer = layer_fn(move |inner| Authenticated::new(inner, tokens.clone()));
+        let layer = layer_fn(move |inner| AddToken::new(inner, tokens.clone()));
         let server = self.anonymous.cluster_url.to_string();
-        let overheard = layer_fn(move |inner| Overheard::new(inner, &server));
+        let log_failures = layer_fn(move |inner| LogFailures::new(inner, &server));
         let builder = ClientBuilder::try_from(self.anonymous.clone())?;
-        Ok(builder.with_layer(&layer).with_layer(&overheard).build())
+        Ok(builder.with_layer(&layer).with_layer(&log_failures).build())
     }
 }
 
@@ -76,11 +76,11 @@ impl ServiceAccountClients {
 struct TokenSource {
     api: Api,
     key: Key,
-    current: Mutex<Option<Token>>,
+    current: Mutex<Option<CachedToken>>,
 }
 
 #[derive(Clone)]
-struct Token {
+struct CachedToken {
     header: HeaderValue,
     refresh: Instant,
 }
@@ -95,7 +95,7 @@ impl TokenSource {
         }
     }
 
-    /// A token that is good for a while.
+    /// The cached token, or a new one.
     async fn token(&self) -> Result<HeaderValue, BoxError> {
         let mut current = self.current.lock().await;
         if let Some(token) = current
@@ -110,7 +110,7 @@ impl TokenSource {
         Ok(header)
     }
 
-    /// Forgets a token that the server rejected, unless there is a newer one.
+    /// Drops a token that the server rejected, unless there is a newer one.
     async fn reset(&self, rejected: &HeaderValue) {
         let mut current = self.current.lock().await;
         if current
@@ -121,7 +121,8 @@ impl TokenSource {
         }
     }
 
-    async fn request(&self) -> Result<Token, BoxError> {
+    /// Requests a token.
+    async fn request(&self) -> Result<CachedToken, BoxError> {
         self.ensure_service_account().await?;
         let (namespace, name) = (self.key.namespace(), self.key.name());
         let path = format!("/api/v1/namespaces/{namespace}/serviceaccounts/{name}/token");
@@ -130,18 +131,18 @@ impl TokenSource {
             "kind": "TokenRequest",
             "spec": {"expirationSeconds": EXPIRATION_SECONDS},
         });
-        let answer = self
+        let response = self
             .api
             .raw(http::Method::POST, &path, Some(&request))
             .await?;
         let expires =
-            time::to_unix(answer["status"]["expirationTimestamp"].str()).unwrap_or_default();
+            time::to_unix(response["status"]["expirationTimestamp"].str()).unwrap_or_default();
         let life = u64::try_from(expires - wall_clock()().as_second()).unwrap_or_default();
-        let life = Duration::from_secs(life).max(SHORTEST_LIFE);
+        let life = Duration::from_secs(life).max(MIN_LIFE);
         let mut header =
-            HeaderValue::try_from(format!("Bearer {}", answer["status"]["token"].str()))?;
+            HeaderValue::try_from(format!("Bearer {}", response["status"]["token"].str()))?;
         header.set_sensitive(true);
-        Ok(Token {
+        Ok(CachedToken {
             header,
             refresh: Instant::now() + life.mul_f64(0.8),
         })
@@ -164,14 +165,14 @@ impl TokenSource {
 
 type ResponseFuture = BoxFuture<'static, Result<Response<Box<DynBody>>, BoxError>>;
 
-/// A way to a server that adds a token to each request.
-struct Authenticated {
+/// A layer that adds the token to each request.
+struct AddToken {
     inner: Buffer<Request<Body>, ResponseFuture>,
     tokens: Arc<TokenSource>,
 }
 
-impl Authenticated {
-    fn new<S>(inner: S, tokens: Arc<TokenSource>) -> Authenticated
+impl AddToken {
+    fn new<S>(inner: S, tokens: Arc<TokenSource>) -> AddToken
     where
         S: Service<Request<Body>, Response = Response<Box<DynBody>>, Error = BoxError>
             + Send
@@ -179,14 +180,14 @@ impl Authenticated {
         S::Future: Send + 'static,
     {
         let inner = inner.map_future(|future| Box::pin(future) as BoxFuture<'static, _>);
-        Authenticated {
-            inner: Buffer::new(inner, WAITING),
+        AddToken {
+            inner: Buffer::new(inner, QUEUE),
             tokens,
         }
     }
 }
 
-impl Service<Request<Body>> for Authenticated {
+impl Service<Request<Body>> for AddToken {
     type Response = Response<Box<DynBody>>;
     type Error = BoxError;
     type Future = ResponseFuture;

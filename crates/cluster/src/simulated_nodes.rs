@@ -1,4 +1,4 @@
-//! The simulated nodes that run beside the server, and how they and it reach one another.
+//! The simulated nodes in the process of the API server.
 
 use std::sync::Arc;
 
@@ -9,79 +9,79 @@ use mizzen_sdk::informer::Factory;
 use mizzen_value::Value;
 
 use crate::bootstrap::bootstrap_nodes;
-use crate::election::{Candidate, Lease};
+use crate::election::{ComponentLease, LeaderCandidate};
+use crate::leader_elected_component::{LeaderElectedComponent, LeaderTask};
 use crate::pki::Authority;
-use crate::seat::{Seat, Work};
 
-/// Who looks for all nodes together. Its role is in `data/nodes.roles`.
+/// The user that watches for all nodes. Its role is in `data/nodes.roles`.
 const AGENT: &str = "system:node-agent";
-/// How their names begin.
+/// The prefix of their names.
 const PREFIX: &str = "node";
 
-/// How many nodes run beside the server, and how large they are.
+/// The number of nodes and their capacity.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Nodes {
-    /// How many.
+pub(crate) struct SimulatedNodes {
+    /// The number of nodes.
     pub n: usize,
-    /// How much each has.
+    /// The capacity of each.
     pub capacity: Value,
 }
 
-impl Nodes {
-    /// Lets the nodes run beside `server` as soon as nobody else runs nodes of their names. The server asks them for logs
-    /// with a certificate of `authority`; they hear of objects by `informers`.
+impl SimulatedNodes {
+    /// Starts the nodes as a candidate of their lease. The server calls them with a client certificate of `authority`; they
+    /// share `informers`.
     pub(crate) async fn start(
         self,
         server: &Server,
-        candidate: &Candidate,
+        candidate: &LeaderCandidate,
         authority: &Authority,
         informers: &Factory,
-    ) -> Result<Option<Seat>, String> {
+    ) -> Result<Option<LeaderElectedComponent>, String> {
         if self.n == 0 {
             return Ok(None);
         }
         bootstrap_nodes(server).await?;
         let agent = client(server, User::component(AGENT));
-        let work = self.work(
+        let run = self.run(
             server.clone(),
             authority.certificate.clone(),
             informers.clone(),
         );
-        Ok(Some(Seat::take(
+        Ok(Some(LeaderElectedComponent::start(
             agent,
             candidate.clone(),
-            Lease::of_nodes(PREFIX),
-            work,
+            ComponentLease::for_nodes(PREFIX),
+            run,
         )))
     }
 
-    /// The kubelets of all nodes in one: they look together, and write each as itself.
-    fn work(self, server: Server, authority: String, informers: Factory) -> Work {
-        Box::new(move |settled| {
+    /// Runs the kubelets of all nodes: they share watches, and each writes as its own node.
+    fn run(self, server: Server, authority: String, informers: Factory) -> LeaderTask {
+        Box::new(move |readiness| {
             let mut options =
                 node::Options::simulated(client(&server, User::component(AGENT)), self.n);
-            let (beside, authority) = (server.clone(), authority.clone());
-            options.client_of = Arc::new(move |name| client(&beside, User::node(name)));
+            let (api_server, authority) = (server.clone(), authority.clone());
+            options.client_of = Arc::new(move |name| client(&api_server, User::node(name)));
             options.prefix = PREFIX.into();
             options.capacity = self.capacity.clone();
-            let lent = Lent(informers.lend());
+            let informers = ScopedInformers(informers.lend());
             Box::pin(async move {
-                options.informers = Some(lent.0.clone());
+                options.informers = Some(informers.0.clone());
                 let serving =
                     node::Serving::bind(options.address, &authority, options.clock.clone()).await;
                 options.serving = Some(serving.map_err(|error| error.to_string())?);
-                settled.now();
+                readiness.set_ready();
                 node::run(options).await;
-                Err("they ended by themselves".into())
+                Err("the nodes have stopped".into())
             })
         })
     }
 }
 
-/// Informers that are lent until this is dropped.
-struct Lent(Factory);
+/// Informer handlers that are removed when this is dropped.
+struct ScopedInformers(Factory);
 
-impl Drop for Lent {
+impl Drop for ScopedInformers {
     fn drop(&mut self) {
         self.0.stop();
     }

@@ -1,18 +1,18 @@
-//! Logs that a store does not take writes: when that begins, with back-off while it lasts, and when it is over.
+//! Logs that the store rejects writes: when it begins, with back-off while it lasts, and when it ends.
 
 use std::time::Duration;
 
 use mizzen_store::{Health, Store};
 use tokio::time::{sleep, timeout};
 
-/// How long after the first line the second follows; each waits twice as long as the one before, up to the last.
-const FIRST: Duration = Duration::from_secs(10);
-const LAST: Duration = Duration::from_secs(600);
+/// The back-off between lines: it doubles from the first to the maximum.
+const FIRST_BACKOFF: Duration = Duration::from_secs(10);
+const MAX_BACKOFF: Duration = Duration::from_secs(600);
 
-/// How often it is checked whether a compaction has failed.
-const COMPACTIONS: Duration = Duration::from_secs(60);
+/// How often failed compactions are checked.
+const COMPACTION_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Runs as long as the store is there.
+/// Logs until the store is closed.
 pub(crate) async fn report(store: Store) {
     tokio::join!(report_health(&store), report_compactions(&store));
 }
@@ -28,22 +28,22 @@ async fn report_health(store: &Store) {
                 }
             }
             Health::Full(error) => {
-                let mut pause = FIRST;
+                let mut backoff = FIRST_BACKOFF;
                 loop {
                     let refused_writes = store.failures().refused_writes;
                     tracing::warn!(%error, refused_writes, "no space for the log, only deletes are written");
                     let over = health.wait_for(|health| !matches!(health, Health::Full(_)));
-                    if timeout(pause, over).await.is_ok() {
+                    if timeout(backoff, over).await.is_ok() {
                         break;
                     }
-                    pause = (pause * 2).min(LAST);
+                    backoff = (backoff * 2).min(MAX_BACKOFF);
                 }
                 if let Health::Writable = store.health() {
-                    tracing::info!("there is space for the log again, all writes are taken");
+                    tracing::info!("there is space for the log again, all writes are accepted");
                 }
             }
             Health::Failed(error) => {
-                tracing::error!(%error, "the log could not be synced, no write is taken until the server is restarted");
+                tracing::error!(%error, "the log could not be synced, writes are rejected until the server is restarted");
                 return;
             }
         }
@@ -51,14 +51,14 @@ async fn report_health(store: &Store) {
 }
 
 async fn report_compactions(store: &Store) {
-    let mut known = 0;
+    let mut n_logged = 0;
     loop {
-        sleep(COMPACTIONS).await;
+        sleep(COMPACTION_INTERVAL).await;
         let failed = store.failures().compactions;
-        if failed > std::mem::replace(&mut known, failed) {
+        if failed > std::mem::replace(&mut n_logged, failed) {
             tracing::warn!(
                 failed,
-                "compacting the log failed, it is tried again when the log has grown"
+                "compaction of the log failed, it is retried when the log has grown"
             );
         }
     }

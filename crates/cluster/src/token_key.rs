@@ -1,6 +1,6 @@
-//! The keys of service accounts' tokens: the one that signs, and those that are believed.
+//! The keys of service account tokens: the signing key, and the public keys that verify tokens.
 //!
-//! The key that signs is kept in the data directory, so tokens outlive a restart, unless a file is named that has it.
+//! The signing key is in the data directory, so that tokens stay valid after a restart, unless an argument names a file.
 
 use std::fmt;
 use std::path::Path;
@@ -22,7 +22,7 @@ use crate::pki::der::{BIT_STRING, NULL, OBJECT_IDENTIFIER, SEQUENCE, wrap};
 use crate::pki::key::{ON_CURVE, RSA, pkcs8};
 use crate::pki::{PkiError, make_private, read_key, require, write_private};
 
-/// The curves that can be signed with, and what DER calls them.
+/// The supported curves, and their object identifiers in DER.
 const CURVES: [(&EcdsaSigningAlgorithm, &[u8]); 2] = [
     (
         &ECDSA_P256_SHA256_FIXED_SIGNING,
@@ -36,24 +36,24 @@ const CURVES: [(&EcdsaSigningAlgorithm, &[u8]); 2] = [
 
 /// A key that signs tokens.
 pub(crate) struct TokenKey {
-    pair: Pair,
+    pair: SigningKeyPair,
     public: PublicKey,
     random: SystemRandom,
 }
 
-enum Pair {
+enum SigningKeyPair {
     Curve(EcdsaKeyPair),
     Rsa(RsaKeyPair),
 }
 
 impl TokenKey {
-    /// A new key that nobody keeps.
+    /// A new key that is not stored.
     pub(crate) fn in_memory() -> Result<TokenKey, PkiError> {
         let pem = KeyPair::generate()?.serialize_pem();
         load(&pem).map_err(|_| PkiError::Sign(rcgen::Error::CouldNotParseKeyPair))
     }
 
-    /// The key of a data directory, made if there is none.
+    /// The key of a data directory, generated if it is missing.
     pub(crate) fn open(directory: &Path) -> Result<TokenKey, PkiError> {
         let file = directory.join("sa.key");
         if !file.exists() {
@@ -63,7 +63,7 @@ impl TokenKey {
         TokenKey::read(&file)
     }
 
-    /// The key of a data directory that is in use, which must have one.
+    /// The key of a data directory that has data, and so must have a key.
     pub(crate) fn open_existing(directory: &Path) -> Result<TokenKey, PkiError> {
         let file = directory.join("sa.key");
         let remedy = format!(
@@ -84,7 +84,7 @@ impl TokenKey {
     }
 }
 
-/// All keys of a file, which may have public ones, private ones, and certificates.
+/// The public keys of all public keys, private keys and certificates in a file.
 pub(crate) fn public_keys(pem: &str) -> Result<Vec<PublicKey>, String> {
     let sections = <(SectionKind, Vec<u8>)>::pem_slice_iter(pem.as_bytes());
     let keys: Vec<PublicKey> = sections
@@ -104,20 +104,20 @@ fn public_key(kind: SectionKind, der: Vec<u8>) -> Option<PublicKey> {
             let (_, certificate) = X509Certificate::from_der(&der).ok()?;
             PublicKey::from_der(certificate.public_key().raw)
         }
-        SectionKind::RsaPrivateKey => made_of(&PrivateKeyDer::Pkcs1(der.into())),
-        SectionKind::EcPrivateKey => made_of(&PrivateKeyDer::Sec1(der.into())),
-        SectionKind::PrivateKey => made_of(&PrivateKeyDer::Pkcs8(der.into())),
+        SectionKind::RsaPrivateKey => public_half(&PrivateKeyDer::Pkcs1(der.into())),
+        SectionKind::EcPrivateKey => public_half(&PrivateKeyDer::Sec1(der.into())),
+        SectionKind::PrivateKey => public_half(&PrivateKeyDer::Pkcs8(der.into())),
         _ => None,
     }
 }
 
-fn made_of(key: &PrivateKeyDer) -> Option<PublicKey> {
-    pair(key).map(|(_, public)| public).ok()
+fn public_half(key: &PrivateKeyDer) -> Option<PublicKey> {
+    key_pair(key).map(|(_, public)| public).ok()
 }
 
 fn load(pem: &str) -> Result<TokenKey, String> {
     let key = PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|error| error.to_string())?;
-    let (pair, public) = pair(&key)?;
+    let (pair, public) = key_pair(&key)?;
     Ok(TokenKey {
         pair,
         public,
@@ -126,16 +126,21 @@ fn load(pem: &str) -> Result<TokenKey, String> {
 }
 
 /// A private key with its public half.
-fn pair(key: &PrivateKeyDer) -> Result<(Pair, PublicKey), String> {
+fn key_pair(key: &PrivateKeyDer) -> Result<(SigningKeyPair, PublicKey), String> {
     let der = pkcs8(key)?;
     let (pair, public) = match RsaKeyPair::from_pkcs8(&der) {
         Ok(pair) => {
-            let public = described(RSA, &wrap(NULL, &[]), pair.public_key().as_ref());
-            (Pair::Rsa(pair), public)
+            let public = subject_public_key_info(RSA, &wrap(NULL, &[]), pair.public_key().as_ref());
+            (SigningKeyPair::Rsa(pair), public)
         }
         Err(_) => CURVES
             .iter()
-            .find_map(|(algorithm, name)| on_curve(&der, algorithm, name))
+            .find_map(|(algorithm, name)| {
+                let pair = EcdsaKeyPair::from_pkcs8(algorithm, &der, &SystemRandom::new()).ok()?;
+                let curve = wrap(OBJECT_IDENTIFIER, &[*name]);
+                let public = subject_public_key_info(ON_CURVE, &curve, pair.public_key().as_ref());
+                Some((SigningKeyPair::Curve(pair), public))
+            })
             .ok_or(
                 "it is neither an RSA key of 2048 bits or more nor on the curve P-256 or P-384",
             )?,
@@ -144,22 +149,8 @@ fn pair(key: &PrivateKeyDer) -> Result<(Pair, PublicKey), String> {
     Ok((pair, public))
 }
 
-fn on_curve(
-    der: &[u8],
-    algorithm: &'static EcdsaSigningAlgorithm,
-    name: &[u8],
-) -> Option<(Pair, Vec<u8>)> {
-    let pair = EcdsaKeyPair::from_pkcs8(algorithm, der, &SystemRandom::new()).ok()?;
-    let public = described(
-        ON_CURVE,
-        &wrap(OBJECT_IDENTIFIER, &[name]),
-        pair.public_key().as_ref(),
-    );
-    Some((Pair::Curve(pair), public))
-}
-
-/// A public key with what kind it is of, as DER.
-fn described(kind: &[u8], parameters: &[u8], key: &[u8]) -> Vec<u8> {
+/// A public key with its algorithm (`SubjectPublicKeyInfo`), as DER.
+fn subject_public_key_info(kind: &[u8], parameters: &[u8], key: &[u8]) -> Vec<u8> {
     let kind = wrap(SEQUENCE, &[&wrap(OBJECT_IDENTIFIER, &[kind]), parameters]);
     wrap(SEQUENCE, &[&kind, &wrap(BIT_STRING, &[&[0], key])])
 }
@@ -179,8 +170,10 @@ impl Signer for TokenKey {
 
     fn sign(&self, message: &[u8]) -> Option<Vec<u8>> {
         match &self.pair {
-            Pair::Curve(pair) => Some(pair.sign(&self.random, message).ok()?.as_ref().to_vec()),
-            Pair::Rsa(pair) => {
+            SigningKeyPair::Curve(pair) => {
+                Some(pair.sign(&self.random, message).ok()?.as_ref().to_vec())
+            }
+            SigningKeyPair::Rsa(pair) => {
                 let mut signature = vec![0; pair.public().modulus_len()];
                 pair.sign(&RSA_PKCS1_SHA256, &self.random, message, &mut signature)
                     .ok()?;
@@ -206,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_kept_private_and_knows_its_own_signatures() {
+    fn a_key_is_private_and_verifies_its_own_signatures() {
         use std::os::unix::fs::PermissionsExt as _;
         let directory = tempfile::tempdir().unwrap();
         let first = TokenKey::open(directory.path()).unwrap();
@@ -228,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_missing_beside_data_is_not_made_anew() {
+    fn a_key_that_is_missing_beside_data_is_not_generated() {
         let directory = tempfile::tempdir().unwrap();
         let error = TokenKey::open_existing(directory.path())
             .unwrap_err()
@@ -245,7 +238,7 @@ mod tests {
         );
     }
 
-    /// The same key in each form, what kind of signature it makes, and its id as OpenSSL computes it.
+    /// Checks each encoding of a key, its signature algorithm, and its ID as OpenSSL computes it.
     #[track_caller]
     fn check(forms: &[&str], public: &str, algorithm: &str) {
         let known = public_keys(public).unwrap();
@@ -275,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_has_many_forms() {
+    fn a_key_may_be_in_any_of_three_encodings() {
         check(
             &[
                 include_str!("../tests/keys/rsa.pkcs1.pem"),
@@ -303,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_may_have_many_keys_and_must_have_one() {
+    fn a_file_has_one_or_more_keys() {
         let both = [
             include_str!("../tests/keys/rsa.pub.pem"),
             include_str!("../tests/keys/p256.sec1.pem"),

@@ -1,5 +1,5 @@
-//! Says since when it is noted which tokens are used that are kept in secrets: whoever throws away unused ones must not
-//! trust what was not noted yet.
+//! The ConfigMap with the date since when uses of legacy service account tokens are tracked. The controller that deletes
+//! unused tokens depends on it.
 
 use std::time::Duration;
 
@@ -8,78 +8,74 @@ use mizzen_apiserver::Server;
 use mizzen_value::{Value, time, value};
 use tokio::time::{Instant, sleep};
 
-use crate::itself::{Client, KUBE_APISERVER};
+use crate::loopback_client::{KUBE_APISERVER, LoopbackClient};
 
 const MAPS: &str = "/api/v1/namespaces/kube-system/configmaps";
 const NAME: &str = "kube-apiserver-legacy-service-account-token-tracking";
-/// How often it is made, at most: several servers must not fight over it.
-const EVERY: Duration = Duration::from_secs(30 * 60);
-/// How often it is looked at. A watch would hear of every other ConfigMap as well.
-const LOOK: Duration = Duration::from_secs(10);
+/// The minimum time between creations, so that several servers do not fight over it.
+const CREATE_INTERVAL: Duration = Duration::from_secs(30 * 60);
+/// The polling interval. A watch would deliver every other ConfigMap as well.
+const POLL_INTERVAL: Duration = Duration::from_secs(10);
 
-/// Runs as long as the server does.
-pub(crate) async fn keep(server: Server) {
-    let mut tracking = Tracking {
-        client: Client::new(&server, KUBE_APISERVER),
+/// Reconciles the ConfigMap. Never returns.
+pub(crate) async fn reconcile(server: Server) {
+    let mut tracking = LegacyTokenTracking {
+        client: LoopbackClient::new(&server, KUBE_APISERVER),
         server,
-        made: None,
+        created: None,
     };
     loop {
         match tracking.ensure().await {
             Ok(()) => tracking
                 .server
                 .complete(&["poststarthook/start-legacy-token-tracking-controller"]),
-            Err(error) => tracing::debug!(%error, "cannot say since when tokens are tracked"),
+            Err(error) => tracing::debug!(%error, "cannot write the date of legacy token tracking"),
         }
-        sleep(LOOK).await;
+        sleep(POLL_INTERVAL).await;
     }
 }
 
-struct Tracking {
+struct LegacyTokenTracking {
     server: Server,
-    client: Client,
-    /// When it was made last.
-    made: Option<Instant>,
+    client: LoopbackClient,
+    /// When it was last created.
+    created: Option<Instant>,
 }
 
-impl Tracking {
-    /// Makes it, or puts it right.
+impl LegacyTokenTracking {
+    /// Creates the ConfigMap, or corrects its date.
     async fn ensure(&mut self) -> Result<(), String> {
         let own = format!("{MAPS}/{NAME}");
-        let (code, map) = self.client.call(Method::GET, &own, None).await?;
+        let (code, mut map) = self.client.call(Method::GET, &own, None).await?;
         let today = self.server.registry().timestamp()[..10].to_owned();
         match code {
-            404 if self.made.is_some_and(|made| made.elapsed() < EVERY) => {}
+            404 if self
+                .created
+                .is_some_and(|created| created.elapsed() < CREATE_INTERVAL) => {}
             404 => {
                 self.client
-                    .call(Method::POST, MAPS, Some(&since(&today)))
+                    .call(Method::POST, MAPS, Some(&config_map(&today)))
                     .await?;
-                self.made = Some(Instant::now());
+                self.created = Some(Instant::now());
             }
-            _ if is_day(map["data"]["since"].str()) => {}
-            _ => drop(
-                self.client
-                    .call(Method::PUT, &own, Some(&corrected(map, &today)))
-                    .await?,
-            ),
+            _ if is_date(map["data"]["since"].str()) => {}
+            _ => {
+                map.entry("data").set("since", today);
+                self.client.call(Method::PUT, &own, Some(&map)).await?;
+            }
         }
         Ok(())
     }
 }
 
-fn since(day: &str) -> Value {
+fn config_map(day: &str) -> Value {
     value!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": { "name": NAME, "namespace": "kube-system" },
         "data": { "since": day }
     })
 }
 
-fn corrected(mut map: Value, day: &str) -> Value {
-    map.entry("data").set("since", day);
-    map
-}
-
-fn is_day(text: &str) -> bool {
+fn is_date(text: &str) -> bool {
     text.len() == 10 && time::to_unix(&format!("{text}T00:00:00Z")).is_some()
 }
 
@@ -91,8 +87,8 @@ mod tests {
     use mizzen_registry::{Registry, Store};
     use std::sync::Arc;
 
-    /// What it says, if it is there.
-    async fn said(client: &Client) -> String {
+    /// The date, if the ConfigMap exists.
+    async fn since(client: &LoopbackClient) -> String {
         let (_, map) = client
             .call(Method::GET, &format!("{MAPS}/{NAME}"), None)
             .await
@@ -101,7 +97,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_spoilt_is_put_right_and_what_was_deleted_is_made_again_later() {
+    async fn an_invalid_date_is_corrected_and_a_deleted_config_map_is_created_later() {
         let clock = Arc::new(VirtualClock::starting_at(1_700_000_000));
         let registry = Registry::new(
             Store::in_memory(Default::default()),
@@ -109,44 +105,44 @@ mod tests {
             Arc::new(Counter::default()),
         );
         let server = Server::new(registry, Options::default());
-        let client = Client::new(&server, KUBE_APISERVER);
+        let client = LoopbackClient::new(&server, KUBE_APISERVER);
         let namespace = value!({ "metadata": { "name": "kube-system" } });
         client
             .call(Method::POST, "/api/v1/namespaces", Some(&namespace))
             .await
             .unwrap();
-        tokio::spawn(keep(server.clone()));
-        sleep(LOOK).await;
-        assert_eq!(said(&client).await, "2023-11-14");
+        tokio::spawn(reconcile(server.clone()));
+        sleep(POLL_INTERVAL).await;
+        assert_eq!(since(&client).await, "2023-11-14");
 
         let own = format!("{MAPS}/{NAME}");
         client
-            .call(Method::PUT, &own, Some(&since("yesterday")))
+            .call(Method::PUT, &own, Some(&config_map("yesterday")))
             .await
             .unwrap();
-        sleep(2 * LOOK).await;
-        assert_eq!(said(&client).await, "2023-11-14");
+        sleep(2 * POLL_INTERVAL).await;
+        assert_eq!(since(&client).await, "2023-11-14");
 
         client.call(Method::DELETE, &own, None).await.unwrap();
-        sleep(2 * LOOK).await;
+        sleep(2 * POLL_INTERVAL).await;
         assert_eq!(
-            said(&client).await,
+            since(&client).await,
             "",
             "another server may have deleted it on purpose"
         );
-        sleep(EVERY).await;
-        assert_eq!(said(&client).await, "2023-11-14");
+        sleep(CREATE_INTERVAL).await;
+        assert_eq!(since(&client).await, "2023-11-14");
     }
 
     #[test]
-    fn a_day_is_one_that_was() {
+    fn a_date_must_exist() {
         for (text, expected) in [
             ("2023-11-14", true),
             ("2023-02-30", false),
             ("", false),
             ("2023-11-14T", false),
         ] {
-            assert_eq!(is_day(text), expected, "{text}");
+            assert_eq!(is_date(text), expected, "{text}");
         }
     }
 }

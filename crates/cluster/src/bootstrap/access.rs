@@ -1,48 +1,47 @@
-//! The roles and bindings that every cluster has, read from `data/access.roles`, those of one with nodes of its own, from
-//! `data/nodes.roles`, those of the metrics API, from `data/metrics.roles`, and those of the loop that migrates, from
-//! `data/migration.roles`.
+//! The bootstrap roles and bindings, from `data/access.roles`; those of simulated nodes, from `data/nodes.roles`; of the
+//! metrics API, from `data/metrics.roles`; and of the storage version migrator, from `data/migration.roles`.
 
 use mizzen_value::{Value, value};
 
-use super::Wanted;
+use super::BootstrapObject;
 
-const DATA: &str = include_str!("../../data/access.roles");
-const OF_NODES: &str = include_str!("../../data/nodes.roles");
-const OF_METRICS: &str = include_str!("../../data/metrics.roles");
-const OF_MIGRATION: &str = include_str!("../../data/migration.roles");
+const ROLES: &str = include_str!("../../data/access.roles");
+const NODE_ROLES: &str = include_str!("../../data/nodes.roles");
+const METRICS_ROLES: &str = include_str!("../../data/metrics.roles");
+const MIGRATION_ROLES: &str = include_str!("../../data/migration.roles");
 const GROUP: &str = "rbac.authorization.k8s.io";
-/// What labels begin with by which a role joins what others gather.
-const JOINS: &str = "rbac.authorization.k8s.io/aggregate-to-";
+/// The prefix of labels by which a role is aggregated to another.
+const AGGREGATE_TO: &str = "rbac.authorization.k8s.io/aggregate-to-";
 
-/// All roles and bindings that every cluster has.
-pub(super) fn objects() -> Vec<Wanted> {
-    read(DATA)
+/// The roles and bindings of every cluster.
+pub(super) fn roles() -> Vec<BootstrapObject> {
+    parse(ROLES)
 }
 
-/// Those that nodes need that run beside the server.
-pub(super) fn objects_of_nodes() -> Vec<Wanted> {
-    read(OF_NODES)
+/// Those of simulated nodes.
+pub(super) fn node_roles() -> Vec<BootstrapObject> {
+    parse(NODE_ROLES)
 }
 
 /// Those of the metrics API.
-pub(super) fn objects_of_metrics() -> Vec<Wanted> {
-    read(OF_METRICS)
+pub(super) fn metrics_roles() -> Vec<BootstrapObject> {
+    parse(METRICS_ROLES)
 }
 
-/// Those of the loop that stores objects again.
-pub(super) fn objects_of_migration() -> Vec<Wanted> {
-    read(OF_MIGRATION)
+/// Those of the storage version migrator.
+pub(super) fn migration_roles() -> Vec<BootstrapObject> {
+    parse(MIGRATION_ROLES)
 }
 
-fn read(data: &'static str) -> Vec<Wanted> {
-    let mut blocks: Vec<Block> = Vec::new();
+fn parse(data: &'static str) -> Vec<BootstrapObject> {
+    let mut blocks: Vec<RoleBlock> = Vec::new();
     for line in data
         .lines()
         .filter(|line| !line.is_empty() && !line.starts_with('#'))
     {
         match (line.strip_prefix("  "), blocks.last_mut()) {
             (Some(line), Some(block)) => block.lines.push(words(line)),
-            _ => blocks.push(Block {
+            _ => blocks.push(RoleBlock {
                 head: words(line),
                 lines: Vec::new(),
             }),
@@ -55,14 +54,14 @@ fn words(line: &'static str) -> Vec<&'static str> {
     line.split(' ').collect()
 }
 
-/// A head, and the lines that belong to it.
-struct Block {
+/// A role or binding: its first line and the lines below it.
+struct RoleBlock {
     head: Vec<&'static str>,
     lines: Vec<Vec<&'static str>>,
 }
 
-impl Block {
-    fn object(&self, all: &[Block]) -> Wanted {
+impl RoleBlock {
+    fn object(&self, all: &[RoleBlock]) -> BootstrapObject {
         let (namespace, name) = self.head[1].split_once('/').unwrap_or(("", self.head[1]));
         let scope = if namespace.is_empty() { "Cluster" } else { "" };
         let (kind, mut object) = match self.head[0] {
@@ -74,13 +73,13 @@ impl Block {
         object.set("apiVersion", &*api_version);
         object.set("kind", &*kind);
         object.set("metadata", self.metadata(namespace, name));
-        let place = if namespace.is_empty() {
+        let scope = if namespace.is_empty() {
             String::new()
         } else {
             format!("namespaces/{namespace}/")
         };
-        Wanted {
-            path: format!("/apis/{api_version}/{place}{plural}"),
+        BootstrapObject {
+            path: format!("/apis/{api_version}/{scope}{plural}"),
             object,
         }
     }
@@ -97,7 +96,7 @@ impl Block {
         for part in self.options("joins=") {
             metadata
                 .entry("labels")
-                .set(&format!("{JOINS}{part}"), "true");
+                .set(&format!("{AGGREGATE_TO}{part}"), "true");
         }
         metadata
     }
@@ -112,11 +111,11 @@ impl Block {
             .filter_map(move |word| word.strip_prefix(name))
     }
 
-    fn role(&self, all: &[Block]) -> Value {
+    fn role(&self, all: &[RoleBlock]) -> Value {
         let mut role = Value::object();
         if let Some(part) = self.option("gathers=") {
             let mut labels = Value::object();
-            labels.set(&format!("{JOINS}{part}"), "true");
+            labels.set(&format!("{AGGREGATE_TO}{part}"), "true");
             let selectors = vec![value!({ "matchLabels": labels })];
             role.entry("aggregationRule")
                 .set("clusterRoleSelectors", selectors);
@@ -125,8 +124,8 @@ impl Block {
         role
     }
 
-    /// Its own rules, or those that it gathers.
-    fn rules(&self, all: &[Block]) -> Vec<Value> {
+    /// Its own rules, or those of the roles that it aggregates.
+    fn rules(&self, all: &[RoleBlock]) -> Vec<Value> {
         let Some(part) = self.option("gathers=") else {
             return self.lines.iter().map(|line| rule(line)).collect();
         };
@@ -153,13 +152,18 @@ impl Block {
         };
         let mut binding =
             value!({ "roleRef": { "apiGroup": GROUP, "kind": kind, "name": (self.head[4]) } });
-        binding.set(
-            "subjects",
-            self.lines
-                .iter()
-                .map(|line| subject(line))
-                .collect::<Vec<_>>(),
-        );
+        let subjects = self.lines.iter().map(|line| match &line[..] {
+            ["account", account] => {
+                let (namespace, name) = account.split_once('/').unwrap_or(("", account));
+                value!({ "kind": "ServiceAccount", "name": name, "namespace": namespace })
+            }
+            [kind, name] => {
+                let kind = if *kind == "user" { "User" } else { "Group" };
+                value!({ "apiGroup": GROUP, "kind": kind, "name": (*name) })
+            }
+            other => panic!("the data has a subject of {} words", other.len()),
+        });
+        binding.set("subjects", subjects.collect::<Vec<_>>());
         binding
     }
 }
@@ -188,20 +192,6 @@ fn rule(line: &[&str]) -> Value {
     rule
 }
 
-fn subject(line: &[&str]) -> Value {
-    match line {
-        ["account", place] => {
-            let (namespace, name) = place.split_once('/').unwrap_or(("", place));
-            value!({ "kind": "ServiceAccount", "name": name, "namespace": namespace })
-        }
-        [kind, name] => {
-            let kind = if *kind == "user" { "User" } else { "Group" };
-            value!({ "apiGroup": GROUP, "kind": kind, "name": (*name) })
-        }
-        other => panic!("the data has a subject of {} words", other.len()),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use mizzen_value::json;
@@ -209,17 +199,17 @@ mod tests {
     use super::*;
 
     fn find(path: &str, name: &str) -> Value {
-        let found = objects().into_iter().find(|wanted| {
+        let found = roles().into_iter().find(|wanted| {
             wanted.path.ends_with(path) && wanted.object.at("metadata.name").str() == name
         });
         found.expect("it is there").object
     }
 
     #[test]
-    fn every_line_makes_sense() {
-        let objects = objects();
+    fn every_line_of_the_data_is_valid() {
+        let objects = roles();
         assert_eq!(objects.len(), 69 + 7 + 50 + 7);
-        for Wanted { path, object } in &objects {
+        for BootstrapObject { path, object } in &objects {
             let rules = object["rules"].list();
             let sound = |rule: &Value| {
                 !rule["verbs"].list().is_empty()
@@ -238,7 +228,7 @@ mod tests {
 
     #[test]
     fn nodes_see_pods_together_and_change_nothing_but_their_lease() {
-        let objects = objects_of_nodes();
+        let objects = node_roles();
         let rules: Vec<String> = objects
             .iter()
             .flat_map(|wanted| wanted.object["rules"].list())
@@ -265,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn a_role_gathers_what_others_join() {
+    fn a_role_aggregates_the_rules_of_labelled_roles() {
         let count = |name: &str| find("clusterroles", name)["rules"].list().len();
         assert_eq!([count("view"), count("edit"), count("admin")], [12, 27, 29]);
         let names: Vec<_> = find("/clusterroles", "edit")["metadata"]["labels"]

@@ -1,6 +1,7 @@
-//! How do aggregated API servers know our clients, and us? By a ConfigMap to which every server adds whom it trusts.
+//! The ConfigMap `extension-apiserver-authentication`, with which aggregated API servers authenticate clients. Every API
+//! server adds its certificate authorities.
 //!
-//! Kubernetes: what other servers have written stays, but for certificates that are over
+//! Kubernetes: entries of other servers are kept, except expired certificates
 //! (clusterauthenticationtrust/cluster_authentication_trust_controller.go).
 
 use std::time::Duration;
@@ -15,31 +16,34 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use x509_parser::parse_x509_certificate;
 
-use crate::itself::{Client, KUBE_APISERVER};
+use crate::loopback_client::{KUBE_APISERVER, LoopbackClient};
 use crate::pki::der_to_pem;
 
 const PATH: &str = "/api/v1/namespaces/kube-system/configmaps";
 const NAME: &str = "extension-apiserver-authentication";
-/// How often it is looked at, though nothing has changed.
-const EVERY: Duration = Duration::from_secs(60);
+/// How often it is reconciled without a change.
+const INTERVAL: Duration = Duration::from_secs(60);
 
-/// Writes it whenever whom we trust changes, and when somebody has taken it away. Never ends.
-pub(crate) async fn keep(server: Server, mut trusted: watch::Receiver<Trusted>) {
+/// Writes it whenever the authorities change, and restores it. Never returns.
+pub(crate) async fn reconcile(server: Server, mut trusted: watch::Receiver<Trusted>) {
     loop {
         tokio::select! {
             Ok(()) = trusted.changed() => {}
-            () = sleep(EVERY) => {}
+            () = sleep(INTERVAL) => {}
         }
         let now = trusted.borrow_and_update().clone();
-        if let Err(problem) = write(&server, &now).await {
-            tracing::warn!(problem, "others cannot be told whom we trust");
+        if let Err(error) = write(&server, &now).await {
+            tracing::warn!(
+                error,
+                "cannot write the authentication configuration of aggregated API servers"
+            );
         }
     }
 }
 
-/// Adds whom we trust, if it is not there.
+/// Adds the authorities of this server, if they are missing.
 pub(super) async fn write(server: &Server, trusted: &Trusted) -> Result<(), String> {
-    let client = Client::new(server, KUBE_APISERVER);
+    let client = LoopbackClient::new(server, KUBE_APISERVER);
     let own = format!("{PATH}/{NAME}");
     let (code, stored) = client.call(Method::GET, &own, None).await?;
     let data = combined(&stored["data"], trusted, server.registry().now());
@@ -62,18 +66,19 @@ pub(super) async fn write(server: &Server, trusted: &Trusted) -> Result<(), Stri
         .map(drop)
 }
 
-/// What others have said, and what we say.
-fn combined(others: &Value, trusted: &Trusted, now: i64) -> Value {
+/// The entries of other servers and of this one.
+fn combined(stored: &Value, trusted: &Trusted, now: i64) -> Value {
     let texts = |field: &str, own: &[String]| {
-        let said = json::parse(others[field].str().as_bytes()).unwrap_or_default();
-        let all = said
+        let entries = json::parse(stored[field].str().as_bytes()).unwrap_or_default();
+        let all = entries
             .list()
             .iter()
             .cloned()
             .chain(own.iter().map(Value::from));
         Value::from(json::to_string(&Value::List(unique(all))))
     };
-    let authorities = |field: &str, own: &str| Value::from(joined(others[field].str(), own, now));
+    let authorities =
+        |field: &str, own: &str| Value::from(unexpired(stored[field].str(), own, now));
     let ProxyHeaders {
         users,
         uids,
@@ -91,23 +96,23 @@ fn combined(others: &Value, trusted: &Trusted, now: i64) -> Value {
     })
 }
 
-/// The certificates of both that are not over, each once.
-fn joined(others: &str, own: &str, now: i64) -> String {
+/// The certificates of both that have not expired, each once.
+fn unexpired(stored: &str, own: &str, now: i64) -> String {
     let certificates = |pem: &str| {
         CertificateDer::pem_slice_iter(pem.as_bytes())
             .flatten()
             .collect::<Vec<_>>()
     };
-    let all = certificates(others).into_iter().chain(certificates(own));
-    let good = unique(all.filter(|certificate| !is_over(certificate, now)));
-    good.iter()
+    let is_expired = |certificate: &CertificateDer| {
+        parse_x509_certificate(certificate)
+            .is_ok_and(|(_, parsed)| parsed.validity().not_after.timestamp() <= now)
+    };
+    let all = certificates(stored).into_iter().chain(certificates(own));
+    let valid = unique(all.filter(|certificate| !is_expired(certificate)));
+    valid
+        .iter()
         .map(|certificate| der_to_pem(certificate))
         .collect()
-}
-
-fn is_over(certificate: &[u8], now: i64) -> bool {
-    parse_x509_certificate(certificate)
-        .is_ok_and(|(_, read)| read.validity().not_after.timestamp() <= now)
 }
 
 fn unique<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
@@ -162,7 +167,7 @@ mod tests {
         let server = Server::new(registry, Options::default());
         server.start().await;
         let namespace = value!({ "metadata": { "name": "kube-system" } });
-        let client = Client::new(&server, KUBE_APISERVER);
+        let client = LoopbackClient::new(&server, KUBE_APISERVER);
         client
             .call(Method::POST, "/api/v1/namespaces", Some(&namespace))
             .await
@@ -171,7 +176,7 @@ mod tests {
     }
 
     async fn found(server: &Server) -> Value {
-        let client = Client::new(server, KUBE_APISERVER);
+        let client = LoopbackClient::new(server, KUBE_APISERVER);
         client
             .call(Method::GET, &format!("{PATH}/{NAME}"), None)
             .await
@@ -180,7 +185,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_changes_is_told_and_what_was_taken_away_is_back() {
+    async fn changed_authorities_are_written_and_a_deleted_config_map_is_restored() {
         let (server, one, two) = (
             server().await,
             authority("one", 2100),
@@ -190,12 +195,12 @@ mod tests {
         write(&server, &first).await.unwrap();
         let before = found(&server).await;
         assert_eq!(before["data"]["client-ca-file"].str(), one);
-        let (teller, told) = watch::channel(first.clone());
-        let task = tokio::spawn(keep(server.clone(), told));
-        sleep(EVERY * 3).await;
+        let (sender, receiver) = watch::channel(first.clone());
+        let task = tokio::spawn(reconcile(server.clone(), receiver));
+        sleep(INTERVAL * 3).await;
         assert_eq!(found(&server).await, before, "nothing has changed");
 
-        teller.send_replace(Trusted {
+        sender.send_replace(Trusted {
             clients: two.clone(),
             ..first
         });
@@ -205,19 +210,19 @@ mod tests {
             format!("{one}{two}")
         );
 
-        let client = Client::new(&server, KUBE_APISERVER);
+        let client = LoopbackClient::new(&server, KUBE_APISERVER);
         client
             .call(Method::DELETE, &format!("{PATH}/{NAME}"), None)
             .await
             .unwrap();
-        drop(teller);
-        sleep(EVERY * 2).await;
+        drop(sender);
+        sleep(INTERVAL * 2).await;
         assert_eq!(found(&server).await["data"]["client-ca-file"].str(), two);
         task.abort();
     }
 
     #[test]
-    fn what_others_said_stays_until_it_is_over() {
+    fn entries_of_other_servers_are_kept_until_they_expire() {
         let [old, own, other] = [("old", 2020), ("own", 2100), ("other", 2100)]
             .map(|(name, until)| authority(name, until));
         let trusted = trusted(&own);

@@ -1,8 +1,7 @@
-//! The priority levels and flow schemas that every cluster has, read from `data/flow.yaml`. The server keeps their
-//! status.
+//! The bootstrap priority levels and flow schemas, from `data/flow.yaml`.
 //!
-//! Mandatory ones always say what the data says. Suggested ones do so unless their annotation, or a change of their spec,
-//! says that an operator keeps them. Kubernetes: pkg/registry/flowcontrol/ensurer/strategy.go.
+//! Mandatory objects always have the spec of the data. Suggested ones have it unless their annotation, or a change of their
+//! spec, shows that an operator maintains them. Kubernetes: pkg/registry/flowcontrol/ensurer/strategy.go.
 
 use std::time::Duration;
 
@@ -11,51 +10,52 @@ use http::Method;
 use mizzen_apiserver::Server;
 use mizzen_value::{Value, value, yaml};
 
-use super::Wanted;
-use crate::itself::Client;
+use super::{BootstrapObject, ensure};
+use crate::command::parse_bool;
+use crate::loopback_client::LoopbackClient;
 
 /// How often they are reconciled.
 pub(super) const INTERVAL: Duration = Duration::from_secs(60);
 
 const DATA: &str = include_str!("../../data/flow.yaml");
-/// Under whose name their fields are owned.
+/// Their field manager.
 const MANAGER: &str = "api-priority-and-fairness-config-producer-v1";
 const API_VERSION: &str = "flowcontrol.apiserver.k8s.io/v1";
 const AUTO_UPDATE: &str = "apf.kubernetes.io/autoupdate-spec";
-/// The names of mandatory priority levels, and of mandatory flow schemas. Without them requests would have no place.
+/// The names of the mandatory priority levels and flow schemas.
 const MANDATORY: [&str; 2] = ["exempt", "catch-all"];
 
-/// Creates what is missing, brings the rest up to date, and deletes what an earlier version has left.
+/// Creates what is missing, updates the rest, and deletes objects of earlier versions.
 pub(super) async fn sync(server: &Server) -> Result<(), String> {
-    let (client, objects) = (Client::new(server, MANAGER), objects());
-    // All at once: they share the disk's time.
-    try_join_all(objects.iter().map(|wanted| ensure(&client, wanted))).await?;
+    let (client, objects) = (LoopbackClient::new(server, MANAGER), objects());
+    // Concurrently, so that the writes share an fsync.
+    try_join_all(
+        objects
+            .iter()
+            .map(|object| ensure(&client, object, updated)),
+    )
+    .await?;
     for plural in ["flowschemas", "prioritylevelconfigurations"] {
-        remove_unwanted(&client, plural, &objects).await?;
+        let path = format!("/apis/{API_VERSION}/{plural}");
+        let (_, list) = client.call(Method::GET, &path, None).await?;
+        for stored in list["items"].list() {
+            let name = stored["metadata"]["name"].str();
+            let is_ours =
+                parse_bool(stored["metadata"]["annotations"][AUTO_UPDATE].str()) == Some(true);
+            let is_current = objects.iter().any(|BootstrapObject { path: own, object }| {
+                *own == path && object["metadata"]["name"].str() == name
+            });
+            if is_ours && !is_current {
+                let path = format!("{path}/{name}");
+                client.call(Method::DELETE, &path, None).await?;
+            }
+        }
     }
     Ok(())
 }
 
-async fn ensure(client: &Client, Wanted { path, object }: &Wanted) -> Result<(), String> {
-    let own = format!("{path}/{}", object["metadata"]["name"].str());
-    let (code, stored) = client.call(Method::GET, &own, None).await?;
-    if code == 404 {
-        return client
-            .call(Method::POST, path, Some(object))
-            .await
-            .map(drop);
-    }
-    match revised(&stored, object) {
-        Some(revised) => client
-            .call(Method::PUT, &own, Some(&revised))
-            .await
-            .map(drop),
-        None => Ok(()),
-    }
-}
-
-/// The stored object as it must be; none if it is.
-fn revised(stored: &Value, wanted: &Value) -> Option<Value> {
+/// The stored object with its update; none if it is up to date.
+fn updated(stored: &Value, wanted: &Value) -> Option<Value> {
     let name = wanted["metadata"]["name"].str();
     let annotation = parse_bool(stored["metadata"]["annotations"][AUTO_UPDATE].str());
     let is_untouched = stored["metadata"]["generation"].int() == 1;
@@ -64,20 +64,20 @@ fn revised(stored: &Value, wanted: &Value) -> Option<Value> {
     if annotation == Some(updates) && !spec_differs {
         return None;
     }
-    let mut revised = stored.clone();
+    let mut updated = stored.clone();
     if spec_differs {
-        revised.set("spec", wanted["spec"].clone());
+        updated.set("spec", wanted["spec"].clone());
     }
     if annotation != Some(updates) {
-        revised
+        updated
             .entry("metadata")
             .entry("annotations")
             .set(AUTO_UPDATE, updates.to_string());
     }
-    Some(revised)
+    Some(updated)
 }
 
-/// Whether two specs are the same. How much the exempt level may lend is the operator's choice.
+/// Whether two specs are equal. Operators may change the shares of the exempt level.
 fn is_same_spec(stored: &Value, wanted: &Value) -> bool {
     let is_exempt_level = wanted["kind"].str() == "PriorityLevelConfiguration"
         && wanted["metadata"]["name"].str() == "exempt"
@@ -94,54 +94,25 @@ fn is_same_spec(stored: &Value, wanted: &Value) -> bool {
     stored["spec"] == wanted
 }
 
-/// Deletes objects that the server once created and does not want any more.
-async fn remove_unwanted(client: &Client, plural: &str, wanted: &[Wanted]) -> Result<(), String> {
-    let path = format!("/apis/{API_VERSION}/{plural}");
-    let (_, list) = client.call(Method::GET, &path, None).await?;
-    for object in list["items"].list() {
-        let name = object["metadata"]["name"].str();
-        let is_wanted = wanted
-            .iter()
-            .any(|one| one.path == path && one.object["metadata"]["name"].str() == name);
-        let is_ours =
-            parse_bool(object["metadata"]["annotations"][AUTO_UPDATE].str()) == Some(true);
-        if is_ours && !is_wanted {
-            client
-                .call(Method::DELETE, &format!("{path}/{name}"), None)
-                .await?;
-        }
-    }
-    Ok(())
-}
-
-/// A truth value as Go's `strconv.ParseBool` reads it.
-fn parse_bool(text: &str) -> Option<bool> {
-    match text {
-        "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
-        "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(false),
-        _ => None,
-    }
-}
-
-/// All of them.
-fn objects() -> Vec<Wanted> {
+/// All priority levels and flow schemas.
+fn objects() -> Vec<BootstrapObject> {
     let data = yaml::read(DATA.as_bytes())
         .map(|document| document.value)
         .unwrap_or_default();
-    let levels = made(
+    let levels = objects_of_kind(
         &data,
         "prioritylevelconfigurations",
         "PriorityLevelConfiguration",
     );
-    let schemas = made(&data, "flowschemas", "FlowSchema");
+    let schemas = objects_of_kind(&data, "flowschemas", "FlowSchema");
     levels.chain(schemas).collect()
 }
 
-fn made<'a>(
+fn objects_of_kind<'a>(
     data: &'a Value,
     plural: &'a str,
     kind: &'a str,
-) -> impl Iterator<Item = Wanted> + use<'a> {
+) -> impl Iterator<Item = BootstrapObject> + use<'a> {
     data[plural].entries().map(move |(name, spec)| {
         let mut object = value!({
             "apiVersion": API_VERSION,
@@ -149,7 +120,7 @@ fn made<'a>(
             "metadata": { "name": name, "annotations": { "apf.kubernetes.io/autoupdate-spec": "true" } }
         });
         object.set("spec", spec.clone());
-        Wanted { path: format!("/apis/{API_VERSION}/{plural}"), object }
+        BootstrapObject { path: format!("/apis/{API_VERSION}/{plural}"), object }
     })
 }
 
@@ -157,7 +128,7 @@ fn made<'a>(
 mod tests {
     use super::*;
 
-    /// What becomes of the level of this name whose annotation, generation and queue length are these: annotation and length.
+    /// Checks the updated annotation and queue length of a level with this annotation, generation and queue length.
     #[track_caller]
     fn check(
         name: &str,
@@ -178,7 +149,7 @@ mod tests {
             .entry("metadata")
             .entry("annotations")
             .set(AUTO_UPDATE, annotation);
-        let found = revised(&stored, &wanted);
+        let found = updated(&stored, &wanted);
         let shown = found.as_ref().map(|it| {
             (
                 it["metadata"]["annotations"][AUTO_UPDATE].str(),
@@ -189,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operator_may_keep_what_is_suggested_and_not_what_is_mandatory() {
+    fn operators_may_change_suggested_objects_but_not_mandatory_ones() {
         check("system", "true", 1, 50, None);
         check("system", "true", 2, 7, Some(("true", 50)));
         check("system", "false", 2, 7, None);
@@ -201,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn how_much_the_exempt_level_lends_is_the_operators_choice() {
+    fn operators_may_change_the_shares_of_the_exempt_level() {
         let level = |lends: i64, kind: &str| {
             value!({
                 "kind": "PriorityLevelConfiguration",
@@ -210,15 +181,15 @@ mod tests {
             })
         };
         let wanted = level(0, "Exempt");
-        assert_eq!(revised(&level(30, "Exempt"), &wanted), None);
+        assert_eq!(updated(&level(30, "Exempt"), &wanted), None);
         assert_eq!(
-            revised(&level(30, "Limited"), &wanted).unwrap()["spec"],
+            updated(&level(30, "Limited"), &wanted).unwrap()["spec"],
             wanted["spec"]
         );
     }
 
     #[test]
-    fn there_are_levels_and_schemas_that_use_them() {
+    fn flow_schemas_name_existing_priority_levels() {
         let objects = objects();
         assert_eq!(objects.len(), 8 + 11);
         let named = |kind: &str, field: &str| -> Vec<String> {

@@ -1,4 +1,4 @@
-//! The Lease in `kube-system` by which each API server shows that it lives, and what becomes of those of servers that do not.
+//! The identity Lease of each API server in `kube-system`, and the garbage collection of expired ones.
 
 use std::time::Duration;
 
@@ -8,30 +8,30 @@ use mizzen_value::clock::uuid;
 use mizzen_value::{Value, time, value};
 use ring::digest::{SHA256, digest};
 
-use crate::itself::{Client, KUBE_APISERVER};
+use crate::loopback_client::{KUBE_APISERVER, LoopbackClient};
 
 /// How often it is renewed.
 pub(super) const INTERVAL: Duration = Duration::from_secs(10);
-/// How often Leases of servers that are gone are deleted.
+/// How often expired Leases are deleted.
 pub(super) const GARBAGE_COLLECTION_INTERVAL: Duration = Duration::from_secs(3600);
 
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
-const OURS: &str = "?labelSelector=apiserver.kubernetes.io%2Fidentity%3Dkube-apiserver";
+const SELECTOR: &str = "?labelSelector=apiserver.kubernetes.io%2Fidentity%3Dkube-apiserver";
 const DURATION_SECONDS: i64 = 3600;
 
 /// The Lease of one server.
 pub(super) struct IdentityLease {
     server: Server,
-    client: Client,
+    client: LoopbackClient,
     name: String,
     host: String,
     holder: String,
-    /// The address and port at which other servers would reach this one.
+    /// The address and port for other servers.
     peer: Option<String>,
 }
 
 impl IdentityLease {
-    /// The Lease of `server`, which peers would reach at `peer`.
+    /// The Lease of `server`, with the address `peer` for other servers.
     pub(super) fn new(server: &Server, peer: Option<String>) -> IdentityLease {
         let host = nix::unistd::gethostname()
             .ok()
@@ -39,7 +39,7 @@ impl IdentityLease {
             .unwrap_or_default();
         let name = name(&host);
         let holder = format!("{name}_{}", uuid(server.registry().random()));
-        let client = Client::new(server, KUBE_APISERVER);
+        let client = LoopbackClient::new(server, KUBE_APISERVER);
         IdentityLease {
             server: server.clone(),
             client,
@@ -50,7 +50,7 @@ impl IdentityLease {
         }
     }
 
-    /// Renews it, or creates it if it is missing.
+    /// Renews or creates it.
     pub(super) async fn renew(&self) -> Result<(), String> {
         let own = format!("{LEASES}/{}", self.name);
         let (code, stored) = self.client.call(Method::GET, &own, None).await?;
@@ -86,11 +86,11 @@ impl IdentityLease {
         }
     }
 
-    /// Deletes the Leases that have expired.
+    /// Deletes expired Leases.
     pub(super) async fn collect_garbage(&self) -> Result<(), String> {
         let (_, list) = self
             .client
-            .call(Method::GET, &format!("{LEASES}{OURS}"), None)
+            .call(Method::GET, &format!("{LEASES}{SELECTOR}"), None)
             .await?;
         let now = self.server.registry().now();
         for lease in list["items"]
@@ -114,20 +114,33 @@ impl IdentityLease {
     }
 }
 
-/// Kubernetes: 128 bits of the hash of the host and of what the server is, each after its length (apiserver/pkg/server/config.go).
+/// The name of the Lease. Kubernetes: 128 bits of the hash of host and component, each after its length
+/// (apiserver/pkg/server/config.go).
 fn name(host: &str) -> String {
-    const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
     let sized = |part: &str| [&(part.len() as u16).to_be_bytes()[..], part.as_bytes()].concat();
     let hash = digest(&SHA256, &[sized(host), sized(KUBE_APISERVER)].concat());
-    let bit = |at: usize| hash.as_ref()[at / 8] >> (7 - at % 8) & 1;
-    let letter = |n: usize| {
-        let bits = (n * 5..n * 5 + 5).map(|at| if at < 128 { bit(at) } else { 0 });
-        char::from(ALPHABET[bits.fold(0, |sum, bit| sum << 1 | usize::from(bit))])
-    };
-    let text: String = (0..26).map(letter).collect();
-    format!("apiserver-{text}")
+    format!("apiserver-{}", base32(&hash.as_ref()[..16]))
 }
 
+/// The ID of this API server in metrics: `apiserver-` and a hash of the host name.
+pub(crate) fn api_server_id() -> String {
+    let host = nix::unistd::gethostname().unwrap_or_default();
+    let hash = digest(&SHA256, host.as_encoded_bytes());
+    format!("apiserver-{}", base32(&hash.as_ref()[..16]))
+}
+
+/// Base 32 in lower case, without padding.
+fn base32(bytes: &[u8]) -> String {
+    const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+    let bit = |at: usize| bytes.get(at / 8).map_or(0, |byte| byte >> (7 - at % 8) & 1);
+    let letter = |at: usize| ALPHABET[(0..5).fold(0, |sum, n| sum << 1 | bit(at + n)) as usize];
+    (0..8 * bytes.len())
+        .step_by(5)
+        .map(|at| char::from(letter(at)))
+        .collect()
+}
+
+/// Whether a Lease has expired, or has no holder.
 fn is_expired(spec: &Value, now: i64) -> bool {
     let renewed = time::to_unix(spec["renewTime"].str());
     let lasts = spec["leaseDurationSeconds"].as_int();
@@ -142,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_server_is_named_by_its_host_as_upstream_names_it() {
+    fn a_lease_has_upstreams_name_for_the_host() {
         assert_eq!(name("vm"), "apiserver-wlv32tlttr4jl3gtroqexyxapa");
     }
 

@@ -1,7 +1,7 @@
 //! The `kubernetes` Service, its Endpoints and its EndpointSlice: how clients inside the cluster reach the API server.
 //!
-//! Kubernetes: what is there of the Service is left as it is; the Endpoints name exactly the servers that live, and the
-//! EndpointSlice says what the Endpoints say (controlplane/controller/kubernetesservice, controlplane/reconcilers).
+//! Kubernetes: an existing Service is not changed; the Endpoints have exactly the addresses of live servers, and the
+//! EndpointSlice mirrors the Endpoints (controlplane/controller/kubernetesservice, controlplane/reconcilers).
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use http::Method;
 use mizzen_value::{Value, value};
 
-use crate::itself::Client;
+use crate::loopback_client::LoopbackClient;
 
 /// How often they are reconciled.
 pub(super) const INTERVAL: Duration = Duration::from_secs(10);
@@ -18,15 +18,15 @@ const NAME: &str = "kubernetes";
 const SERVICES: &str = "/api/v1/namespaces/default/services";
 const ENDPOINTS: &str = "/api/v1/namespaces/default/endpoints";
 const SLICES: &str = "/apis/discovery.k8s.io/v1/namespaces/default/endpointslices";
-/// The EndpointSlice is made here, not by the controller that mirrors Endpoints.
+/// Disables the mirroring controller: the EndpointSlice is written here.
 const SKIP_MIRROR: &str = "endpointslice.kubernetes.io/skip-mirror";
 
-/// Where the API server is.
+/// The addresses and ports of the API server.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct KubernetesService {
     /// The address of the Service.
     pub service_ip: IpAddr,
-    /// The address that the Endpoints name; none if the machine has no address that Endpoints may name.
+    /// The address in the Endpoints; none if the host has only addresses that Endpoints may not have.
     pub advertise_address: Option<IpAddr>,
     /// The port that the server listens on.
     pub port: u16,
@@ -35,14 +35,14 @@ pub(crate) struct KubernetesService {
 }
 
 impl KubernetesService {
-    /// Creates what is missing and puts the Endpoints right.
-    pub(crate) async fn sync(&self, client: &Client) -> Result<(), String> {
+    /// Creates the Service if it is missing, and reconciles the Endpoints.
+    pub(crate) async fn sync(&self, client: &LoopbackClient) -> Result<(), String> {
         self.sync_service(client).await?;
         self.sync_endpoints(client, false).await
     }
 
     /// Creates the Service if it is missing.
-    pub(crate) async fn sync_service(&self, client: &Client) -> Result<(), String> {
+    pub(crate) async fn sync_service(&self, client: &LoopbackClient) -> Result<(), String> {
         let own = format!("{SERVICES}/{NAME}");
         match client.call(Method::GET, &own, None).await? {
             (404, _) => client
@@ -54,7 +54,7 @@ impl KubernetesService {
     }
 
     fn service(&self) -> Value {
-        // Kubernetes: the rest is allocated, and has no owner in the managed fields (kubernetesservice/controller.go).
+        // Kubernetes: other fields are allocated, and have no manager (kubernetesservice/controller.go).
         let address = self.service_ip.to_string();
         let mut service = value!({
             "apiVersion": "v1",
@@ -79,10 +79,10 @@ impl KubernetesService {
         service
     }
 
-    /// Puts the Endpoints and the EndpointSlice right. Ports are looked at when the server starts only.
+    /// Reconciles the Endpoints and the EndpointSlice; ports only when the server starts.
     pub(crate) async fn sync_endpoints(
         &self,
-        client: &Client,
+        client: &LoopbackClient,
         reconcile_ports: bool,
     ) -> Result<(), String> {
         let Some(address) = self.advertise_address else {
@@ -96,53 +96,85 @@ impl KubernetesService {
             }),
             _ => stored.clone(),
         };
-        let wanted = reconciled(&base, address, self.port, reconcile_ports);
+        let wanted = self.reconcile_endpoints(&base, address, reconcile_ports);
         match code {
             404 => drop(client.call(Method::POST, ENDPOINTS, Some(&wanted)).await?),
             _ if wanted != stored => drop(client.call(Method::PUT, &own, Some(&wanted)).await?),
             _ => {}
         }
-        sync_slice(client, &slice(&wanted)).await
+        self.sync_slice(client, &endpoint_slice(&wanted)).await
+    }
+
+    async fn sync_slice(&self, client: &LoopbackClient, wanted: &Value) -> Result<(), String> {
+        let own = format!("{SLICES}/{NAME}");
+        let (code, stored) = client.call(Method::GET, &own, None).await?;
+        if code == 404 {
+            return client
+                .call(Method::POST, SLICES, Some(wanted))
+                .await
+                .map(drop);
+        }
+        // The type of addresses cannot be changed.
+        if stored["addressType"] != wanted["addressType"] {
+            client.call(Method::DELETE, &own, None).await?;
+            return client
+                .call(Method::POST, SLICES, Some(wanted))
+                .await
+                .map(drop);
+        }
+        let is_current = ["endpoints", "ports"]
+            .iter()
+            .all(|field| stored[*field] == wanted[*field])
+            && stored["metadata"]["labels"] == wanted["metadata"]["labels"];
+        match is_current {
+            true => Ok(()),
+            false => client.call(Method::PUT, &own, Some(wanted)).await.map(drop),
+        }
+    }
+
+    /// The Endpoints with the address of the server.
+    fn reconcile_endpoints(
+        &self,
+        endpoints: &Value,
+        address: IpAddr,
+        reconcile_ports: bool,
+    ) -> Value {
+        let mut wanted = endpoints.clone();
+        wanted
+            .entry("metadata")
+            .entry("labels")
+            .set(SKIP_MIRROR, "true");
+        let ports = value!([{ "name": "https", "port": (self.port), "protocol": "TCP" }]);
+        let address = address.to_string();
+        let subsets = endpoints["subsets"].list();
+        let has_format = subsets.len() == 1;
+        let addresses: Vec<&str> = subsets
+            .iter()
+            .flat_map(|subset| subset["addresses"].list())
+            .map(|one| one["ip"].str())
+            .collect();
+        if !has_format {
+            wanted.set(
+                "subsets",
+                value!([{ "addresses": [{ "ip": (address.as_str()) }], "ports": (ports) }]),
+            );
+            return wanted;
+        }
+        let mut subset = subsets[0].clone();
+        if addresses != [address.as_str()] {
+            subset.set("addresses", value!([{ "ip": (address.as_str()) }]));
+            subset.remove("notReadyAddresses");
+        }
+        if reconcile_ports {
+            subset.set("ports", ports);
+        }
+        wanted.set("subsets", vec![subset]);
+        wanted
     }
 }
 
-/// The Endpoints with all that must be so.
-fn reconciled(endpoints: &Value, address: IpAddr, port: u16, reconcile_ports: bool) -> Value {
-    let mut wanted = endpoints.clone();
-    wanted
-        .entry("metadata")
-        .entry("labels")
-        .set(SKIP_MIRROR, "true");
-    let ports = value!([{ "name": "https", "port": port, "protocol": "TCP" }]);
-    let address = address.to_string();
-    let subsets = endpoints["subsets"].list();
-    let has_format = subsets.len() == 1;
-    let addresses: Vec<&str> = subsets
-        .iter()
-        .flat_map(|subset| subset["addresses"].list())
-        .map(|one| one["ip"].str())
-        .collect();
-    if !has_format {
-        wanted.set(
-            "subsets",
-            value!([{ "addresses": [{ "ip": (address.as_str()) }], "ports": (ports) }]),
-        );
-        return wanted;
-    }
-    let mut subset = subsets[0].clone();
-    if addresses != [address.as_str()] {
-        subset.set("addresses", value!([{ "ip": (address.as_str()) }]));
-        subset.remove("notReadyAddresses");
-    }
-    if reconcile_ports {
-        subset.set("ports", ports);
-    }
-    wanted.set("subsets", vec![subset]);
-    wanted
-}
-
-/// The EndpointSlice that says what the Endpoints say.
-fn slice(endpoints: &Value) -> Value {
+/// The EndpointSlice that mirrors the Endpoints.
+fn endpoint_slice(endpoints: &Value) -> Value {
     let subset = &endpoints["subsets"][0];
     let ips = |field: &str| {
         subset[field]
@@ -175,33 +207,6 @@ fn slice(endpoints: &Value) -> Value {
     })
 }
 
-async fn sync_slice(client: &Client, wanted: &Value) -> Result<(), String> {
-    let own = format!("{SLICES}/{NAME}");
-    let (code, stored) = client.call(Method::GET, &own, None).await?;
-    if code == 404 {
-        return client
-            .call(Method::POST, SLICES, Some(wanted))
-            .await
-            .map(drop);
-    }
-    // The type of addresses cannot be changed.
-    if stored["addressType"] != wanted["addressType"] {
-        client.call(Method::DELETE, &own, None).await?;
-        return client
-            .call(Method::POST, SLICES, Some(wanted))
-            .await
-            .map(drop);
-    }
-    let is_so = ["endpoints", "ports"]
-        .iter()
-        .all(|field| stored[*field] == wanted[*field])
-        && stored["metadata"]["labels"] == wanted["metadata"]["labels"];
-    match is_so {
-        true => Ok(()),
-        false => client.call(Method::PUT, &own, Some(wanted)).await.map(drop),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use mizzen_value::json::{parse, to_string};
@@ -214,12 +219,18 @@ mod tests {
             r#"{{"metadata":{{"labels":{{"{SKIP_MIRROR}":"true"}}}},"subsets":{subsets}}}"#
         );
         let stored = parse(stored.as_bytes()).unwrap();
-        let found = reconciled(&stored, [192, 0, 2, 7].into(), 6443, reconcile_ports);
+        let service = KubernetesService {
+            service_ip: [10, 0, 0, 1].into(),
+            advertise_address: None,
+            port: 6443,
+            node_port: None,
+        };
+        let found = service.reconcile_endpoints(&stored, [192, 0, 2, 7].into(), reconcile_ports);
         assert_eq!(to_string(&found["subsets"]), expected);
     }
 
     #[test]
-    fn endpoints_name_the_server_and_nothing_else() {
+    fn endpoints_have_only_the_address_of_the_server() {
         const GOOD: &str = r#"[{"addresses":[{"ip":"192.0.2.7"}],"ports":[{"name":"https","port":6443,"protocol":"TCP"}]}]"#;
         check(GOOD, false, GOOD);
         check("[]", false, GOOD);
@@ -239,11 +250,14 @@ mod tests {
     #[test]
     fn a_slice_has_the_family_of_its_addresses() {
         let endpoints = |ip: &str| value!({ "subsets": [{ "addresses": [{ "ip": ip }] }] });
-        assert_eq!(slice(&endpoints("192.0.2.7"))["addressType"].str(), "IPv4");
         assert_eq!(
-            slice(&endpoints("2001:db8::1"))["addressType"].str(),
+            endpoint_slice(&endpoints("192.0.2.7"))["addressType"].str(),
+            "IPv4"
+        );
+        assert_eq!(
+            endpoint_slice(&endpoints("2001:db8::1"))["addressType"].str(),
             "IPv6"
         );
-        assert_eq!(slice(&Value::Null)["addressType"].str(), "IPv4");
+        assert_eq!(endpoint_slice(&Value::Null)["addressType"].str(), "IPv4");
     }
 }

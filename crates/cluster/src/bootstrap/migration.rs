@@ -1,7 +1,7 @@
-//! What the loop that stores objects again may do: allowed once there is something for it to do.
+//! The role of the storage version migrator, created once its API is served.
 //!
-//! Kubernetes: its kind is off by default, and so is the role of its loop, which may write every object. A cluster
-//! whose server has the kind, because somebody defined it or another server brings it, has the role as well.
+//! Kubernetes: StorageVersionMigration is off by default, and so is the role of its controller, which may write every
+//! object. A cluster that serves the kind by a definition or an aggregated server gets the role as well.
 
 use std::time::Duration;
 
@@ -9,28 +9,32 @@ use http::Method;
 use http_body_util::BodyExt as _;
 use mizzen_apiserver::Server;
 
-use super::{access, make_all};
-use crate::itself::{Client, KUBE_APISERVER};
+use super::{access, ensure_all};
+use crate::loopback_client::{KUBE_APISERVER, LoopbackClient};
 
-/// Says when the kind's version begins to be served, by whomever.
-const SERVED: &str = "/apis/apiregistration.k8s.io/v1/apiservices\
+/// A watch of the APIService of the kind.
+const API_SERVICE: &str = "/apis/apiregistration.k8s.io/v1/apiservices\
                       ?watch=true&fieldSelector=metadata.name=v1beta1.storagemigration.k8s.io";
-/// How long to wait before the server is asked again.
-const PAUSE: Duration = Duration::from_secs(1);
+/// How long to wait before the watch is started again.
+const RETRY: Duration = Duration::from_secs(1);
 
-/// Waits until the kind is served, and lets the loop work then.
+/// Waits until the kind is served, and creates the role.
 pub(crate) async fn allow_migration(server: Server) {
-    let client = Client::new(&server, KUBE_APISERVER);
-    while let Err(error) = allow(&client, &server).await {
-        tracing::debug!(%error, "nobody may migrate yet");
-        tokio::time::sleep(PAUSE).await;
-    }
-}
-
-async fn allow(client: &Client, server: &Server) -> Result<(), String> {
-    let mut services = client.send(Method::GET, SERVED, None).await?.into_body();
-    match services.frame().await {
-        Some(Ok(_)) => make_all(server, KUBE_APISERVER, access::objects_of_migration()).await,
-        _ => Err("the watch ended".into()),
+    let client = LoopbackClient::new(&server, KUBE_APISERVER);
+    loop {
+        let created = async {
+            let services = client.send(Method::GET, API_SERVICE, None).await?;
+            match services.into_body().frame().await {
+                Some(Ok(_)) => ensure_all(&server, access::migration_roles()).await,
+                _ => Err("the watch ended".into()),
+            }
+        };
+        match created.await {
+            Ok(()) => return,
+            Err(error) => {
+                tracing::debug!(%error, "cannot create the role of the storage version migrator")
+            }
+        }
+        tokio::time::sleep(RETRY).await;
     }
 }

@@ -1,9 +1,9 @@
-//! What is there before anybody asks: the system's namespaces, roles and bindings, priorities, and the server as a
-//! service. Like everybody, it is made through the API.
+//! Bootstrap objects: system namespaces, roles and bindings, priority classes, priority levels and flow schemas, and the
+//! `kubernetes` Service. They are written through the API.
 //!
-//! Namespaces come first; everything else is made at once, so that many writes share one trip to the disk. Then loops put
-//! back what is deleted or changed, at kube-apiserver's intervals ([`reconcile_owned`]); roles, bindings and APIServices are put back
-//! when the server starts only.
+//! Namespaces come first; everything else is written at once, so that many writes share one fsync. Then
+//! [`reconcile_owned`] restores what is deleted or changed, at kube-apiserver's intervals; roles, bindings and APIServices
+//! are restored only when the server starts.
 
 mod access;
 pub(crate) mod authentication;
@@ -16,6 +16,7 @@ mod service_cidr;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use identity_lease::api_server_id;
 pub(crate) use kubernetes_service::KubernetesService;
 pub(crate) use migration::allow_migration;
 
@@ -29,13 +30,13 @@ use mizzen_value::{Value, value};
 use tokio::task::JoinSet;
 use tokio::time::{MissedTickBehavior, interval_at};
 
-use crate::itself::{Client, KUBE_APISERVER};
+use crate::loopback_client::{KUBE_APISERVER, LoopbackClient};
 use identity_lease::IdentityLease;
 
-/// The namespaces that every cluster has.
+/// The system namespaces.
 const NAMESPACES: [&str; 4] = ["default", "kube-node-lease", "kube-public", "kube-system"];
 
-/// The priorities of what the cluster cannot do without.
+/// The system priority classes.
 const PRIORITY_CLASSES: [(&str, i64, &str); 2] = [
     (
         "system-cluster-critical",
@@ -49,30 +50,30 @@ const PRIORITY_CLASSES: [(&str, i64, &str); 2] = [
     ),
 ];
 
-/// An object that must be there.
-pub(crate) struct Wanted {
+/// An object that must exist.
+pub(crate) struct BootstrapObject {
     /// The path of its collection.
     pub path: String,
     /// The object.
     pub object: Value,
 }
 
-/// How often missing namespaces are looked for.
+/// How often missing namespaces are created.
 const NAMESPACE_INTERVAL: Duration = Duration::from_secs(60);
 
-/// What says where the server and its services are.
+/// The addresses of the server and of services.
 #[derive(Debug, Clone)]
-pub(crate) struct Location {
-    /// The ranges of services' addresses.
+pub(crate) struct ServerLocation {
+    /// The service CIDRs.
     pub service_ranges: Vec<Block>,
-    /// The server as a service.
+    /// The `kubernetes` Service.
     pub service: KubernetesService,
 }
 
-/// Makes what is missing, and brings what is there up to date.
+/// Creates what is missing, and updates what exists.
 pub(crate) async fn bootstrap(
     server: &Server,
-    location: &Location,
+    location: &ServerLocation,
     trusted: &Trusted,
 ) -> Result<(), String> {
     sync_namespaces(server).await?;
@@ -82,10 +83,10 @@ pub(crate) async fn bootstrap(
     ]);
     service_cidr::sync(server, &location.service_ranges).await?;
     server.complete(&["poststarthook/start-kubernetes-service-cidr-controller"]);
-    let client = Client::new(server, KUBE_APISERVER);
+    let client = LoopbackClient::new(server, KUBE_APISERVER);
     let service = async {
         location.service.sync_service(&client).await?;
-        log(
+        log_outcome(
             "the Endpoints of the kubernetes Service",
             location.service.sync_endpoints(&client, true).await,
         );
@@ -96,17 +97,19 @@ pub(crate) async fn bootstrap(
         Ok::<(), String>(())
     };
     let classes = async {
-        make_all(
-            server,
-            KUBE_APISERVER,
-            PRIORITY_CLASSES.map(priority_class).into(),
-        )
-        .await?;
+        let classes = PRIORITY_CLASSES.map(|(name, priority, description)| BootstrapObject {
+            path: "/apis/scheduling.k8s.io/v1/priorityclasses".into(),
+            object: value!({
+                "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": { "name": name },
+                "value": priority, "description": description
+            }),
+        });
+        ensure_all(server, classes.into()).await?;
         server.complete(&["poststarthook/scheduling/bootstrap-system-priority-classes"]);
         Ok::<(), String>(())
     };
     let roles = async {
-        make_all(server, KUBE_APISERVER, access::objects()).await?;
+        ensure_all(server, access::roles()).await?;
         server.complete(&["poststarthook/rbac/bootstrap-roles"]);
         Ok::<(), String>(())
     };
@@ -115,29 +118,29 @@ pub(crate) async fn bootstrap(
         server.complete(&["poststarthook/priority-and-fairness-config-producer"]);
         Ok::<(), String>(())
     };
-    let told = async {
+    let authentication = async {
         authentication::write(server, trusted).await?;
         server.complete(&["poststarthook/start-cluster-authentication-info-controller"]);
         Ok::<(), String>(())
     };
-    tokio::try_join!(service, classes, roles, flows, told)?;
+    tokio::try_join!(service, classes, roles, flows, authentication)?;
     server.repair().await;
     server.complete(&["poststarthook/start-service-ip-repair-controllers"]);
     Ok(())
 }
 
-/// Puts back what the server owns, for as long as it runs.
-pub(crate) async fn reconcile_owned(server: Server, location: Location) {
-    let client = Client::new(&server, KUBE_APISERVER);
+/// Reconciles the objects that the server owns. Never returns.
+pub(crate) async fn reconcile_owned(server: Server, location: ServerLocation) {
+    let client = LoopbackClient::new(&server, KUBE_APISERVER);
     let peer = location
         .service
         .advertise_address
         .map(|ip| std::net::SocketAddr::new(ip, location.service.port));
     let lease = IdentityLease::new(&server, peer.map(|peer| peer.to_string()));
-    if log("the identity lease", lease.renew().await) {
+    if log_outcome("the identity lease", lease.renew().await) {
         server.complete(&["poststarthook/start-kube-apiserver-identity-lease-controller"]);
     }
-    if log(
+    if log_outcome(
         "identity leases of other servers",
         lease.collect_garbage().await,
     ) {
@@ -177,7 +180,7 @@ pub(crate) async fn reconcile_owned(server: Server, location: Location) {
     );
 }
 
-/// Syncs something again and again, first after `interval`. What fails is tried again the next time.
+/// Calls `sync` at an interval, first after `interval`. A failure is logged and retried the next time.
 async fn every<F: Future<Output = Result<(), String>>>(
     interval: Duration,
     what: &str,
@@ -187,43 +190,49 @@ async fn every<F: Future<Output = Result<(), String>>>(
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         ticks.tick().await;
-        log(what, sync().await);
+        log_outcome(what, sync().await);
     }
 }
 
-/// Says what failed; whether nothing did.
-fn log(what: &str, outcome: Result<(), String>) -> bool {
+/// Logs a failure. Returns whether there was none.
+fn log_outcome(objects: &str, outcome: Result<(), String>) -> bool {
     if let Err(error) = &outcome {
-        tracing::warn!(%error, "cannot reconcile {what}");
+        tracing::warn!(%error, objects, "reconciling bootstrap objects failed");
     }
     outcome.is_ok()
 }
 
 /// Creates the namespaces that are missing.
 async fn sync_namespaces(server: &Server) -> Result<(), String> {
-    make_all(server, KUBE_APISERVER, NAMESPACES.map(namespace).into()).await
+    let namespaces = NAMESPACES.map(|name| BootstrapObject {
+        path: "/api/v1/namespaces".into(),
+        object: value!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } }),
+    });
+    ensure_all(server, namespaces.into()).await
 }
 
-/// Makes what the nodes need that run beside the server.
+/// Creates the roles of the simulated nodes.
 pub(crate) async fn bootstrap_nodes(server: &Server) -> Result<(), String> {
-    make_all(server, KUBE_APISERVER, access::objects_of_nodes()).await
+    ensure_all(server, access::node_roles()).await
 }
 
-/// Makes what the metrics API needs.
+/// Creates the roles of the metrics API.
 pub(crate) async fn bootstrap_metrics(server: &Server) -> Result<(), String> {
-    make_all(server, KUBE_APISERVER, access::objects_of_metrics()).await
+    ensure_all(server, access::metrics_roles()).await
 }
 
-/// Makes objects, whose fields `manager` owns, all at once.
-async fn make_all(
-    server: &Server,
-    manager: &'static str,
-    wanted: Vec<Wanted>,
-) -> Result<(), String> {
+/// Creates or updates objects concurrently.
+async fn ensure_all(server: &Server, objects: Vec<BootstrapObject>) -> Result<(), String> {
+    // Only what Kubernetes keeps up to date is changed once it exists.
+    let update = |stored: &Value, wanted: &Value| match wanted["metadata"]["annotations"].is_empty()
+    {
+        true => None,
+        false => reconcile::reconcile(stored, wanted),
+    };
     let mut tasks = JoinSet::new();
-    for wanted in wanted {
-        let client = Client::new(server, manager);
-        tasks.spawn(async move { ensure(&client, wanted).await });
+    for object in objects {
+        let client = LoopbackClient::new(server, KUBE_APISERVER);
+        tasks.spawn(async move { ensure(&client, &object, update).await });
     }
     while let Some(outcome) = tasks.join_next().await {
         outcome.map_err(|error| error.to_string())??;
@@ -231,50 +240,18 @@ async fn make_all(
     Ok(())
 }
 
-fn namespace(name: &str) -> Wanted {
-    let object = value!({ "apiVersion": "v1", "kind": "Namespace", "metadata": { "name": name } });
-    Wanted {
-        path: "/api/v1/namespaces".into(),
-        object,
-    }
-}
-
-fn priority_class((name, priority, description): (&str, i64, &str)) -> Wanted {
-    let object = value!({
-        "apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": { "name": name },
-        "value": priority, "description": description
-    });
-    Wanted {
-        path: "/apis/scheduling.k8s.io/v1/priorityclasses".into(),
-        object,
-    }
-}
-
-/// Makes an object, or brings the one that is there up to date.
-async fn ensure(client: &Client, wanted: Wanted) -> Result<(), String> {
-    let Wanted { path, object } = &wanted;
+/// Creates an object, or replaces the stored one if `update` returns another.
+async fn ensure(
+    client: &LoopbackClient,
+    BootstrapObject { path, object }: &BootstrapObject,
+    update: impl Fn(&Value, &Value) -> Option<Value>,
+) -> Result<(), String> {
     let own = format!("{path}/{}", object["metadata"]["name"].str());
     let (code, stored) = client.call(Method::GET, &own, None).await?;
     if code == 404 {
-        return client
-            .call(Method::POST, path, Some(object))
-            .await
-            .map(drop);
+        client.call(Method::POST, path, Some(object)).await?;
+    } else if let Some(updated) = update(&stored, object) {
+        client.call(Method::PUT, &own, Some(&updated)).await?;
     }
-    match reconciled(&stored, object) {
-        Some(object) => client
-            .call(Method::PUT, &own, Some(&object))
-            .await
-            .map(drop),
-        None => Ok(()),
-    }
-}
-
-/// Only what Kubernetes keeps up to date is touched once it is there.
-fn reconciled(stored: &Value, wanted: &Value) -> Option<Value> {
-    if wanted["metadata"]["annotations"].is_empty() {
-        None
-    } else {
-        reconcile::reconcile(stored, wanted)
-    }
+    Ok(())
 }

@@ -1,11 +1,11 @@
-//! What is there already is brought up to date: what a newer version wants is added, and nothing is taken away.
+//! Updates of stored roles and bindings: missing rules and subjects are added, and none is removed.
 //!
-//! Kubernetes: an object whose annotation says that it is not to be updated is left alone.
+//! Kubernetes: an object with the annotation `rbac.authorization.kubernetes.io/autoupdate: "false"` is not changed.
 
 use mizzen_apiserver::access::rbac::Rule;
 use mizzen_value::{Str, Value};
 
-/// The stored object with all that is missing, or none if nothing is.
+/// The stored object with the missing rules, subjects and metadata; none if nothing is missing.
 pub(super) fn reconcile(stored: &Value, wanted: &Value) -> Option<Value> {
     let annotations = &stored["metadata"]["annotations"];
     if annotations["rbac.authorization.kubernetes.io/autoupdate"].str() == "false" {
@@ -20,12 +20,6 @@ pub(super) fn reconcile(stored: &Value, wanted: &Value) -> Option<Value> {
                 .set_default(key, text.clone());
         }
     }
-    add_rules(&mut object, wanted);
-    add_subjects(&mut object, wanted);
-    (object != *stored).then_some(object)
-}
-
-fn add_rules(object: &mut Value, wanted: &Value) {
     let rules = |object: &Value| {
         object["rules"]
             .list()
@@ -33,14 +27,24 @@ fn add_rules(object: &mut Value, wanted: &Value) {
             .map(Rule::new)
             .collect::<Vec<_>>()
     };
-    let (own, wanted) = (rules(object), rules(wanted));
-    let parts = wanted.iter().flat_map(Rule::parts);
-    for missing in parts.filter(|part| !own.iter().any(|rule| rule.covers(part))) {
-        object.entry("rules").make_list().push(written(&missing));
+    let (own_rules, wanted_rules) = (rules(&object), rules(wanted));
+    let parts = wanted_rules.iter().flat_map(Rule::parts);
+    for missing in parts.filter(|part| !own_rules.iter().any(|rule| rule.covers(part))) {
+        object.entry("rules").make_list().push(to_value(&missing));
     }
+    let identity = |subject: &Value| {
+        ["kind", "namespace", "name"].map(|field| subject[field].str().to_owned())
+    };
+    for subject in wanted["subjects"].list() {
+        let mut own = object["subjects"].list().iter();
+        if !own.any(|own| identity(own) == identity(subject)) {
+            object.entry("subjects").make_list().push(subject.clone());
+        }
+    }
+    (object != *stored).then_some(object)
 }
 
-fn written(rule: &Rule) -> Value {
+fn to_value(rule: &Rule) -> Value {
     let fields = [
         ("verbs", &rule.verbs),
         ("apiGroups", &rule.groups),
@@ -59,21 +63,6 @@ fn written(rule: &Rule) -> Value {
         );
     }
     value
-}
-
-fn add_subjects(object: &mut Value, wanted: &Value) {
-    let who = |subject: &Value| {
-        ["kind", "namespace", "name"].map(|field| subject[field].str().to_owned())
-    };
-    for subject in wanted["subjects"].list() {
-        if !object["subjects"]
-            .list()
-            .iter()
-            .any(|own| who(own) == who(subject))
-        {
-            object.entry("subjects").make_list().push(subject.clone());
-        }
-    }
 }
 
 #[cfg(test)]
@@ -96,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_covered_is_left_alone() {
+    fn covered_rules_are_not_added() {
         let wanted = r#"{"rules":[{"verbs":["get"],"apiGroups":[""],"resources":["pods"]}]}"#;
         check(
             r#"{"rules":[{"verbs":["*"],"apiGroups":["*"],"resources":["*"]}]}"#,
@@ -122,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_want_updates_gets_none() {
+    fn an_object_without_auto_update_is_not_changed() {
         check(
             r#"{"metadata":{"annotations":{"rbac.authorization.kubernetes.io/autoupdate":"false"}}}"#,
             r#"{"rules":[{"verbs":["get"],"apiGroups":[""],"resources":["x"]}]}"#,

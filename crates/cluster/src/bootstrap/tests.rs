@@ -1,4 +1,4 @@
-//! What the server owns is there, and comes back at kube-apiserver's intervals. On paused time.
+//! The server creates the objects that it owns, and restores them at kube-apiserver's intervals. Time is paused.
 
 use std::sync::Arc;
 
@@ -18,15 +18,15 @@ const SCHEMA: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas";
 const LEVEL: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations";
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 
-/// A server that is bootstrapped, and puts back what it owns.
+/// A bootstrapped server that reconciles the objects that it owns.
 struct Rig {
     server: Server,
-    client: Client,
+    client: LoopbackClient,
 }
 
 impl Rig {
     async fn new() -> Rig {
-        let rig = Rig::silent();
+        let rig = Rig::empty();
         rig.server.start().await;
         bootstrap(&rig.server, &location(), &Trusted::default())
             .await
@@ -36,8 +36,8 @@ impl Rig {
         rig
     }
 
-    /// One on which nothing has happened.
-    fn silent() -> Rig {
+    /// A server that is not bootstrapped.
+    fn empty() -> Rig {
         let clock = Arc::new(VirtualClock::starting_at(1_700_000_000));
         let registry = Registry::new(
             Store::in_memory(Default::default()),
@@ -50,7 +50,7 @@ impl Rig {
         };
         let server = Server::new(registry, options);
         Rig {
-            client: Client::new(&server, KUBE_APISERVER),
+            client: LoopbackClient::new(&server, KUBE_APISERVER),
             server,
         }
     }
@@ -74,7 +74,7 @@ impl Rig {
             .unwrap();
     }
 
-    /// Whether an object that is gone is still so shortly before `seconds` have passed, and back shortly after. Loops that
+    /// Checks that a deleted object is missing shortly before `seconds` have passed, and restored shortly after. Loops that
     /// have run for a second when this begins are due after `seconds - 1`.
     async fn comes_back(&self, path: &str, seconds: u64) -> Value {
         assert!(self.get(path).await.is_none(), "{path} is not gone");
@@ -99,11 +99,11 @@ async fn pass(seconds: u64) {
     sleep(Duration::from_secs(seconds)).await;
 }
 
-fn location() -> Location {
+fn location() -> ServerLocation {
     let service_ranges: Vec<Block> = Block::parse_sloppy("10.0.0.0/24").into_iter().collect();
     let service_ip = service_ranges[0].nth(1);
     let advertise_address = Some([192, 0, 2, 7].into());
-    Location {
+    ServerLocation {
         service_ranges,
         service: KubernetesService {
             service_ip,
@@ -115,7 +115,7 @@ fn location() -> Location {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_kubernetes_service_names_the_server_as_conformance_asks() {
+async fn the_kubernetes_service_has_the_address_of_the_server() {
     let rig = Rig::new().await;
     let service = rig.get(SERVICE).await.unwrap();
     assert_eq!(
@@ -153,7 +153,7 @@ async fn the_kubernetes_service_names_the_server_as_conformance_asks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn all_of_default_may_be_deleted_and_heals() {
+async fn objects_deleted_from_the_default_namespace_are_restored() {
     let rig = Rig::new().await;
     for path in [SERVICE, ENDPOINTS, SLICE] {
         rig.delete(path).await;
@@ -166,7 +166,7 @@ async fn all_of_default_may_be_deleted_and_heals() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn endpoints_that_were_changed_are_put_right_and_the_service_is_left_alone() {
+async fn changed_endpoints_are_restored_and_a_changed_service_is_kept() {
     let rig = Rig::new().await;
     let before = [
         rig.get(ENDPOINTS).await.unwrap(),
@@ -203,13 +203,13 @@ async fn endpoints_that_were_changed_are_put_right_and_the_service_is_left_alone
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_default_service_cidr_comes_back_and_is_ready() {
+async fn the_default_service_cidr_is_restored_and_ready() {
     let rig = Rig::new().await;
     rig.delete(RANGE).await;
     let range = rig.comes_back(RANGE, 10).await;
     assert_eq!(range["spec"]["cidrs"], value!(["10.0.0.0/24"]));
     assert_eq!(range["status"]["conditions"][0]["status"].str(), "True");
-    // A condition that was taken away is set again; one that says no is the operator's.
+    // A removed condition is set again; a false one is kept.
     rig.change(&format!("{RANGE}/status"), |it| {
         it.set("status", Value::object())
     })
@@ -235,7 +235,7 @@ async fn the_default_service_cidr_comes_back_and_is_ready() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn flow_schemas_and_priority_levels_come_back_within_a_minute() {
+async fn flow_schemas_and_priority_levels_are_restored_within_a_minute() {
     let rig = Rig::new().await;
     let (schema, level) = (format!("{SCHEMA}/probes"), format!("{LEVEL}/workload-low"));
     rig.delete(&schema).await;
@@ -245,7 +245,7 @@ async fn flow_schemas_and_priority_levels_come_back_within_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_operator_may_change_what_is_suggested_but_not_what_is_mandatory() {
+async fn changes_of_suggested_flow_schemas_are_kept_and_of_mandatory_ones_reverted() {
     let rig = Rig::new().await;
     const SWITCH: &str = "apf.kubernetes.io/autoupdate-spec";
     let precedence = async |name: &str| {
@@ -264,7 +264,7 @@ async fn an_operator_may_change_what_is_suggested_but_not_what_is_mandatory() {
         })
         .await;
     }
-    // What an earlier version has left goes; what an operator made stays.
+    // Objects of an earlier version are deleted; objects of an operator are kept.
     for (name, switch) in [("left", "true"), ("made", "false")] {
         let mut schema = rig.get(&format!("{SCHEMA}/probes")).await.unwrap();
         schema.set(
@@ -289,7 +289,7 @@ async fn an_operator_may_change_what_is_suggested_but_not_what_is_mandatory() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_as_it_should_be_is_not_written() {
+async fn objects_that_are_up_to_date_are_not_written() {
     let rig = Rig::new().await;
     let version =
         async |path: &str| rig.get(path).await.unwrap()["metadata"]["resourceVersion"].clone();
@@ -310,7 +310,7 @@ async fn what_is_as_it_should_be_is_not_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_system_namespace_comes_back_within_a_minute() {
+async fn a_system_namespace_is_restored_within_a_minute() {
     const PATH: &str = "/api/v1/namespaces/kube-node-lease";
     let rig = Rig::new().await;
     rig.delete(PATH).await;
@@ -336,7 +336,7 @@ async fn built_in_api_services_stay_deleted_until_the_next_start() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_identity_lease_is_renewed_and_those_of_others_expire() {
+async fn the_identity_lease_is_renewed_and_expired_ones_are_deleted() {
     let rig = Rig::new().await;
     let leases = async || rig.get(LEASES).await.unwrap()["items"].list().to_vec();
     let [lease]: [Value; 1] = leases().await.try_into().unwrap();
@@ -370,7 +370,7 @@ async fn the_identity_lease_is_renewed_and_those_of_others_expire() {
 
 #[tokio::test(start_paused = true)]
 async fn the_server_is_ready_when_its_boot_sequence_is_done() {
-    let rig = Rig::silent();
+    let rig = Rig::empty();
     let (code, text) = rig.page("/readyz").await;
     assert_eq!(code, 500);
     for line in [
@@ -393,7 +393,7 @@ async fn the_server_is_ready_when_its_boot_sequence_is_done() {
     );
     rig.server.aggregate().await.unwrap();
     tokio::spawn(reconcile_owned(rig.server.clone(), location()));
-    tokio::spawn(crate::token_tracking::keep(rig.server.clone()));
+    tokio::spawn(crate::token_tracking::reconcile(rig.server.clone()));
     rig.server.booted().await;
     for root in ["/healthz", "/livez", "/readyz"] {
         assert_eq!(rig.page(root).await, (200, "ok".into()), "{root}");

@@ -1,11 +1,11 @@
-//! `mizzen apiserver`: the API server alone.
+//! `mizzen apiserver`: only the API server.
 
 use clap::Args;
 
 use super::ServerArgs;
-use crate::compose::{self, ComposeError, Parts};
+use crate::compose::{self, ComposeError, Topology};
 
-/// Run the API server alone, without the loops that make objects move.
+/// Run only the API server, without controllers, scheduler and nodes
 #[derive(Args)]
 #[command(
     after_help = "Example:\n  mizzen apiserver --in-memory --port 0 --kubeconfig ./kubeconfig\n  \
@@ -17,8 +17,8 @@ pub(crate) struct Apiserver {
 }
 
 impl Apiserver {
-    /// Serves until told to stop.
+    /// Serves until it is stopped.
     pub(crate) fn run(self) -> Result<(), ComposeError> {
-        compose::serve(&self.server, Parts::Server)
+        compose::serve(&self.server, Topology::ApiServer)
     }
 }

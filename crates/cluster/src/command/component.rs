@@ -1,4 +1,4 @@
-//! Flags that every component of the control plane has: how much it logs, and which feature gates are on.
+//! Flags of every component: logging and feature gates.
 
 use clap::Args;
 
@@ -11,13 +11,13 @@ pub(crate) struct LogArgs {
     /// Log at this verbosity: 0 to 3 is info, 4 and 5 debug, 6 and more trace [default: the filter in MIZZEN_LOG, or info]
     #[arg(short = 'v', long = "v", value_name = "LEVEL")]
     verbosity: Option<u32>,
-    /// The form of log lines
+    /// Log lines in this format
     #[arg(long, value_name = "FORMAT", value_enum, default_value_t)]
     log_format: LogFormat,
 }
 
 impl LogArgs {
-    /// Begins to log.
+    /// Starts the log.
     pub(crate) fn init(&self) {
         log::init(self.verbosity, self.log_format);
     }
@@ -28,14 +28,14 @@ impl LogArgs {
 pub(crate) struct ComponentArgs {
     #[command(flatten)]
     log: LogArgs,
-    /// Require features of Kubernetes v1.36 to be on or off; refuse to start where a feature cannot be in that state.
-    /// May be given more than once
+    /// Require features of Kubernetes v1.36 to be on or off; fail to start if a feature cannot have that state. May be
+    /// repeated
     #[arg(long, value_name = "NAME=BOOL,…", value_parser = feature_gates)]
     feature_gates: Vec<FeatureGates>,
 }
 
 impl ComponentArgs {
-    /// Begins to log.
+    /// Starts the log, and warns of feature gates that will be removed.
     pub(crate) fn init_log(&self) {
         self.log.init();
         self.feature_gates.iter().for_each(FeatureGates::warn);

@@ -1,10 +1,10 @@
-//! `--concurrent-…-syncs`: how many workers do controllers have?
+//! `--concurrent-…-syncs`: the number of workers of controllers.
 
 use std::collections::HashMap;
 
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches, value_parser};
 
-/// The flags of kube-controller-manager, and the controllers that they are about.
+/// The flags of kube-controller-manager and their controllers.
 const FLAGS: &[(&str, &str)] = &[
     ("concurrent-cron-job-syncs", "cronjob-controller"),
     ("concurrent-daemonset-syncs", "daemonset-controller"),
@@ -54,7 +54,7 @@ const FLAGS: &[(&str, &str)] = &[
     ),
 ];
 
-/// How many workers controllers have, by name, where a flag says so.
+/// The number of workers by name of the controller, where a flag is set.
 pub(super) struct ConcurrencyArgs(pub HashMap<String, usize>);
 
 impl FromArgMatches for ConcurrencyArgs {
@@ -75,7 +75,7 @@ impl FromArgMatches for ConcurrencyArgs {
 impl Args for ConcurrencyArgs {
     fn augment_args(command: Command) -> Command {
         let arg = |(flag, name): &(&'static str, &'static str)| {
-            let help = format!("The number of workers of the {name} [default: as in Kubernetes]");
+            let help = format!("Run the {name} with this many workers [default: as in Kubernetes]");
             let arg = Arg::new(*flag)
                 .long(*flag)
                 .value_name("N")
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_flag_is_of_a_controller() {
+    fn every_flag_names_a_controller() {
         for (flag, name) in FLAGS {
             assert!(
                 mizzen_controllers::names().any(|known| known == *name),

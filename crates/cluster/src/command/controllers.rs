@@ -1,6 +1,6 @@
-//! `mizzen controllers`: the loops alone, against any server.
+//! `mizzen controllers`: only the controllers, against any API server.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::{ArgAction, Args};
@@ -17,18 +17,18 @@ use super::leader_election::LeaderElectionArgs;
 use super::load_balancers::LoadBalancerArgs;
 use super::node_ipam::NodeIpamArgs;
 use super::periods::PeriodArgs;
-use super::secure_serving::{Component, SecureServingArgs};
+use super::secure_serving::{SecureServingArgs, ServedComponent};
 use super::signing::Signing;
 use super::unsupported::{KubeControllerManager, Unsupported};
 use crate::component_server::{ComponentStatus, LeaderElectionCheck, Ping, ShutdownCheck};
 use crate::connect::connect;
-use crate::election::Lease;
-use crate::log::say;
-use crate::pki::{self, PkiError};
+use crate::election::ComponentLease;
+use crate::log::print_error;
+use crate::pki;
 use crate::service_account_client::ServiceAccountClients;
 use crate::token_key::TokenKey;
 
-/// The name by which the server knows what connects.
+/// The user agent.
 const AGENT: &str = "kube-controller-manager";
 
 /// Upstream's older names of controllers. Kubernetes: cmd/kube-controller-manager/app, `aliases`.
@@ -107,7 +107,7 @@ const ALIASES: &[(&str, &str)] = &[
     ("ttl-after-finished", "ttl-after-finished-controller"),
 ];
 
-/// Controllers of upstream that do not exist here, and so may be switched off.
+/// Controllers of upstream that are not implemented, and so may only be disabled.
 const ABSENT: &[&str] = &[
     "cloud-node-lifecycle-controller",
     "node-route-controller",
@@ -115,32 +115,32 @@ const ABSENT: &[&str] = &[
     "storageversion-garbage-collector-controller",
 ];
 
-/// Run the control loops alone, against any Kubernetes API server. Of several that run, one works.
+/// Run only the controllers, against any Kubernetes API server; of several replicas one leads
 #[derive(Args)]
 #[command(
     after_help = "Example:\n  mizzen controllers --kubeconfig ./data/admin.kubeconfig\n  \
                         mizzen controllers --kubeconfig ./kubeconfig --controllers deployment-controller,replicaset-controller"
 )]
 pub(crate) struct Controllers {
-    /// How to reach the server
+    /// Connect to the API server with this kubeconfig file
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
-    /// Run these controllers: * for all, NAME for one, -NAME for all of * but one; upstream's short names are known, too
-    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "*", value_parser = known)]
+    /// Run these controllers: * enables all, NAME enables one, -NAME disables one; upstream's short names are accepted
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',', default_value = "*", value_parser = parse_controller)]
     controllers: Vec<String>,
     #[command(flatten)]
     node_ipam: NodeIpamArgs,
-    /// The certificate by which the server is known, in PEM, to be published in every namespace
+    /// Publish this certificate authority (PEM) of the API server in the ConfigMap kube-root-ca.crt of every namespace
     #[arg(long, value_name = "FILE")]
     root_ca_file: Option<PathBuf>,
-    /// The key of the server's tokens, in PEM, to sign those that are kept in secrets
+    /// Sign service account tokens in secrets with this key (PEM)
     #[arg(long, value_name = "FILE")]
     service_account_private_key_file: Option<PathBuf>,
     #[command(flatten)]
     load_balancers: LoadBalancerArgs,
     #[command(flatten)]
     signing: Signing,
-    /// Let each controller be a service account of kube-system, with a token of its own, instead of the user of --kubeconfig
+    /// Run each controller as a service account of its own in kube-system instead of as the user of --kubeconfig
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         default_value_t = false, action = ArgAction::Set)]
     use_service_account_credentials: bool,
@@ -160,14 +160,8 @@ pub(crate) struct Controllers {
     _unsupported: Unsupported<KubeControllerManager>,
 }
 
-/// Signs tokens with the key in a file.
-fn signer(file: &Path) -> Result<SignToken, PkiError> {
-    let key = TokenKey::read(file)?;
-    Ok(Arc::new(move |claims| issue_token(&key, claims)))
-}
-
-/// A member of `--controllers`, with the controller's full name.
-fn known(text: &str) -> Result<String, String> {
+/// Parses a member of `--controllers`, and expands a short name.
+fn parse_controller(text: &str) -> Result<String, String> {
     let name = text.strip_prefix('-').unwrap_or(text);
     let name = ALIASES
         .iter()
@@ -181,14 +175,14 @@ fn known(text: &str) -> Result<String, String> {
         true if is_off => Ok(format!("-{name}")),
         true => Ok(name.into()),
         false => Err(format!(
-            "there is no such loop; there are {}",
+            "there is no such controller; there are {}",
             controllers::names().collect::<Vec<_>>().join(", ")
         )),
     }
 }
 
-/// The controllers that are enabled. Kubernetes: controller-manager/app/helper.go, IsControllerEnabled.
-fn enabled(choice: &[String]) -> Result<Vec<String>, LeadError> {
+/// The enabled controllers. Kubernetes: controller-manager/app/helper.go, IsControllerEnabled.
+fn enabled_controllers(choice: &[String]) -> Result<Vec<String>, LeadError> {
     let decides =
         |name: &str, member: &String| member == name || member.strip_prefix('-') == Some(name);
     let is_enabled = |name: &&str| match choice.iter().find(|member| decides(name, member)) {
@@ -200,7 +194,7 @@ fn enabled(choice: &[String]) -> Result<Vec<String>, LeadError> {
         .map(String::from)
         .collect();
     if names.is_empty() {
-        let why = "no controller is enabled; begin with * to enable all that are not named".into();
+        let why = "no controller is enabled; add * to enable all others".into();
         return Err(LeadError::Configuration {
             file: "--controllers".into(),
             why,
@@ -210,21 +204,23 @@ fn enabled(choice: &[String]) -> Result<Vec<String>, LeadError> {
 }
 
 impl Controllers {
-    /// Works until told to stop.
+    /// Runs until it is stopped.
     pub(crate) fn run(self) -> Result<(), LeadError> {
         self.component.init_log();
-        let loops = enabled(&self.controllers)?;
+        let names = enabled_controllers(&self.controllers)?;
         lead::run(async {
-            let lease = self.leader_election.lease(Lease::of_loops())?;
+            let lease = self
+                .leader_election
+                .lease(ComponentLease::for_controllers())?;
             let client = connect(&self.kubeconfig, AGENT).await?;
             let (status, health) = (ComponentStatus::default(), ComponentHealth::default());
-            let component = self.component_of(&status, &health, lease.as_ref(), &loops);
+            let component = self.served_component(&status, &health, lease.as_ref(), &names);
             self.serving.serve(component, &status).await?;
             let mut options = controllers::Options::new(
                 self.clients(self.client_limit.limit(client.clone()))
                     .await?,
             );
-            options.loops = loops.clone();
+            options.loops = names.clone();
             options.n_workers.clone_from(&self.concurrency.0);
             self.node_ipam.apply_to(&mut options)?;
             self.periods.apply_to(&mut options);
@@ -238,48 +234,47 @@ impl Controllers {
             options.sign_token = self
                 .service_account_private_key_file
                 .as_deref()
-                .map(signer)
-                .transpose()?;
+                .map(TokenKey::read)
+                .transpose()?
+                .map(|key| -> SignToken { Arc::new(move |claims| issue_token(&key, claims)) });
             lead::lead(client, lease, &status, async {
                 let handle = Arc::new(controllers::start(options));
                 status.metrics().register(&handle);
-                let pings = loops
+                let pings = names
                     .into_iter()
                     .map(|name| Arc::new(Ping(name)) as Arc<dyn HealthCheck>);
                 health.add(Endpoint::Healthz, pings.collect());
                 handle.synced().await;
-                say!("the loops are at work");
+                print_error!("the controllers are running");
                 std::future::pending().await
             })
             .await
         })
     }
-}
 
-impl Controllers {
-    /// The way to the API of each controller. Those that follow objects for all, and tell events, are the user of --kubeconfig.
+    /// The client of each controller. Shared informers and events use the user of --kubeconfig.
     async fn clients(&self, root: Client) -> Result<Clients, LeadError> {
         if !self.use_service_account_credentials {
             return Ok(Arc::new(move |_| root.clone()));
         }
         let accounts = ServiceAccountClients::new(&self.kubeconfig, AGENT, root.clone()).await?;
-        let limited = self.client_limit.layer();
+        let limit = self.client_limit.layer();
         Ok(Arc::new(move |name| match name {
             "" | "events" => root.clone(),
-            // A kubeconfig that gave one client gives more.
-            name => limited(accounts.client(name).unwrap_or_else(|_| root.clone())),
+            // The kubeconfig is valid, because `root` was built from it.
+            name => limit(accounts.client(name).unwrap_or_else(|_| root.clone())),
         }))
     }
 
-    /// What is served of the controllers. Kubernetes: cmd/kube-controller-manager/app/controllermanager.go, which has no
-    /// `/livez` and no `/readyz`; here they are as those of the scheduler.
-    fn component_of(
+    /// Health checks and configuration of the secure port. Kubernetes: cmd/kube-controller-manager/app/controllermanager.go,
+    /// which has no `/livez` and no `/readyz`; here they are as those of the scheduler.
+    fn served_component(
         &self,
         status: &ComponentStatus,
         health: &ComponentHealth,
-        lease: Option<&Lease>,
-        loops: &[String],
-    ) -> Component {
+        lease: Option<&ComponentLease>,
+        names: &[String],
+    ) -> ServedComponent {
         let election = lease.map(|lease| -> Arc<dyn HealthCheck> {
             Arc::new(LeaderElectionCheck {
                 status: status.clone(),
@@ -297,7 +292,7 @@ impl Controllers {
             "apiVersion": "kubecontrollermanager.config.k8s.io/v1alpha1",
             "kind": "KubeControllerManagerConfiguration",
             "Generic": {
-                "Controllers": (loops.iter().cloned().map(Value::from).collect::<Vec<_>>()),
+                "Controllers": (names.iter().cloned().map(Value::from).collect::<Vec<_>>()),
                 "LeaderElection": (self.leader_election.configuration(lease)),
             },
             "KubeCloudShared": {
@@ -305,7 +300,7 @@ impl Controllers {
                 "UseServiceAccountCredentials": (self.use_service_account_credentials),
             },
         });
-        Component {
+        ServedComponent {
             name: "kube-controller-manager",
             port: 10257,
             tolerates_lookup_failure: false,
@@ -322,13 +317,13 @@ mod tests {
     fn n_enabled(text: &str) -> usize {
         let choice: Vec<String> = text
             .split(',')
-            .map(|member| known(member).unwrap())
+            .map(|member| parse_controller(member).unwrap())
             .collect();
-        enabled(&choice).map_or(0, |names| names.len())
+        enabled_controllers(&choice).map_or(0, |names| names.len())
     }
 
     #[test]
-    fn controllers_are_chosen_as_upstream_does() {
+    fn controllers_are_enabled_as_upstream_does() {
         let all = controllers::names().count();
         assert_eq!(n_enabled("*"), all);
         assert_eq!(n_enabled("*,bootstrapsigner,tokencleaner"), all);
@@ -339,15 +334,15 @@ mod tests {
         assert_eq!(n_enabled("deployment,replicaset-controller"), 2);
         assert_eq!(n_enabled("-deployment"), 0);
         assert!(
-            known("attachdetach")
+            parse_controller("attachdetach")
                 .unwrap_err()
-                .contains("there is no such loop")
+                .contains("there is no such controller")
         );
-        assert!(known("-nonsense").is_err());
+        assert!(parse_controller("-nonsense").is_err());
     }
 
     #[test]
-    fn every_alias_is_of_a_controller() {
+    fn every_alias_names_a_controller() {
         for (alias, name) in ALIASES {
             assert!(
                 ABSENT.contains(name) || controllers::names().any(|known| known == *name),

@@ -1,32 +1,31 @@
-//! `--feature-gates`: known gates are accepted in the state that the feature has here, and refused otherwise.
+//! `--feature-gates`: known gates are accepted in the state that the feature has here, and rejected otherwise.
 //!
-//! Kubernetes: component-base/featuregate/feature_gate.go, whose messages these are where it refuses, too.
+//! Kubernetes: component-base/featuregate/feature_gate.go, whose messages these are where it rejects, too.
 
 use std::sync::LazyLock;
 
 use mizzen_metrics::{Collector, Families};
 
 /// The gates of v1.36. The format is in data/README.md.
-static GATES: LazyLock<Vec<Gate>> = LazyLock::new(|| {
+static GATES: LazyLock<Vec<KnownGate>> = LazyLock::new(|| {
     include_str!("../../data/feature.gates")
         .lines()
-        .map(Gate::read)
+        .map(KnownGate::parse)
         .collect()
 });
 
-/// What is known of a gate.
-struct Gate {
+/// A feature gate of Kubernetes.
+struct KnownGate {
     name: &'static str,
     stage: &'static str,
     default: bool,
     is_locked: bool,
-    /// The state of the feature here; none if it concerns no part of this process, as upstream's components have it for
-    /// gates of kubelets.
+    /// The state of the feature here; none if it does not concern this process, such as gates of kubelets.
     is_on: Option<bool>,
 }
 
-impl Gate {
-    fn read(line: &'static str) -> Gate {
+impl KnownGate {
+    fn parse(line: &'static str) -> KnownGate {
         let words: Vec<&str> = line.split_whitespace().collect();
         let default = words[2] == "true";
         let is_on = match words.last() {
@@ -35,7 +34,7 @@ impl Gate {
             Some(&"elsewhere") => None,
             _ => Some(default),
         };
-        Gate {
+        KnownGate {
             name: words[0],
             stage: words[1],
             default,
@@ -46,7 +45,7 @@ impl Gate {
 
     /// Whether the gate can be set to `wanted`.
     fn check(&self, wanted: bool) -> Result<(), String> {
-        let Gate { name, default, .. } = self;
+        let KnownGate { name, default, .. } = self;
         match (
             self.is_locked && *default != wanted,
             self.is_on.is_none_or(|is_on| is_on == wanted),
@@ -65,7 +64,7 @@ impl Gate {
     }
 }
 
-/// Which features are on. Kubernetes: component-base/metrics/prometheus/feature.
+/// The metric of enabled features. Kubernetes: component-base/metrics/prometheus/feature.
 #[derive(Debug)]
 pub(crate) struct FeatureMetrics;
 
@@ -98,7 +97,7 @@ pub(super) struct FeatureGate {
 pub(super) struct FeatureGates(Vec<FeatureGate>);
 
 impl FeatureGates {
-    /// Logs a warning for each gate that a later release will not know.
+    /// Logs a warning for each gate that will be removed.
     pub(super) fn warn(&self) {
         for FeatureGate {
             name,
@@ -118,18 +117,18 @@ impl FeatureGates {
     }
 }
 
-/// Reads `[kube:]NAME=BOOL,…`.
+/// Parses `[kube:]NAME=BOOL,…`.
 pub(super) fn feature_gates(text: &str) -> Result<FeatureGates, String> {
     let pairs = text
         .split(',')
         .map(str::trim)
         .filter(|pair| !pair.is_empty());
-    let set: Vec<Vec<FeatureGate>> = pairs.map(feature_gate).collect::<Result<_, _>>()?;
+    let set: Vec<Vec<FeatureGate>> = pairs.map(parse_pair).collect::<Result<_, _>>()?;
     Ok(FeatureGates(set.into_iter().flatten().collect()))
 }
 
-/// What one pair sets; `AllAlpha` and `AllBeta` set many gates.
-fn feature_gate(pair: &str) -> Result<Vec<FeatureGate>, String> {
+/// The gates that one pair sets; `AllAlpha` and `AllBeta` set many.
+fn parse_pair(pair: &str) -> Result<Vec<FeatureGate>, String> {
     let name = match pair.split_once(':') {
         Some(("kube", name)) => name,
         Some((component, _)) => return Err(format!("component not registered: {component}")),
@@ -143,8 +142,8 @@ fn feature_gate(pair: &str) -> Result<Vec<FeatureGate>, String> {
         format!("invalid value of {name}={value}, err: strconv.ParseBool: parsing {value:?}: invalid syntax")
     })?;
     match name {
-        "AllAlpha" => all("alpha", name, enabled),
-        "AllBeta" => all("beta", name, enabled),
+        "AllAlpha" => set_stage("alpha", name, enabled),
+        "AllBeta" => set_stage("beta", name, enabled),
         _ => {
             let gate = GATES.iter().find(|gate| gate.name == name);
             let gate = gate.ok_or_else(|| format!("unrecognized feature gate: {name}"))?;
@@ -159,7 +158,7 @@ fn feature_gate(pair: &str) -> Result<Vec<FeatureGate>, String> {
 }
 
 /// Sets all gates of a stage, which must have that state already.
-fn all(stage: &str, name: &str, enabled: bool) -> Result<Vec<FeatureGate>, String> {
+fn set_stage(stage: &str, name: &str, enabled: bool) -> Result<Vec<FeatureGate>, String> {
     let others = GATES
         .iter()
         .filter(|gate| gate.stage == stage && gate.is_on == Some(!enabled));
@@ -174,8 +173,8 @@ fn all(stage: &str, name: &str, enabled: bool) -> Result<Vec<FeatureGate>, Strin
     }
 }
 
-/// As Go's `strconv.ParseBool`.
-fn parse_bool(text: &str) -> Option<bool> {
+/// Parses a boolean as Go's `strconv.ParseBool` does.
+pub(crate) fn parse_bool(text: &str) -> Option<bool> {
     match text {
         "1" | "t" | "T" | "TRUE" | "true" | "True" => Some(true),
         "0" | "f" | "F" | "FALSE" | "false" | "False" => Some(false),
@@ -229,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn gates_are_refused_in_another_state() {
+    fn gates_are_rejected_in_another_state() {
         for (text, expected) in [
             ("Foo=true", "unrecognized feature gate: Foo"),
             ("Foo", "missing bool value for Foo"),

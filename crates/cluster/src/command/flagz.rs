@@ -7,12 +7,12 @@ use clap::{ArgMatches, Command};
 
 static FLAGS: OnceLock<BTreeMap<String, String>> = OnceLock::new();
 
-/// Remembers the flags of the subcommand that was called. Flags that are hidden are left out, unless they were given.
+/// Records the flags of the subcommand. Hidden flags are left out unless they are set.
 pub(crate) fn record(command: &Command, matches: &ArgMatches) {
-    let called = matches
+    let subcommand = matches
         .subcommand()
         .and_then(|(name, matches)| Some((command.find_subcommand(name)?, matches)));
-    let Some((command, matches)) = called else {
+    let Some((command, matches)) = subcommand else {
         return;
     };
     let mut flags = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! `mizzen kubeconfig`: entry for one more user.
+//! `mizzen kubeconfig`: a client certificate for a user.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -10,60 +10,60 @@ use super::server::{ADMIN, default_directory};
 use crate::kubeconfig::kubeconfig;
 use crate::pki::{Authority, PkiError};
 
-/// Where the server is, unless something else is known.
+/// The default address of the server.
 const SERVER: &str = "https://127.0.0.1:6443";
 
-/// Print a kubeconfig for a user, signed by the data directory's certificate authority.
+/// Print a kubeconfig with a client certificate for a user, signed by the certificate authority of the data directory
 ///
-/// Who the user is says the certificate; what they may do say roles and bindings.
+/// The certificate names the user and its groups. Grant permissions with roles and bindings.
 #[derive(Args)]
 #[command(
     after_help = "Example:\n  mizzen kubeconfig --data-dir ./data --user jane --group dev > jane.kubeconfig\n  \
                         kubectl create clusterrolebinding dev-view --clusterrole view --group dev\n  \
                         kubectl --kubeconfig jane.kubeconfig get pods"
 )]
-pub(crate) struct Kubeconfig {
-    /// The directory in which the server keeps everything [default: ~/.local/share/mizzen]
+pub(crate) struct KubeconfigCommand {
+    /// Use the certificate authority in this data directory [default: ~/.local/share/mizzen]
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// The user's name
+    /// Issue the certificate for this user name
     #[arg(long, value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
     user: String,
-    /// What tells the user from another of the same name
+    /// Add this UID, which distinguishes users of the same name
     #[arg(long, value_name = "UID", default_value = "")]
     uid: String,
-    /// A group that the user is in; may be given more than once
+    /// Add the user to this group; may be repeated
     #[arg(long = "group", value_name = "GROUP", value_parser = NonEmptyStringValueParser::new())]
     groups: Vec<String>,
-    /// Where the server is [default: as in the admin's kubeconfig, or https://127.0.0.1:6443]
+    /// Write this address of the server [default: as in admin.kubeconfig of the data directory, or https://127.0.0.1:6443]
     #[arg(long, value_name = "URL")]
     server: Option<String>,
 }
 
 /// Why there is no kubeconfig.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum KubeconfigError {
-    /// No server has ever run there.
+pub(crate) enum PrintKubeconfigError {
+    /// No server has used the data directory.
     #[error("{} has no certificate authority; start a server with this data directory first", .0.display())]
     NoAuthority(PathBuf),
-    /// The certificate cannot be made.
+    /// The certificate cannot be signed.
     #[error(transparent)]
     Pki(#[from] PkiError),
-    /// Nobody takes it.
+    /// Standard output is closed.
     #[error("cannot print it: {0}")]
     Print(#[from] std::io::Error),
 }
 
-impl Kubeconfig {
+impl KubeconfigCommand {
     /// Prints it.
-    pub(crate) fn run(self) -> Result<(), KubeconfigError> {
+    pub(crate) fn run(self) -> Result<(), PrintKubeconfigError> {
         Ok(std::io::stdout().write_all(self.text()?.as_bytes())?)
     }
 
-    fn text(&self) -> Result<String, KubeconfigError> {
+    fn text(&self) -> Result<String, PrintKubeconfigError> {
         let directory = self.data_dir.clone().unwrap_or_else(default_directory);
         if !directory.join("ca.crt").exists() {
-            return Err(KubeconfigError::NoAuthority(directory));
+            return Err(PrintKubeconfigError::NoAuthority(directory));
         }
         let authority = Authority::open(&directory)?;
         let groups: Vec<&str> = self.groups.iter().map(String::as_str).collect();
@@ -71,8 +71,8 @@ impl Kubeconfig {
         let server = self
             .server
             .clone()
-            .or_else(|| known(&directory, "server: "));
-        let server_name = known(&directory, "tls-server-name: ").unwrap_or_default();
+            .or_else(|| admin_setting(&directory, "server: "));
+        let server_name = admin_setting(&directory, "tls-server-name: ").unwrap_or_default();
         let server = server.as_deref().unwrap_or(SERVER);
         Ok(kubeconfig(
             server,
@@ -84,8 +84,8 @@ impl Kubeconfig {
     }
 }
 
-/// What the admin was told of the last server in a directory.
-fn known(directory: &Path, key: &str) -> Option<String> {
+/// A value of the kubeconfig of the administrator in a data directory.
+fn admin_setting(directory: &Path, key: &str) -> Option<String> {
     let text = std::fs::read_to_string(directory.join(ADMIN)).ok()?;
     text.lines()
         .find_map(|line| line.trim().strip_prefix(key))
@@ -96,8 +96,8 @@ fn known(directory: &Path, key: &str) -> Option<String> {
 mod tests {
     use super::*;
 
-    fn command(directory: &Path) -> Kubeconfig {
-        Kubeconfig {
+    fn command(directory: &Path) -> KubeconfigCommand {
+        KubeconfigCommand {
             data_dir: Some(directory.into()),
             user: "jane: \"doe\"".into(),
             uid: String::new(),
@@ -107,17 +107,17 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_without_an_authority_is_refused() {
+    fn a_directory_without_an_authority_is_rejected() {
         let directory = tempfile::tempdir().unwrap();
         assert!(matches!(
             command(directory.path()).text(),
-            Err(KubeconfigError::NoAuthority(_))
+            Err(PrintKubeconfigError::NoAuthority(_))
         ));
         assert!(!directory.path().join("ca.crt").exists());
     }
 
     #[test]
-    fn a_user_gets_in_where_the_admin_does() {
+    fn a_user_gets_the_server_address_of_the_administrator() {
         let directory = tempfile::tempdir().unwrap();
         Authority::open(directory.path()).unwrap();
         std::fs::write(

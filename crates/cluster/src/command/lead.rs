@@ -1,4 +1,4 @@
-//! What the parts that run alone have in common: of several, one works, until told to stop.
+//! Shared by components that run alone: leader election, and stopping.
 
 use std::io;
 use std::path::PathBuf;
@@ -11,30 +11,30 @@ use tokio::runtime::Builder;
 use crate::component_server::ComponentStatus;
 use crate::compose::{ComposeError, stop_signal};
 use crate::connect::ConnectError;
-use crate::election::{Candidate, Lease, Standing};
+use crate::election::{ComponentLease, ElectionChange, ElectionTerm, LeaderCandidate, Standby};
 use crate::pki::PkiError;
 
-/// Why a part does not work.
+/// Why a component stopped.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum LeadError {
-    /// The server cannot be reached.
+    /// There is no client.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// Another took over, or the server could not be reached for too long.
-    #[error("lost the lease {0}; stopping, so that no two work at once")]
+    /// Another process leads, or the server was unreachable for too long.
+    #[error("lost the lease {0}; stopping, so that no two replicas run at once")]
     Lost(String),
     /// A file cannot be read.
     #[error(transparent)]
     File(#[from] PkiError),
-    /// What the part is told makes no sense.
+    /// An argument, or the file that it names, is invalid.
     #[error("{}: {why}", .file.display())]
     Configuration {
-        /// Where it is written.
+        /// The argument or the file.
         file: PathBuf,
         /// What is wrong with it.
         why: String,
     },
-    /// It cannot serve.
+    /// The secure port cannot be served.
     #[error(transparent)]
     Serve(#[from] ComposeError),
     /// The process could not be set up.
@@ -42,18 +42,18 @@ pub(crate) enum LeadError {
     Runtime(#[from] io::Error),
 }
 
-/// Runs a part, which logs already.
-pub(super) fn run(part: impl Future<Output = Result<(), LeadError>>) -> Result<(), LeadError> {
+/// Runs a component on a runtime of its own.
+pub(super) fn run(component: impl Future<Output = Result<(), LeadError>>) -> Result<(), LeadError> {
     let runtime = Builder::new_multi_thread().enable_all().build()?;
-    let outcome = runtime.block_on(part);
+    let outcome = runtime.block_on(component);
     runtime.shutdown_timeout(Duration::from_secs(1));
     outcome
 }
 
-/// Works as soon as nobody else does, if there is a lease to go by, until told to stop.
+/// Runs `work` until it is stopped, while holding the lease if there is one.
 pub(super) async fn lead(
     client: Client,
-    lease: Option<Lease>,
+    lease: Option<ComponentLease>,
     status: &ComponentStatus,
     work: impl Future<Output = Result<(), LeadError>>,
 ) -> Result<(), LeadError> {
@@ -66,18 +66,18 @@ pub(super) async fn lead(
     let Some(lease) = lease else {
         return tokio::select! { outcome = work => outcome, () = stop => Ok(()) };
     };
-    // What keeps the lease from being asked for is said on the way to the server.
-    let tell = |standing: Standing| {
-        if let Standing::Waiting(_) = standing {
-            standing.say(&lease);
-        }
+    let on_change = |change| match change {
+        ElectionChange::Started(observer) => status.observe(observer),
+        ElectionChange::Standby(standby @ Standby::Waiting(_)) => standby.print(&lease),
+        // The client logs its failed requests.
+        ElectionChange::Standby(Standby::Unknown(_)) => {}
     };
-    let observe = |observer| status.observe(observer);
-    let candidate = Candidate::of_process().measured(status.metrics());
-    match candidate
-        .lead(client, &lease, stop, tell, observe, work)
-        .await
-    {
+    let term = ElectionTerm {
+        client,
+        lease: &lease,
+    };
+    let candidate = LeaderCandidate::for_process().with_metrics(status.metrics());
+    match candidate.lead(term, stop, on_change, work).await {
         None => Err(LeadError::Lost(format!(
             "{}/{}",
             lease.namespace, lease.name

@@ -1,4 +1,4 @@
-//! The subcommands, a file each; `server` has what those have in common that run a server.
+//! The subcommands, a file each; `server` has the arguments of subcommands that run an API server.
 
 mod apiserver;
 mod client_limit;
@@ -25,10 +25,10 @@ mod up;
 
 pub(crate) use apiserver::Apiserver;
 pub(crate) use controllers::Controllers;
-pub(crate) use feature_gates::FeatureMetrics;
+pub(crate) use feature_gates::{FeatureMetrics, parse_bool};
 pub(crate) use flagz::{flags, record as record_flags};
-pub(crate) use kubeconfig::Kubeconfig;
-pub(crate) use node::Node;
-pub(crate) use scheduler::Scheduler;
-pub(crate) use server::{Authorized, ServerArgs};
+pub(crate) use kubeconfig::KubeconfigCommand;
+pub(crate) use node::NodeCommand;
+pub(crate) use scheduler::SchedulerCommand;
+pub(crate) use server::{ConfiguredAuthorizer, ServerArgs};
 pub(crate) use up::Up;

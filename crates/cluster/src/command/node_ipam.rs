@@ -1,4 +1,4 @@
-//! Which addresses do the pods of nodes get? The flags of kube-controller-manager's node-ipam-controller.
+//! The flags of kube-controller-manager's node-ipam-controller.
 
 use clap::Args;
 use mizzen_controllers::{self as controllers, NodeMasks, check_range};
@@ -6,25 +6,25 @@ use mizzen_value::address::Block;
 
 use super::lead::LeadError;
 
-/// The arguments of nodes' blocks.
+/// The arguments of pod CIDRs of nodes.
 #[derive(Args)]
 pub(super) struct NodeIpamArgs {
-    /// false gives nodes no blocks [default: true if there are ranges]
+    /// Allocate a pod CIDR for each node [default: true with --cluster-cidr]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     allocate_node_cidrs: Option<bool>,
-    /// The addresses of pods, of which every node gets a block; one range per family, or none
+    /// Allocate pod CIDRs of nodes from these ranges, at most one per IP family
     #[arg(long, value_name = "RANGE,…", value_delimiter = ',')]
     cluster_cidr: Vec<String>,
-    /// The addresses of services, of which nodes get none
-    #[arg(long, value_name = "RANGE,…", value_delimiter = ',', value_parser = service_range)]
+    /// Exclude these service CIDRs from the pod CIDRs of nodes
+    #[arg(long, value_name = "RANGE,…", value_delimiter = ',', value_parser = |text: &str| Block::parse_sloppy(text).ok_or_else(|| format!("{text:?} is not an IP range")))]
     service_cluster_ip_range: Vec<Block>,
-    /// The length of the prefix of a node's block, if there is one range [default: 24 for IPv4, 64 for IPv6]
+    /// Allocate pod CIDRs with a prefix of this many bits; only for one range [default: 24 for IPv4, 64 for IPv6]
     #[arg(long, value_name = "BITS", conflicts_with_all = ["node_cidr_mask_size_ipv4", "node_cidr_mask_size_ipv6"])]
     node_cidr_mask_size: Option<u32>,
-    /// The length of the prefix of a node's block of IPv4 [default: 24]
+    /// Allocate IPv4 pod CIDRs with a prefix of this many bits [default: 24]
     #[arg(long, value_name = "BITS")]
     node_cidr_mask_size_ipv4: Option<u32>,
-    /// The length of the prefix of a node's block of IPv6 [default: 64]
+    /// Allocate IPv6 pod CIDRs with a prefix of this many bits [default: 64]
     #[arg(long, value_name = "BITS")]
     node_cidr_mask_size_ipv6: Option<u32>,
 }
@@ -35,9 +35,9 @@ impl NodeIpamArgs {
         self.cluster_cidr.join(",")
     }
 
-    /// Sets up the loop.
+    /// Sets the options of the controller.
     pub(super) fn apply_to(&self, options: &mut controllers::Options) -> Result<(), LeadError> {
-        let refuse = |flag: &str, why: String| LeadError::Configuration {
+        let invalid = |flag: &str, why: String| LeadError::Configuration {
             file: flag.into(),
             why,
         };
@@ -48,29 +48,29 @@ impl NodeIpamArgs {
             .collect();
         if ranges.is_empty() && self.allocate_node_cidrs == Some(true) {
             let why = "there is no range of addresses; name it with --cluster-cidr".into();
-            return Err(refuse("--allocate-node-cidrs", why));
+            return Err(invalid("--allocate-node-cidrs", why));
         }
         if ranges.len() > 1 && self.node_cidr_mask_size.is_some() {
             let why = "there are two ranges; use --node-cidr-mask-size-ipv4 and --node-cidr-mask-size-ipv6";
-            return Err(refuse("--node-cidr-mask-size", why.into()));
+            return Err(invalid("--node-cidr-mask-size", why.into()));
         }
         if self.allocate_node_cidrs == Some(false) {
             return Ok(());
         }
-        let usual = NodeMasks::default();
+        let default = NodeMasks::default();
         options.node_masks = NodeMasks {
             v4: self
                 .node_cidr_mask_size
                 .or(self.node_cidr_mask_size_ipv4)
-                .unwrap_or(usual.v4),
+                .unwrap_or(default.v4),
             v6: self
                 .node_cidr_mask_size
                 .or(self.node_cidr_mask_size_ipv6)
-                .unwrap_or(usual.v6),
+                .unwrap_or(default.v6),
         };
         for range in &ranges {
             check_range(range, options.node_masks)
-                .map_err(|error| refuse("--cluster-cidr", error.to_string()))?;
+                .map_err(|error| invalid("--cluster-cidr", error.to_string()))?;
         }
         options.pod_ranges = ranges.into_iter().cloned().collect();
         options
@@ -78,8 +78,4 @@ impl NodeIpamArgs {
             .clone_from(&self.service_cluster_ip_range);
         Ok(())
     }
-}
-
-fn service_range(text: &str) -> Result<Block, String> {
-    Block::parse_sloppy(text).ok_or_else(|| format!("{text:?} is not a range of addresses"))
 }

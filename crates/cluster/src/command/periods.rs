@@ -10,16 +10,16 @@ use super::server::duration;
 /// The arguments of periods and thresholds.
 #[derive(Args)]
 pub(super) struct PeriodArgs {
-    /// How often nodes are looked at
+    /// Check the leases of nodes at this interval
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
     node_monitor_period: Duration,
-    /// How long a node may be silent before it is marked unhealthy
+    /// Mark a node unhealthy if it does not renew its lease for this long
     #[arg(long, value_name = "DURATION", default_value = "50s", value_parser = duration)]
     node_monitor_grace_period: Duration,
-    /// How long a new node may be silent before it is marked unhealthy
+    /// Mark a new node unhealthy if it does not renew its lease for this long
     #[arg(long, value_name = "DURATION", default_value = "1m0s", value_parser = duration)]
     node_startup_grace_period: Duration,
-    /// How many pods that have ended may exist before they are deleted; 0 or less keeps all
+    /// Delete terminated pods when there are more than this many; 0 or less keeps all
     #[arg(
         long,
         value_name = "N",
@@ -27,16 +27,16 @@ pub(super) struct PeriodArgs {
         allow_negative_numbers = true
     )]
     terminated_pod_gc_threshold: i32,
-    /// How often autoscalers look at their metrics
+    /// Sync HorizontalPodAutoscalers at this interval
     #[arg(long, value_name = "DURATION", default_value = "15s", value_parser = duration)]
     horizontal_pod_autoscaler_sync_period: Duration,
-    /// For how long signed certificates are good at most
+    /// Sign certificates that are valid for at most this long
     #[arg(long, value_name = "DURATION", default_value = "8760h0m0s", value_parser = duration)]
     cluster_signing_duration: Duration,
 }
 
 impl PeriodArgs {
-    /// Sets up the loops.
+    /// Sets the options of the controllers.
     pub(super) fn apply_to(&self, options: &mut controllers::Options) {
         // A timer needs a period.
         let at_least = |period: Duration| period.max(Duration::from_millis(1));

@@ -1,4 +1,4 @@
-//! `mizzen scheduler`: the scheduler alone, against any server.
+//! `mizzen scheduler`: only the scheduler, against any API server.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,25 +12,25 @@ use super::client_limit::ClientLimitArgs;
 use super::component::ComponentArgs;
 use super::lead::{self, LeadError};
 use super::leader_election::LeaderElectionArgs;
-use super::secure_serving::{Component, SecureServingArgs};
+use super::secure_serving::{SecureServingArgs, ServedComponent};
 use super::server::document;
 use super::unsupported::{KubeScheduler, Unsupported};
 use crate::component_server::{ComponentStatus, LeaderElectionCheck, ShutdownCheck, SyncedCheck};
 use crate::connect::connect;
-use crate::election::Lease;
-use crate::log::say;
+use crate::election::ComponentLease;
+use crate::log::print_error;
 
-/// Run the scheduler alone, against any Kubernetes API server. Of several that run, one works.
+/// Run only the scheduler, against any Kubernetes API server; of several replicas one leads
 #[derive(Args)]
 #[command(
     after_help = "Example:\n  mizzen scheduler --kubeconfig ./data/admin.kubeconfig\n  \
                         mizzen scheduler --kubeconfig ./kubeconfig --config ./scheduler.yaml"
 )]
-pub(crate) struct Scheduler {
-    /// How to reach the server
+pub(crate) struct SchedulerCommand {
+    /// Connect to the API server with this kubeconfig file
     #[arg(long, value_name = "FILE")]
     kubeconfig: PathBuf,
-    /// Profiles, plugins and extenders: a KubeSchedulerConfiguration in YAML or JSON
+    /// Configure profiles, plugins and extenders by this KubeSchedulerConfiguration in YAML or JSON
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
     #[command(flatten)]
@@ -45,47 +45,47 @@ pub(crate) struct Scheduler {
     _unsupported: Unsupported<KubeScheduler>,
 }
 
-impl Scheduler {
-    /// Works until told to stop.
+impl SchedulerCommand {
+    /// Runs until it is stopped.
     pub(crate) fn run(self) -> Result<(), LeadError> {
         self.component.init_log();
         lead::run(async {
             let file = self.config.clone().unwrap_or_default();
-            let refuse = |why: String| LeadError::Configuration { file, why };
+            let invalid = |why: String| LeadError::Configuration { file, why };
             let configuration = match &self.config {
-                Some(file) => read(file).map_err(refuse.clone())?,
+                Some(file) => read_configuration(file).map_err(invalid.clone())?,
                 None => Configuration::default(),
             };
-            let lease = self.leader_election.lease(Lease::of_scheduler())?;
+            let lease = self
+                .leader_election
+                .lease(ComponentLease::for_scheduler())?;
             let client = connect(&self.kubeconfig, "kube-scheduler").await?;
             let status = ComponentStatus::default();
             self.serving
-                .serve(self.component_of(&status, lease.as_ref())?, &status)
+                .serve(self.served_component(&status, lease.as_ref())?, &status)
                 .await?;
             let mut options = scheduler::Options::new(self.client_limit.limit(client.clone()));
             options.configuration = Arc::new(configuration);
             lead::lead(client, lease, &status, async {
                 let handle =
-                    scheduler::start(options).map_err(|error| refuse(error.to_string()))?;
+                    scheduler::start(options).map_err(|error| invalid(error.to_string()))?;
                 let handle = Arc::new(handle);
                 status.metrics().register(&handle);
                 handle.synced().await;
                 status.set_synced();
-                say!("the scheduler is at work");
+                print_error!("the scheduler is running");
                 std::future::pending().await
             })
             .await
         })
     }
-}
 
-impl Scheduler {
-    /// What is served of the scheduler. Kubernetes: cmd/kube-scheduler/app/server.go.
-    fn component_of(
+    /// Health checks and configuration of the secure port. Kubernetes: cmd/kube-scheduler/app/server.go.
+    fn served_component(
         &self,
         status: &ComponentStatus,
-        lease: Option<&Lease>,
-    ) -> Result<Component, LeadError> {
+        lease: Option<&ComponentLease>,
+    ) -> Result<ServedComponent, LeadError> {
         let election = lease.map(|lease| -> Arc<dyn HealthCheck> {
             Arc::new(LeaderElectionCheck {
                 status: status.clone(),
@@ -107,7 +107,7 @@ impl Scheduler {
             }
         };
         configuration.set("leaderElection", self.leader_election.configuration(lease));
-        Ok(Component {
+        Ok(ServedComponent {
             name: "kube-scheduler",
             port: 10259,
             tolerates_lookup_failure: true,
@@ -117,8 +117,8 @@ impl Scheduler {
     }
 }
 
-/// What a file says; the error is what is wrong with it.
-pub(super) fn read(file: &Path) -> Result<Configuration, String> {
+/// Reads a configuration file. The error is what is wrong with it.
+pub(super) fn read_configuration(file: &Path) -> Result<Configuration, String> {
     let text = std::fs::read(file).map_err(|error| error.to_string())?;
     Configuration::parse(&text).map_err(|error| error.to_string())
 }

@@ -1,4 +1,4 @@
-//! The secure port of a component: where it listens, and how it authenticates and authorizes.
+//! The secure port of a component: address, TLS, authentication and authorization.
 //!
 //! Kubernetes: apiserver/pkg/server/options, SecureServingOptions, DelegatingAuthenticationOptions and
 //! DelegatingAuthorizationOptions.
@@ -19,7 +19,7 @@ use super::debug::DebugArgs;
 use super::server::{ProxyHeaderArgs, TrustArgs};
 use super::tls::{TlsArgs, argument};
 use crate::component_server::{
-    AlwaysAllowPaths, ComponentServer, ComponentStatus, Tls, bind, empty_registry,
+    AlwaysAllowPaths, ComponentServer, ComponentStatus, ServingTls, bind, empty_registry,
 };
 use crate::compose::ComposeError;
 use crate::pki::Signed;
@@ -27,31 +27,31 @@ use crate::pki::Signed;
 /// The arguments of a secure port.
 #[derive(Args)]
 pub(super) struct SecureServingArgs {
-    /// Serve health, /metrics, /configz, /statusz and /flagz over HTTPS at this port; 0 serves nothing [default: 10257 for
-    /// controllers, 10259 for the scheduler, 10250 for nodes]
+    /// Serve /healthz, /livez, /readyz, /metrics, /configz, /statusz and /flagz over HTTPS at this port; 0 serves nothing
+    /// [default: 10257 for controllers, 10259 for the scheduler, 10250 for nodes]
     #[arg(long, value_name = "N")]
     secure_port: Option<u16>,
-    /// The address to listen on
+    /// Listen on this address
     #[arg(long, value_name = "IP", default_value = "0.0.0.0")]
     bind_address: IpAddr,
     #[command(flatten)]
     tls: TlsArgs,
-    /// Authenticate bearer tokens by TokenReviews with this kubeconfig, and read there whose client certificates count;
-    /// without it, tokens are not accepted
+    /// Authenticate bearer tokens by TokenReviews with this kubeconfig, and read the client certificate authorities there;
+    /// without it, tokens are rejected
     #[arg(long, value_name = "FILE")]
     authentication_kubeconfig: Option<PathBuf>,
-    /// Do not read from the server whose client certificates count
+    /// Do not read the client certificate authorities from the API server
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         default_value_t = false, action = ArgAction::Set)]
     authentication_skip_lookup: bool,
-    /// Serve without client certificates if the server does not say whose count [default: false for controllers, true for
-    /// the scheduler]
+    /// Serve without client certificates if their authorities cannot be read from the API server [default: false for
+    /// controllers, true for the scheduler]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     authentication_tolerate_lookup_failure: Option<bool>,
-    /// Authorize requests by SubjectAccessReviews with this kubeconfig; without it, only system:masters are allowed
+    /// Authorize requests by SubjectAccessReviews with this kubeconfig; without it, only system:masters is authorized
     #[arg(long, value_name = "FILE")]
     authorization_kubeconfig: Option<PathBuf>,
-    /// Paths that need no authorization; one that ends with * stands for all that begin so
+    /// Allow these paths without authorization; a trailing * matches any suffix
     #[arg(
         long,
         value_name = "PATH,…",
@@ -68,12 +68,12 @@ pub(super) struct SecureServingArgs {
 }
 
 /// What differs between components.
-pub(super) struct Component {
-    /// The name of its certificates in --cert-dir.
+pub(super) struct ServedComponent {
+    /// The name of its certificate files in --cert-dir.
     pub name: &'static str,
-    /// Upstream's port.
+    /// The default port, as upstream.
     pub port: u16,
-    /// Whether it serves if the server does not say whose client certificates count.
+    /// Whether it serves if the client certificate authorities cannot be read.
     pub tolerates_lookup_failure: bool,
     /// The health endpoints.
     pub health: ComponentHealth,
@@ -85,7 +85,7 @@ impl SecureServingArgs {
     /// Serves while the process runs, unless the port is 0.
     pub(super) async fn serve(
         &self,
-        component: Component,
+        component: ServedComponent,
         status: &ComponentStatus,
     ) -> Result<(), ComposeError> {
         let port = self.secure_port.unwrap_or(component.port);
@@ -106,9 +106,11 @@ impl SecureServingArgs {
         let mut authorizers: Vec<Arc<dyn Authorizer>> = vec![Arc::new(allowed)];
         authorizers.extend(authorization.map(|upstream| Arc::new(upstream) as Arc<dyn Authorizer>));
         let protocol = self.tls.protocol()?;
-        let certificates =
-            self.tls
-                .certificates(&protocol, &self_signed(address.ip())?, component.name)?;
+        let certificates = self.tls.certificates(
+            &protocol,
+            &Signed::self_signed(address.ip())?,
+            component.name,
+        )?;
         let server = ComponentServer {
             name: component.name,
             status: status.clone(),
@@ -124,21 +126,21 @@ impl SecureServingArgs {
         server.spawn(
             &registry,
             listener,
-            Tls {
+            ServingTls {
                 authorities,
                 protocol,
                 certificates,
             },
         )?;
-        tracing::info!(%address, "serving securely");
+        tracing::info!(%address, "serving on the secure port");
         Ok(())
     }
 
-    /// Whose client certificates count, as the server publishes it; none where no flag names a server.
+    /// The client certificate authorities that the API server publishes; none without --authentication-kubeconfig.
     async fn published(
         &self,
         upstream: Option<&Upstream>,
-        component: &Component,
+        component: &ServedComponent,
     ) -> Result<Option<Trusted>, ComposeError> {
         let Some(upstream) = upstream.filter(|_| !self.authentication_skip_lookup) else {
             return Ok(None);
@@ -149,7 +151,7 @@ impl SecureServingArgs {
         match upstream.trusted().await {
             Ok(trusted) => Ok(Some(trusted)),
             Err(error) if is_tolerated => {
-                tracing::warn!(%error, "cannot read whose client certificates count; going on without them");
+                tracing::warn!(%error, "cannot read client certificate authorities, serving without client certificates");
                 Ok(None)
             }
             Err(error) => Err(argument("--authentication-kubeconfig", error.to_string())),
@@ -158,20 +160,9 @@ impl SecureServingArgs {
 }
 
 fn upstream(file: Option<&Path>, registry: &Registry) -> Result<Option<Upstream>, ComposeError> {
-    let refuse = |file: &Path, why: String| argument(&file.display().to_string(), why);
-    file.map(|file| Upstream::load(file, registry).map_err(|error| refuse(file, error.to_string())))
-        .transpose()
-}
-
-/// Kubernetes: without files a component signs its own certificate, and keeps it in memory.
-fn self_signed(address: IpAddr) -> Result<Signed, ComposeError> {
-    let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
-    if !address.is_unspecified() {
-        names.push(address.to_string());
-    }
-    let own = rcgen::generate_simple_self_signed(names).map_err(crate::pki::PkiError::from)?;
-    Ok(Signed {
-        certificate: own.cert.pem(),
-        key: own.signing_key.serialize_pem(),
-    })
+    let load = |file: &Path| {
+        let upstream = Upstream::load(file, registry);
+        upstream.map_err(|error| argument(&file.display().to_string(), error.to_string()))
+    };
+    file.map(load).transpose()
 }

@@ -1,4 +1,4 @@
-//! Which authorities sign certificate requests: arguments of the loops alone.
+//! The authorities that sign certificate signing requests.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,53 +13,53 @@ const KUBELET_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
 const LEGACY: &str = "kubernetes.io/legacy-unknown";
 
-/// The files of authorities: one for all signers, or one for each that shall sign.
+/// The files of authorities: one for all signers, or one per signer.
 #[derive(Args)]
 pub(super) struct Signing {
-    /// The certificate of the authority that signs certificate requests, in PEM
+    /// Sign certificate signing requests with this authority (certificate, PEM)
     #[arg(long, value_name = "FILE", value_parser = file, requires = "cluster_signing_key_file", conflicts_with_all = [
         "cluster_signing_kubelet_serving_cert_file", "cluster_signing_kubelet_client_cert_file",
         "cluster_signing_kube_apiserver_client_cert_file", "cluster_signing_legacy_unknown_cert_file",
     ])]
     cluster_signing_cert_file: Option<PathBuf>,
-    /// Its key, in PEM: RSA or an elliptic curve
+    /// Read the key of --cluster-signing-cert-file from this file (PEM; RSA or elliptic curve)
     #[arg(long, value_name = "FILE", value_parser = file, requires = "cluster_signing_cert_file")]
     cluster_signing_key_file: Option<PathBuf>,
-    /// The certificate of the authority for kubernetes.io/kubelet-serving alone
+    /// Sign only for kubernetes.io/kubelet-serving with this authority (certificate, PEM)
     #[arg(long, value_name = "FILE", value_parser = file, requires = "cluster_signing_kubelet_serving_key_file")]
     cluster_signing_kubelet_serving_cert_file: Option<PathBuf>,
-    /// Its key
+    /// Read the key of --cluster-signing-kubelet-serving-cert-file from this file (PEM)
     #[arg(long, value_name = "FILE", value_parser = file, requires = "cluster_signing_kubelet_serving_cert_file")]
     cluster_signing_kubelet_serving_key_file: Option<PathBuf>,
-    /// The certificate of the authority for kubernetes.io/kube-apiserver-client-kubelet alone
+    /// Sign only for kubernetes.io/kube-apiserver-client-kubelet with this authority (certificate, PEM)
     #[arg(long, value_name = "FILE", value_parser = file, requires = "cluster_signing_kubelet_client_key_file")]
     cluster_signing_kubelet_client_cert_file: Option<PathBuf>,
-    /// Its key
+    /// Read the key of --cluster-signing-kubelet-client-cert-file from this file (PEM)
     #[arg(long, value_name = "FILE", value_parser = file, requires = "cluster_signing_kubelet_client_cert_file")]
     cluster_signing_kubelet_client_key_file: Option<PathBuf>,
-    /// The certificate of the authority for kubernetes.io/kube-apiserver-client alone
+    /// Sign only for kubernetes.io/kube-apiserver-client with this authority (certificate, PEM)
     #[arg(long, value_name = "FILE", value_parser = file, requires = "cluster_signing_kube_apiserver_client_key_file")]
     cluster_signing_kube_apiserver_client_cert_file: Option<PathBuf>,
-    /// Its key
+    /// Read the key of --cluster-signing-kube-apiserver-client-cert-file from this file (PEM)
     #[arg(long, value_name = "FILE", value_parser = file, requires = "cluster_signing_kube_apiserver_client_cert_file")]
     cluster_signing_kube_apiserver_client_key_file: Option<PathBuf>,
-    /// The certificate of the authority for kubernetes.io/legacy-unknown alone
+    /// Sign only for kubernetes.io/legacy-unknown with this authority (certificate, PEM)
     #[arg(long, value_name = "FILE", value_parser = file, requires = "cluster_signing_legacy_unknown_key_file")]
     cluster_signing_legacy_unknown_cert_file: Option<PathBuf>,
-    /// Its key
+    /// Read the key of --cluster-signing-legacy-unknown-cert-file from this file (PEM)
     #[arg(long, value_name = "FILE", value_parser = file, requires = "cluster_signing_legacy_unknown_cert_file")]
     cluster_signing_legacy_unknown_key_file: Option<PathBuf>,
 }
 
 impl Signing {
-    /// Who signs; nobody if no file is named.
+    /// The signers; none if no file is named.
     pub(super) fn authority(&self) -> Result<Option<Arc<dyn Sign>>, PkiError> {
         let (mut signers, mut is_any) = (Signers::default(), false);
         for (names, certificate, key) in self.files() {
             let (Some(certificate), Some(key)) = (certificate, key) else {
                 continue;
             };
-            // Kubernetes: kubeadm names no file where the key of the authority is kept elsewhere.
+            // Kubernetes: kubeadm passes empty names if it does not have the key of the authority.
             if certificate.as_os_str().is_empty() && key.as_os_str().is_empty() {
                 continue;
             }
@@ -69,7 +69,7 @@ impl Signing {
         Ok(is_any.then(|| Arc::new(signers) as _))
     }
 
-    /// For which signers each pair of files is.
+    /// The signers of each pair of files.
     fn files(&self) -> [(&'static [&'static str], &Option<PathBuf>, &Option<PathBuf>); 5] {
         [
             (
@@ -101,7 +101,7 @@ impl Signing {
     }
 }
 
-/// The path of a file, which may be empty.
+/// Parses a path, which may be empty.
 fn file(text: &str) -> Result<PathBuf, std::convert::Infallible> {
     Ok(text.into())
 }

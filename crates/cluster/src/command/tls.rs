@@ -1,4 +1,4 @@
-//! How TLS is served: the flags that kube-apiserver, kube-controller-manager and kube-scheduler share.
+//! The serving flags that kube-apiserver, kube-controller-manager and kube-scheduler share.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,26 +7,29 @@ use clap::{ArgAction, Args};
 use mizzen_apiserver::Http;
 
 use crate::compose::ComposeError;
-use crate::pki::{Certificates, Files, Protocol, Signed, Useless, write_private};
+use crate::pki::{
+    CertificateFiles, InvalidCertificate, Protocol, ServingCertificates, Signed, write_private,
+};
 
 /// The arguments of TLS.
 #[derive(Args, Clone)]
 pub(crate) struct TlsArgs {
-    /// The certificate that the server shows, and those that lead to its authority, as PEM; read again when it changes
+    /// Serve with this certificate chain (PEM); it is reloaded when it changes
     #[arg(long, value_name = "FILE", requires = "tls_private_key_file")]
     tls_cert_file: Option<PathBuf>,
-    /// The key of --tls-cert-file, as PEM
+    /// Read the key of --tls-cert-file from this file (PEM)
     #[arg(long, value_name = "FILE", requires = "tls_cert_file")]
     tls_private_key_file: Option<PathBuf>,
     /// Serve with the certificate COMPONENT.crt and the key COMPONENT.key in this directory (apiserver,
-    /// kube-controller-manager, kube-scheduler); write the component's own there if neither exists. --tls-cert-file comes before
-    /// it [default: none]
+    /// kube-controller-manager, kube-scheduler); write a generated pair there if neither exists. --tls-cert-file takes
+    /// precedence
     #[arg(long, value_name = "DIR")]
     cert_dir: Option<PathBuf>,
-    /// A certificate and its key for those who ask for other names: CERT,KEY or CERT,KEY:NAME,…; may be given often
-    #[arg(long, value_name = "CERT,KEY[:NAME,…]", value_parser = sni)]
-    tls_sni_cert_key: Vec<Files>,
-    /// The oldest version of TLS that is spoken: VersionTLS12 or VersionTLS13
+    /// Serve clients that request these server names (SNI) with this certificate and key: CERT,KEY or CERT,KEY:NAME,…; may be
+    /// repeated
+    #[arg(long, value_name = "CERT,KEY[:NAME,…]", value_parser = parse_sni)]
+    tls_sni_cert_key: Vec<CertificateFiles>,
+    /// Require at least this version of TLS: VersionTLS12 or VersionTLS13 [default: VersionTLS12]
     #[arg(
         long,
         value_name = "VERSION",
@@ -34,20 +37,20 @@ pub(crate) struct TlsArgs {
         hide_default_value = true
     )]
     tls_min_version: String,
-    /// The ciphers of TLS 1.2 that are spoken, by Go's names; those of TLS 1.3 always are
+    /// Offer only these TLS 1.2 cipher suites, by their Go names; those of TLS 1.3 are always offered
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     tls_cipher_suites: Vec<String>,
-    /// Speak HTTP/1.1 only
+    /// Serve HTTP/1.1 only
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         default_value_t = false, action = ArgAction::Set)]
     disable_http2_serving: bool,
-    /// How many requests an HTTP/2 connection may have under way; 0 is the default
+    /// Allow this many concurrent streams per HTTP/2 connection; 0 is the default
     #[arg(long, value_name = "N", default_value_t = 0)]
     http2_max_streams_per_connection: u32,
 }
 
 impl TlsArgs {
-    /// How TLS is spoken.
+    /// The TLS versions, cipher suites and HTTP versions.
     pub(crate) fn protocol(&self) -> Result<Protocol, ComposeError> {
         let protocol = Protocol::default()
             .at_least(&self.tls_min_version)
@@ -58,23 +61,23 @@ impl TlsArgs {
             protocol
         };
         protocol
-            .in_ciphers(&self.tls_cipher_suites)
+            .with_ciphers(&self.tls_cipher_suites)
             .map_err(|why| argument("--tls-cipher-suites", why))
     }
 
-    /// The certificates that are shown; `own` is the component's own, `pair` the name of its pair in --cert-dir.
+    /// The serving certificates; `own` is the generated one, `pair` the name of its files in --cert-dir.
     pub(crate) fn certificates(
         &self,
         protocol: &Protocol,
         own: &Signed,
         pair: &str,
-    ) -> Result<Arc<Certificates>, ComposeError> {
+    ) -> Result<Arc<ServingCertificates>, ComposeError> {
         let default = match self
             .tls_cert_file
             .clone()
             .zip(self.tls_private_key_file.clone())
         {
-            Some((certificate, key)) => Some(Files {
+            Some((certificate, key)) => Some(CertificateFiles {
                 certificate,
                 key,
                 names: Vec::new(),
@@ -82,14 +85,18 @@ impl TlsArgs {
             None => self.pair_in_cert_dir(own, pair)?,
         };
         let named = self.tls_sni_cert_key.clone();
-        Certificates::new(protocol.provider.clone(), own, default, named)
+        ServingCertificates::new(protocol.provider.clone(), own, default, named)
             .map(Arc::new)
-            .map_err(|Useless { file, why }| argument(&file.display().to_string(), why))
+            .map_err(|InvalidCertificate { file, why }| argument(&file.display().to_string(), why))
     }
 
-    /// The pair in the directory of certificates; none if `own` was written there. Kubernetes: server/options/serving.go,
+    /// The files in --cert-dir; none if `own` was written there. Kubernetes: server/options/serving.go,
     /// MaybeDefaultWithSelfSignedCerts.
-    fn pair_in_cert_dir(&self, own: &Signed, pair: &str) -> Result<Option<Files>, ComposeError> {
+    fn pair_in_cert_dir(
+        &self,
+        own: &Signed,
+        pair: &str,
+    ) -> Result<Option<CertificateFiles>, ComposeError> {
         let Some(directory) = &self.cert_dir else {
             return Ok(None);
         };
@@ -98,7 +105,7 @@ impl TlsArgs {
             directory.join(format!("{pair}.key")),
         );
         match (certificate.exists(), key.exists()) {
-            (true, true) => Ok(Some(Files {
+            (true, true) => Ok(Some(CertificateFiles {
                 certificate,
                 key,
                 names: Vec::new(),
@@ -116,7 +123,7 @@ impl TlsArgs {
         }
     }
 
-    /// How many requests an HTTP/2 connection may have under way.
+    /// The limit of concurrent streams per HTTP/2 connection.
     pub(crate) fn max_streams(&self) -> u32 {
         match self.http2_max_streams_per_connection {
             0 => Http::default().max_streams,
@@ -125,7 +132,7 @@ impl TlsArgs {
     }
 }
 
-/// Why an argument, or a file that it names, is refused.
+/// The error for an invalid argument, or the file that it names.
 pub(super) fn argument(name: &str, why: String) -> ComposeError {
     ComposeError::Configuration {
         file: name.into(),
@@ -133,8 +140,8 @@ pub(super) fn argument(name: &str, why: String) -> ComposeError {
     }
 }
 
-/// `CERT,KEY` or `CERT,KEY:NAME,…`.
-fn sni(text: &str) -> Result<Files, String> {
+/// Parses `CERT,KEY` or `CERT,KEY:NAME,…`.
+fn parse_sni(text: &str) -> Result<CertificateFiles, String> {
     let (pair, names) = match text.split_once(':') {
         Some((_, names)) if names.trim().is_empty() => {
             return Err("empty names list is not allowed".into());
@@ -153,11 +160,11 @@ fn sni(text: &str) -> Result<Files, String> {
         .find(|name| name.parse::<std::net::IpAddr>().is_ok())
     {
         return Err(format!(
-            "{address} is an address; clients do not say which address they ask for"
+            "{address} is an IP address, which is no server name"
         ));
     }
     match pair.split(',').map(str::trim).collect::<Vec<_>>()[..] {
-        [certificate, key] => Ok(Files {
+        [certificate, key] => Ok(CertificateFiles {
             certificate: certificate.into(),
             key: key.into(),
             names,
@@ -171,24 +178,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pair_for_a_name_is_taken_apart() {
-        let files = sni("a.crt, a.key:*.a.example,a.example").unwrap();
+    fn sni_arguments_are_parsed() {
+        let files = parse_sni("a.crt, a.key:*.a.example,a.example").unwrap();
         assert_eq!(
             (files.certificate, files.key),
             ("a.crt".into(), "a.key".into())
         );
         assert_eq!(files.names, ["*.a.example", "a.example"]);
-        assert!(sni("a.crt,a.key").unwrap().names.is_empty());
-        assert!(sni("a.crt").unwrap_err().contains("comma separated"));
+        assert!(parse_sni("a.crt,a.key").unwrap().names.is_empty());
+        assert!(parse_sni("a.crt").unwrap_err().contains("comma separated"));
         assert!(
-            sni("a.crt,a.key:")
+            parse_sni("a.crt,a.key:")
                 .unwrap_err()
                 .contains("empty names list")
         );
         assert!(
-            sni("a.crt,a.key:10.0.0.1")
+            parse_sni("a.crt,a.key:10.0.0.1")
                 .unwrap_err()
-                .contains("is an address")
+                .contains("is an IP address")
         );
     }
 }

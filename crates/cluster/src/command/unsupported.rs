@@ -1,7 +1,7 @@
-//! Flags of Kubernetes' components that have no argument of their own here, from one table: data/unsupported.flags.
+//! Flags of Kubernetes' components that are not supported, from data/unsupported.flags.
 //!
-//! A value that says what the component does anyway is accepted. Everything else is refused by the flag's name, with what to
-//! do instead.
+//! A value that matches the behaviour of the component is accepted. Everything else is rejected with the name of the flag and
+//! the alternative.
 
 use std::marker::PhantomData;
 
@@ -10,8 +10,8 @@ use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 
 const TABLE: &str = include_str!("../../data/unsupported.flags");
 
-/// The component whose flags these are.
-pub(super) trait Component {
+/// A component of Kubernetes.
+pub(super) trait UpstreamComponent {
     /// The heading of its flags in the table.
     const NAME: &'static str;
 }
@@ -20,7 +20,7 @@ pub(super) trait Component {
 #[derive(Clone)]
 pub(super) struct KubeApiserver;
 
-impl Component for KubeApiserver {
+impl UpstreamComponent for KubeApiserver {
     const NAME: &'static str = "kube-apiserver";
 }
 
@@ -28,7 +28,7 @@ impl Component for KubeApiserver {
 #[derive(Clone)]
 pub(super) struct KubeControllerManager;
 
-impl Component for KubeControllerManager {
+impl UpstreamComponent for KubeControllerManager {
     const NAME: &'static str = "kube-controller-manager";
 }
 
@@ -36,18 +36,18 @@ impl Component for KubeControllerManager {
 #[derive(Clone)]
 pub(super) struct KubeScheduler;
 
-impl Component for KubeScheduler {
+impl UpstreamComponent for KubeScheduler {
     const NAME: &'static str = "kube-scheduler";
 }
 
-/// The flags of a component that are accepted in one state at most.
+/// The unsupported flags of a component.
 #[derive(Clone)]
 pub(super) struct Unsupported<C>(PhantomData<C>);
 
 /// A line of the table.
 struct Flag {
     name: &'static str,
-    /// The values that are accepted.
+    /// The accepted values.
     accepted: Vec<&'static str>,
     /// What to do instead.
     instead: &'static str,
@@ -100,7 +100,7 @@ impl Flag {
     }
 }
 
-impl<C: Component> FromArgMatches for Unsupported<C> {
+impl<C: UpstreamComponent> FromArgMatches for Unsupported<C> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
         flags(C::NAME).try_for_each(|flag| flag.check(matches))?;
         Ok(Unsupported(PhantomData))
@@ -111,7 +111,7 @@ impl<C: Component> FromArgMatches for Unsupported<C> {
     }
 }
 
-impl<C: Component> Args for Unsupported<C> {
+impl<C: UpstreamComponent> Args for Unsupported<C> {
     fn augment_args(command: Command) -> Command {
         let arg = |flag: Flag| {
             let arg = Arg::new(flag.name)

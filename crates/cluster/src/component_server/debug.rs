@@ -1,6 +1,6 @@
-//! What is served below `/debug`?
+//! `/debug`: the verbosity of the log, and profiles (`pprof`).
 //!
-//! Kubernetes: server/routes/flags.go. `/debug/pprof` has a module of its own.
+//! Kubernetes: server/routes/flags.go.
 
 use bytes::Bytes;
 use http::{HeaderValue, Method, Response, StatusCode, header};
@@ -20,13 +20,36 @@ pub(crate) struct DebugHandler {
 const INDEX: &str = "<html>\n<head>\n<title>/debug/flags/</title>\n</head>\n<body>\n/debug/flags/<br>\n<br>\nflags:<br>\n\
     <table>\n<tr>v<br>\n</table>\n<br>\nfull flags configurable<br>\n</body>\n</html>\n";
 
+impl DebugHandler {
+    /// Serves `/debug/flags`.
+    fn serve_flags(self, request: NonResourceRequest) -> Option<Response<Bytes>> {
+        if request.path == "/debug/flags/v" {
+            return Some(match *request.method {
+                Method::PUT => match set_verbosity(request.body) {
+                    Ok(text) => plain(StatusCode::OK, &text),
+                    Err(why) => plain(StatusCode::BAD_REQUEST, &why),
+                },
+                _ => plain(StatusCode::NOT_ACCEPTABLE, "unsupported http method"),
+            });
+        }
+        let below = request.path.strip_prefix("/debug/flags")?;
+        if !below.is_empty() && !below.starts_with('/') {
+            return None;
+        }
+        let mut response = Response::new(Bytes::from_static(INDEX.as_bytes()));
+        let html = HeaderValue::from_static("text/html; charset=utf-8");
+        response.headers_mut().insert(header::CONTENT_TYPE, html);
+        Some(response)
+    }
+}
+
 impl NonResourceHandler for DebugHandler {
     fn serve<'a>(&'a self, request: NonResourceRequest<'a>) -> Future<'a, Option<Response<Bytes>>> {
         Box::pin(async move {
             if !self.is_enabled {
                 return None;
             }
-            match flags(request) {
+            match self.serve_flags(request) {
                 None => pprof::serve(request).await,
                 response => response,
             }
@@ -34,27 +57,7 @@ impl NonResourceHandler for DebugHandler {
     }
 }
 
-fn flags(request: NonResourceRequest) -> Option<Response<Bytes>> {
-    if request.path == "/debug/flags/v" {
-        return Some(match *request.method {
-            Method::PUT => match set_verbosity(request.body) {
-                Ok(text) => plain(StatusCode::OK, &text),
-                Err(why) => plain(StatusCode::BAD_REQUEST, &why),
-            },
-            _ => plain(StatusCode::NOT_ACCEPTABLE, "unsupported http method"),
-        });
-    }
-    let below = request.path.strip_prefix("/debug/flags")?;
-    if !below.is_empty() && !below.starts_with('/') {
-        return None;
-    }
-    let mut response = Response::new(Bytes::from_static(INDEX.as_bytes()));
-    let html = HeaderValue::from_static("text/html; charset=utf-8");
-    response.headers_mut().insert(header::CONTENT_TYPE, html);
-    Some(response)
-}
-
-/// Kubernetes: component-base/logs/logs.go, GlogSetter, and what Go says of texts that are no numbers.
+/// Kubernetes: component-base/logs/logs.go, GlogSetter, with the errors of Go's strconv.
 fn set_verbosity(body: &[u8]) -> Result<String, String> {
     let text = String::from_utf8_lossy(body);
     let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -66,7 +69,7 @@ fn set_verbosity(body: &[u8]) -> Result<String, String> {
     let verbosity = text.parse::<u32>().ok().filter(|_| is_number);
     let verbosity =
         verbosity.ok_or_else(|| format!("strconv.ParseUint: parsing {text:?}: {why}"))?;
-    // klog keeps a level as a signed number.
+    // klog stores a level as a signed number.
     if i32::try_from(verbosity).is_err() {
         let why = format!("strconv.ParseInt: parsing {text:?}: value out of range");
         return Err(format!("failed set klog.logging.verbosity {text}: {why}"));
@@ -93,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_verbosity_is_a_number_as_go_reads_it() {
+    fn a_verbosity_is_parsed_as_in_go() {
         for (text, expected) in [
             ("", "strconv.ParseUint: parsing \"\": invalid syntax"),
             ("4\n", "strconv.ParseUint: parsing \"4\\n\": invalid syntax"),

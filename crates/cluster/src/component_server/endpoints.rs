@@ -1,4 +1,4 @@
-//! What is served at `/metrics` and `/configz`?
+//! `/metrics` and `/configz`.
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, header};
@@ -16,12 +16,12 @@ const METRICS_TYPE: HeaderValue =
 
 /// The metrics of a component, and its configuration.
 #[derive(Debug)]
-pub(super) struct Endpoints {
+pub(super) struct ComponentEndpoints {
     pub status: ComponentStatus,
     pub configuration: Value,
 }
 
-impl NonResourceHandler for Endpoints {
+impl NonResourceHandler for ComponentEndpoints {
     fn listed_paths(&self) -> Vec<String> {
         vec!["/configz".into(), "/metrics".into()]
     }

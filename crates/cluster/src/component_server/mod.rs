@@ -3,13 +3,12 @@
 //! Kubernetes: authentication and authorization are delegated to the API server, by TokenReviews and SubjectAccessReviews
 //! (cmd/kube-controller-manager, cmd/kube-scheduler).
 //!
-//! | part | the question it answers |
+//! | module | content |
 //! |---|---|
-//! | `status` | What is known of the running component? |
-//! | `endpoints` | What is served at `/metrics` and `/configz`? |
-//! | `debug` | What is served below `/debug`? |
-//! | `pprof` | Which functions use the CPU? |
-//! | `paths` | Which paths need no authorization? |
+//! | `status` | the state of the component and its health checks |
+//! | `endpoints` | `/metrics` and `/configz` |
+//! | `debug`, `pprof` | `/debug`, and CPU profiles |
+//! | `paths` | paths that need no authorization |
 
 mod debug;
 mod endpoints;
@@ -34,49 +33,49 @@ use tokio::net::TcpListener;
 
 use crate::command::flags;
 use crate::compose::ComposeError;
-use crate::pki::{self, Certificates, Protocol};
+use crate::pki::{self, Protocol, ServingCertificates};
 pub(crate) use debug::DebugHandler;
-use endpoints::Endpoints;
+use endpoints::ComponentEndpoints;
 pub(crate) use paths::AlwaysAllowPaths;
 pub(crate) use process_metrics::ProcessMetrics;
 pub(crate) use status::{ComponentStatus, LeaderElectionCheck, Ping, ShutdownCheck, SyncedCheck};
 
-/// How long requests under way may take when the component stops.
+/// The grace period for requests in flight when the component stops.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What a component serves, and how it authenticates and authorizes clients.
+/// The server of a component.
 pub(crate) struct ComponentServer {
     /// Its name.
     pub name: &'static str,
-    /// What it shows.
+    /// Its state.
     pub status: ComponentStatus,
-    /// What `/configz` shows, by the name of the configuration.
+    /// The content of `/configz`, by name of the configuration.
     pub configuration: Value,
     /// The health endpoints.
     pub health: ComponentHealth,
-    /// What is served below `/debug`.
+    /// The handler of `/debug`.
     pub debug: DebugHandler,
-    /// Who knows tokens.
+    /// Authenticates tokens.
     pub authenticator: Option<Arc<dyn Authenticator>>,
-    /// Who decides what users may do, in the order in which they are asked.
+    /// The authorizers, in order.
     pub authorizers: Vec<Arc<dyn Authorizer>>,
     /// The headers in which front proxies name users.
     pub proxy_headers: ProxyHeaders,
-    /// How many requests an HTTP/2 connection may have under way.
+    /// The limit of concurrent streams per HTTP/2 connection.
     pub max_streams: u32,
 }
 
-/// How a component speaks TLS.
-pub(crate) struct Tls {
-    /// Whose client certificates count.
+/// The TLS of a component.
+pub(crate) struct ServingTls {
+    /// The client certificate authorities.
     pub authorities: Arc<Authorities>,
-    /// The versions and ciphers.
+    /// The versions and cipher suites.
     pub protocol: Protocol,
-    /// The certificates that are shown.
-    pub certificates: Arc<Certificates>,
+    /// The serving certificates.
+    pub certificates: Arc<ServingCertificates>,
 }
 
-/// A registry that holds nothing: it has the clock and the random numbers of a server.
+/// An empty registry, for its clock and random numbers.
 pub(crate) fn empty_registry() -> Registry {
     Registry::new(
         Store::in_memory(Default::default()),
@@ -85,7 +84,7 @@ pub(crate) fn empty_registry() -> Registry {
     )
 }
 
-/// Listens at an address.
+/// Binds the secure port.
 pub(crate) async fn bind(address: SocketAddr) -> Result<TcpListener, ComposeError> {
     let port = address.port();
     TcpListener::bind(address)
@@ -102,17 +101,17 @@ impl ComponentServer {
         self,
         registry: &Registry,
         listener: TcpListener,
-        tls: Tls,
+        tls: ServingTls,
     ) -> Result<(), ComposeError> {
         let status = self.status.clone();
         let server = self.build(registry)?;
-        let Tls {
+        let ServingTls {
             authorities,
             protocol,
             certificates,
         } = tls;
         let config = pki::server_config(authorities.clone(), protocol, certificates.clone())?;
-        tokio::spawn(certificates.follow());
+        tokio::spawn(certificates.reload_on_change());
         tokio::spawn(async move {
             listen(
                 server,
@@ -128,7 +127,7 @@ impl ComponentServer {
     }
 
     fn build(self, registry: &Registry) -> Result<Server, ComposeError> {
-        let endpoints = Endpoints {
+        let endpoints = ComponentEndpoints {
             status: self.status,
             configuration: self.configuration,
         };

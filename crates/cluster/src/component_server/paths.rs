@@ -1,4 +1,4 @@
-//! Which paths need no authorization?
+//! Paths that need no authorization.
 
 use mizzen_apiserver::access::{Attributes, Authorizer, Decision, Reason, Target};
 use mizzen_registry::Future;
@@ -8,7 +8,7 @@ use mizzen_registry::Future;
 pub(crate) struct AlwaysAllowPaths(Vec<String>);
 
 impl AlwaysAllowPaths {
-    /// These paths; one that ends with `*` stands for all that begin so.
+    /// Allows these paths; a trailing `*` matches any suffix.
     pub(crate) fn new(paths: &[String]) -> Result<AlwaysAllowPaths, String> {
         let trimmed = |path: &String| path.trim_start_matches('/').to_owned();
         let paths: Vec<String> = paths.iter().map(trimmed).collect();
@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_allowed_as_they_are_or_by_how_they_begin() {
+    fn paths_are_allowed_exactly_or_by_prefix() {
         let paths = AlwaysAllowPaths::new(&["/healthz".into(), "public/*".into()]).unwrap();
         for (path, expected) in [
             ("/healthz", true),
@@ -58,7 +58,7 @@ mod tests {
         ] {
             assert_eq!(paths.allows(path), expected, "{path}");
         }
-        let refused = AlwaysAllowPaths::new(&["/a*b".into()]).unwrap_err();
-        assert_eq!(refused, "only trailing * allowed in \"a*b\"");
+        let error = AlwaysAllowPaths::new(&["/a*b".into()]).unwrap_err();
+        assert_eq!(error, "only trailing * allowed in \"a*b\"");
     }
 }

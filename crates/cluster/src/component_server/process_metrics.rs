@@ -1,4 +1,4 @@
-//! What does the process use? The metrics that Prometheus' clients have of every process.
+//! The process metrics of Prometheus clients.
 
 use std::fs;
 
@@ -6,31 +6,33 @@ use mizzen_metrics::{Collector, Families};
 use nix::sys::resource::{Resource, UsageWho, getrlimit, getrusage};
 use nix::sys::time::TimeValLike as _;
 
-/// In how many parts of a second the kernel says when a process started: fixed for programs on every architecture that
-/// matters here.
+/// The unit of start times in `/proc`, per second: fixed on all supported architectures.
 const USER_HZ: f64 = 100.0;
 
 /// The metrics of this process.
 #[derive(Debug)]
 pub(crate) struct ProcessMetrics {
-    /// Whether they say when it started; an API server says so itself.
+    /// Whether they include the start time, which an API server has itself.
     pub has_start_time: bool,
 }
 
 impl Collector for ProcessMetrics {
     fn collect(&self, families: &mut Families) {
-        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
-        if let Some(seconds) = cpu_seconds() {
+        let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
+        let status = read("/proc/self/status");
+        if let Ok(usage) = getrusage(UsageWho::RUSAGE_SELF) {
+            let cpu = [usage.user_time(), usage.system_time()];
+            let micros: i64 = cpu.iter().map(|time| time.num_microseconds()).sum();
             families
                 .counter(
                     "process_cpu_seconds_total",
                     "Total user and system CPU time spent in seconds.",
                 )
-                .add(&[], seconds);
+                .add(&[], micros as f64 / 1e6);
         }
         let limit = getrlimit(Resource::RLIMIT_NOFILE).ok();
         let open = fs::read_dir("/proc/self/fd").ok();
-        let network = fs::read_to_string("/proc/self/net/dev").unwrap_or_default();
+        let network = read("/proc/self/net/dev");
         for (name, help, bytes) in [
             (
                 "process_network_receive_bytes_total",
@@ -66,7 +68,8 @@ impl Collector for ProcessMetrics {
             (
                 "process_start_time_seconds",
                 "Start time of the process since unix epoch in seconds.",
-                start_time().filter(|_| self.has_start_time),
+                start_time(&read("/proc/self/stat"), &read("/proc/stat"))
+                    .filter(|_| self.has_start_time),
             ),
             (
                 "process_virtual_memory_bytes",
@@ -91,16 +94,10 @@ impl Collector for ProcessMetrics {
 /// The bytes of all interfaces but loopback in a column of `/proc/self/net/dev`.
 fn network_bytes(dev: &str, column: usize) -> Option<f64> {
     let interfaces = dev.lines().filter_map(|line| line.split_once(':'));
-    let others = interfaces.filter(|(name, _)| name.trim() != "lo");
-    let bytes = others
+    let external = interfaces.filter(|(name, _)| name.trim() != "lo");
+    let bytes = external
         .filter_map(|(_, columns)| columns.split_whitespace().nth(column)?.parse::<f64>().ok());
     (!dev.is_empty()).then(|| bytes.sum())
-}
-
-fn cpu_seconds() -> Option<f64> {
-    let usage = getrusage(UsageWho::RUSAGE_SELF).ok()?;
-    let micros = usage.user_time().num_microseconds() + usage.system_time().num_microseconds();
-    Some(micros as f64 / 1e6)
 }
 
 /// A line of `/proc/self/status`, in bytes.
@@ -109,27 +106,13 @@ fn kibibytes(status: &str, name: &str) -> Option<f64> {
     Some(line.trim().strip_suffix(" kB")?.parse::<f64>().ok()? * 1024.0)
 }
 
-fn start_time() -> Option<f64> {
-    let stat = fs::read_to_string("/proc/self/stat").ok()?;
-    let boot = fs::read_to_string("/proc/stat").ok()?;
-    Some(boot_time(&boot)? + start_ticks(&stat)? / USER_HZ)
-}
-
-/// When the process started, counted from the boot. Fields are counted from behind the name of the command, which may
-/// contain anything.
-fn start_ticks(stat: &str) -> Option<f64> {
-    stat.rsplit_once(')')?
-        .1
-        .split_whitespace()
-        .nth(19)?
-        .parse()
-        .ok()
-}
-
-/// When the system booted, in seconds since 1970.
-fn boot_time(stat: &str) -> Option<f64> {
-    stat.lines()
-        .find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok())
+/// The start time of the process in seconds since 1970, from `/proc/self/stat` and `/proc/stat`. Fields are counted after the
+/// name of the command, which may contain any character.
+fn start_time(own: &str, system: &str) -> Option<f64> {
+    let (_, fields) = own.rsplit_once(')')?;
+    let ticks: f64 = fields.split_whitespace().nth(19)?.parse().ok()?;
+    let boot = |line: &str| line.strip_prefix("btime ")?.trim().parse::<f64>().ok();
+    Some(system.lines().find_map(boot)? + ticks / USER_HZ)
 }
 
 #[cfg(test)]
@@ -137,14 +120,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn fields_are_counted_behind_the_name() {
+    fn proc_files_are_parsed() {
         let stat =
             "7 (a ) b) S 1 7 7 0 -1 4194560 100 0 0 0 250 50 0 0 20 0 9 0 1234 1000000 321 1844674";
-        assert_eq!(start_ticks(stat), Some(1234.0));
-        assert_eq!(
-            boot_time("cpu 1\nbtime 1700000000\n"),
-            Some(1_700_000_000.0)
-        );
+        let started = start_time(stat, "cpu 1\nbtime 1700000000\n");
+        assert_eq!(started, Some(1_700_000_012.34));
         assert_eq!(
             kibibytes("VmSize:\t 7 kB\nVmRSS:\t   2 kB\n", "VmRSS:"),
             Some(2048.0)
@@ -158,7 +138,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn this_process_uses_memory_and_files() {
+    fn this_process_has_memory_and_files() {
         let metrics = ProcessMetrics {
             has_start_time: true,
         };

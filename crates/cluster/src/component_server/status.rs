@@ -1,4 +1,4 @@
-//! What is known of the running component?
+//! The state of a component, and its health checks.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -9,14 +9,14 @@ use mizzen_registry::Future as BoxFuture;
 use mizzen_sdk::election::Observer;
 use tokio::sync::watch;
 
-/// How long after its end a lease may be renewed before the leader counts as hung. Kubernetes: `leaderElectionTimeout`.
+/// How long after its expiry a lease may be renewed before the leader is unhealthy. Kubernetes: `leaderElectionTimeout`.
 const TOLERANCE: Duration = Duration::from_secs(20);
 
-/// The state of a component, as its endpoints show it. Cheap to clone.
+/// The state of a component. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct ComponentStatus(Arc<State>);
+pub(crate) struct ComponentStatus(Arc<ComponentState>);
 
-struct State {
+struct ComponentState {
     election: OnceLock<Observer>,
     metrics: Registry,
     synced: watch::Sender<bool>,
@@ -26,7 +26,7 @@ struct State {
 impl Default for ComponentStatus {
     fn default() -> ComponentStatus {
         let (synced, stopping) = (watch::Sender::new(false), watch::Sender::new(false));
-        ComponentStatus(Arc::new(State {
+        ComponentStatus(Arc::new(ComponentState {
             election: OnceLock::new(),
             metrics: Registry::default(),
             synced,
@@ -42,27 +42,27 @@ impl std::fmt::Debug for ComponentStatus {
 }
 
 impl ComponentStatus {
-    /// Shows an election.
+    /// Sets the election to report.
     pub(crate) fn observe(&self, election: Observer) {
         let _ = self.0.election.set(election);
     }
 
-    /// What is shown at `/metrics`.
+    /// The registry of `/metrics`.
     pub(crate) fn metrics(&self) -> &Registry {
         &self.0.metrics
     }
 
-    /// The caches are filled.
+    /// Reports that the caches are synced.
     pub(crate) fn set_synced(&self) {
         self.0.synced.send_replace(true);
     }
 
-    /// The component was told to stop.
+    /// Reports that the component stops.
     pub(crate) fn stop(&self) {
         self.0.stopping.send_replace(true);
     }
 
-    /// Waits until the component was told to stop.
+    /// Waits until the component stops.
     pub(crate) fn stopped(&self) -> impl Future<Output = ()> + Send + use<> {
         let mut stopping = self.0.stopping.subscribe();
         let state = self.0.clone();
@@ -73,7 +73,7 @@ impl ComponentStatus {
     }
 }
 
-/// Fails when the leader has not renewed its lease in time and has not stopped either.
+/// Fails when the leader has neither renewed its lease in time nor stopped.
 #[derive(Debug)]
 pub(crate) struct LeaderElectionCheck {
     /// The component.
@@ -101,7 +101,7 @@ impl HealthCheck for LeaderElectionCheck {
     }
 }
 
-/// Fails once the component was told to stop.
+/// Fails once the component stops.
 #[derive(Debug)]
 pub(crate) struct ShutdownCheck(pub ComponentStatus);
 
@@ -121,7 +121,7 @@ impl HealthCheck for ShutdownCheck {
     }
 }
 
-/// Fails until the scheduler's caches are filled.
+/// Fails until the caches of the scheduler are synced.
 #[derive(Debug)]
 pub(crate) struct SyncedCheck(pub ComponentStatus);
 
@@ -141,7 +141,7 @@ impl HealthCheck for SyncedCheck {
     }
 }
 
-/// A controller that runs. Kubernetes: `NamedPingChecker`, which never fails.
+/// Never fails. Kubernetes: `NamedPingChecker`.
 #[derive(Debug)]
 pub(crate) struct Ping(pub String);
 

@@ -1,12 +1,12 @@
-//! Which certificate does the server show to whom? The one of the name that the client asks for, read anew whenever
-//! its file changes.
+//! Serving certificates, selected by server name (SNI) and reloaded when their files change.
 //!
-//! A certificate of our own authority is always there: it is the default unless a file is named, and it is shown to
-//! whoever asks for [`LOOPBACK`], so that the kubeconfig that we write is good whatever else is shown.
+//! A certificate of the cluster's authority is always available: it is the default unless a file is named, and it is served
+//! for [`LOOPBACK`], so that the administrator's kubeconfig works with any other certificate.
 
 use parking_lot::RwLock;
 use std::collections::HashMap;
 use std::fmt;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -23,73 +23,86 @@ use super::Signed;
 use super::private::warn_if_shared;
 use super::protocol::Protocol;
 
-/// The name under which our own certificate can always be had, which is upstream's.
+/// The server name of the own certificate. Kubernetes: the same name.
 pub(crate) const LOOPBACK: &str = "apiserver-loopback-client";
 
-/// A certificate and its key in files.
+/// The files of a certificate and its key.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Files {
-    /// The certificate, and those that lead to its authority, as PEM.
+pub(crate) struct CertificateFiles {
+    /// The certificate chain, as PEM.
     pub certificate: PathBuf,
     /// Its key, as PEM.
     pub key: PathBuf,
-    /// For which names it is shown. Without any it is for those that it has.
+    /// The server names; by default those of the certificate.
     pub names: Vec<String>,
 }
 
-/// All certificates of a server.
-pub(crate) struct Certificates {
-    provider: Arc<CryptoProvider>,
-    own: Arc<CertifiedKey>,
-    default: Option<Files>,
-    named: Vec<Files>,
-    current: RwLock<Arc<Current>>,
+impl CertificateFiles {
+    /// Reads the certificate and the key.
+    fn read(&self) -> Result<CertificatePair, InvalidCertificate> {
+        let invalid = |file: &Path, error: std::io::Error| InvalidCertificate {
+            file: file.into(),
+            why: error.to_string(),
+        };
+        let read = |file: &Path| std::fs::read(file).map_err(|error| invalid(file, error));
+        check_owner(&self.key).map_err(|error| invalid(&self.key, error))?;
+        Ok((read(&self.certificate)?, read(&self.key)?))
+    }
 }
 
-/// What the files said when they were last read and made sense.
-struct Current {
-    /// Certificate and key of each, to see if they change.
-    texts: Vec<Pair>,
+/// All certificates of a server.
+pub(crate) struct ServingCertificates {
+    provider: Arc<CryptoProvider>,
+    own: Arc<CertifiedKey>,
+    default: Option<CertificateFiles>,
+    named: Vec<CertificateFiles>,
+    current: RwLock<Arc<LoadedCertificates>>,
+}
+
+/// The certificates of the last valid files.
+struct LoadedCertificates {
+    /// The certificate and key of each file, to detect changes.
+    texts: Vec<CertificatePair>,
     default: Arc<CertifiedKey>,
     by_name: HashMap<String, Arc<CertifiedKey>>,
 }
 
-type Pair = (Vec<u8>, Vec<u8>);
+type CertificatePair = (Vec<u8>, Vec<u8>);
 
-/// A file that makes no sense, and why.
+/// An invalid file.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {why}", .file.display())]
-pub(crate) struct Useless {
+pub(crate) struct InvalidCertificate {
     /// The file.
     pub file: PathBuf,
     /// What is wrong with it.
     pub why: String,
 }
 
-impl Certificates {
+impl ServingCertificates {
     /// Reads all files.
     pub(crate) fn new(
         provider: Arc<CryptoProvider>,
         own: &Signed,
-        default: Option<Files>,
-        named: Vec<Files>,
-    ) -> Result<Certificates, Useless> {
+        default: Option<CertificateFiles>,
+        named: Vec<CertificateFiles>,
+    ) -> Result<ServingCertificates, InvalidCertificate> {
         let pair = (
             own.certificate.clone().into_bytes(),
             own.key.clone().into_bytes(),
         );
-        let useless = |why| Useless {
+        let invalid = |why| InvalidCertificate {
             file: LOOPBACK.into(),
             why,
         };
-        let own = Arc::new(certified(&provider, &pair).map_err(useless)?);
-        let current = Current {
+        let own = Arc::new(certified(&provider, &pair).map_err(invalid)?);
+        let current = LoadedCertificates {
             texts: Vec::new(),
             default: own.clone(),
             by_name: HashMap::new(),
         };
         let current = RwLock::new(Arc::new(current));
-        let certificates = Certificates {
+        let certificates = ServingCertificates {
             provider,
             own,
             default,
@@ -103,13 +116,13 @@ impl Certificates {
         Ok(certificates)
     }
 
-    /// Whether somebody who asks for no name gets a certificate of our own authority.
+    /// Whether the default is the own certificate.
     pub(crate) fn is_own(&self) -> bool {
         self.default.is_none()
     }
 
-    /// Reads files again whenever they change. What makes no sense is not shown; what was there before is.
-    pub(crate) async fn follow(self: Arc<Self>) {
+    /// Reloads files whenever they change. Invalid ones do not replace the previous ones.
+    pub(crate) async fn reload_on_change(self: Arc<Self>) {
         let files = self
             .files()
             .flat_map(|files| [files.certificate.clone(), files.key.clone()]);
@@ -127,33 +140,36 @@ impl Certificates {
                         tracing::info!("reloaded the serving certificates");
                     }
                 }
-                Err(problem) => {
-                    tracing::warn!(%problem, "invalid serving certificates, keeping the previous ones");
+                Err(error) => {
+                    tracing::warn!(%error, "invalid serving certificates, keeping the previous ones");
                 }
             }
         }
     }
 
-    /// Reads all files; whether they have changed.
-    fn reload(&self) -> Result<bool, Useless> {
-        let texts = self.files().map(texts).collect::<Result<Vec<_>, _>>()?;
+    /// Reads all files. Returns whether they have changed.
+    fn reload(&self) -> Result<bool, InvalidCertificate> {
+        let texts = self
+            .files()
+            .map(CertificateFiles::read)
+            .collect::<Result<Vec<_>, _>>()?;
         if texts == self.current().texts {
             return Ok(false);
         }
-        let current = self.read(texts)?;
+        let current = self.load(texts)?;
         *self.current.write() = Arc::new(current);
         Ok(true)
     }
 
-    fn read(&self, texts: Vec<Pair>) -> Result<Current, Useless> {
+    fn load(&self, texts: Vec<CertificatePair>) -> Result<LoadedCertificates, InvalidCertificate> {
         let mut pairs = self.files().zip(&texts).map(|(files, pair)| {
-            let useless = |why| Useless {
+            let invalid = |why| InvalidCertificate {
                 file: files.certificate.clone(),
                 why,
             };
             certified(&self.provider, pair)
                 .map(Arc::new)
-                .map_err(useless)
+                .map_err(invalid)
         });
         let default = match &self.default {
             Some(_) => pairs.next().unwrap_or_else(|| Ok(self.own.clone()))?,
@@ -161,18 +177,18 @@ impl Certificates {
         };
         let named = pairs.collect::<Result<Vec<_>, _>>()?;
         let by_name = by_name(self.named.iter().zip(named));
-        Ok(Current {
+        Ok(LoadedCertificates {
             texts,
             default,
             by_name,
         })
     }
 
-    fn files(&self) -> impl Iterator<Item = &Files> {
+    fn files(&self) -> impl Iterator<Item = &CertificateFiles> {
         self.default.iter().chain(&self.named)
     }
 
-    fn current(&self) -> Arc<Current> {
+    fn current(&self) -> Arc<LoadedCertificates> {
         self.current.read().clone()
     }
 
@@ -197,77 +213,70 @@ impl Certificates {
     }
 }
 
-impl ResolvesServerCert for Certificates {
+impl ResolvesServerCert for ServingCertificates {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         Some(self.find(hello.server_name()))
     }
 }
 
 /// Keys are not for logs.
-impl fmt::Debug for Certificates {
+impl fmt::Debug for ServingCertificates {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
-            .debug_struct("Certificates")
+            .debug_struct("ServingCertificates")
             .field("files", &self.files().count())
             .finish_non_exhaustive()
     }
 }
 
-fn texts(files: &Files) -> Result<Pair, Useless> {
-    let useless = |file: &Path, error: std::io::Error| Useless {
-        file: file.into(),
-        why: error.to_string(),
-    };
-    let read = |file: &Path| std::fs::read(file).map_err(|error| useless(file, error));
-    check_owner(&files.key).map_err(|error| useless(&files.key, error))?;
-    Ok((read(&files.certificate)?, read(&files.key)?))
-}
-
-/// Checks that a certificate and a key in PEM belong together.
+/// Checks that a certificate and a key in PEM match.
 pub(crate) fn check_pair(certificate: &str, key: &str) -> Result<(), String> {
     let pair = (certificate.as_bytes().to_vec(), key.as_bytes().to_vec());
     certified(&Protocol::default().provider, &pair).map(drop)
 }
 
-/// The pair, if its halves belong together.
-fn certified(provider: &CryptoProvider, (certificate, key): &Pair) -> Result<CertifiedKey, String> {
+/// Parses a certificate and its key, which must match.
+fn certified(
+    provider: &CryptoProvider,
+    (certificate, key): &CertificatePair,
+) -> Result<CertifiedKey, String> {
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(certificate).collect();
     let chain = chain.map_err(|error| format!("not a certificate in PEM: {error}"))?;
     if chain.is_empty() {
         return Err("has no certificate in PEM".into());
     }
     let key = PrivateKeyDer::from_pem_slice(key)
-        .map_err(|error| format!("its key is none in PEM: {error}"))?;
+        .map_err(|error| format!("its key is not PEM: {error}"))?;
     CertifiedKey::from_der(chain, key, provider)
-        .map_err(|error| format!("does not fit its key: {error}"))
+        .map_err(|error| format!("does not match its key: {error}"))
 }
 
-/// Kubernetes: what is said counts more than what a certificate says, and what is said first counts more than what is
-/// said later (server/dynamiccertificates/named_certificates.go).
+/// The certificate of each server name. Kubernetes: names of arguments take precedence over names of certificates, and
+/// earlier arguments over later ones (server/dynamiccertificates/named_certificates.go).
 fn by_name<'a>(
-    pairs: impl DoubleEndedIterator<Item = (&'a Files, Arc<CertifiedKey>)>,
+    pairs: impl DoubleEndedIterator<Item = (&'a CertificateFiles, Arc<CertifiedKey>)>,
 ) -> HashMap<String, Arc<CertifiedKey>> {
-    let (mut read, mut said) = (HashMap::new(), HashMap::new());
+    let (mut own_names, mut given_names) = (HashMap::new(), HashMap::new());
     for (files, certified) in pairs.rev() {
         let own = if files.names.is_empty() {
-            names(&certified)
+            certificate_names(&certified)
         } else {
             Vec::new()
         };
-        read.extend(own.into_iter().map(|name| (name, certified.clone())));
-        said.extend(
+        own_names.extend(own.into_iter().map(|name| (name, certified.clone())));
+        given_names.extend(
             files
                 .names
                 .iter()
                 .map(|name| (name.to_ascii_lowercase(), certified.clone())),
         );
     }
-    read.extend(said);
-    read
+    own_names.extend(given_names);
+    own_names
 }
 
-/// The names that a certificate has.
-fn names(certified: &CertifiedKey) -> Vec<String> {
+/// The DNS names of a certificate.
+fn certificate_names(certified: &CertifiedKey) -> Vec<String> {
     let Some(der) = certified.cert.first() else {
         return Vec::new();
     };
@@ -287,15 +296,13 @@ fn names(certified: &CertifiedKey) -> Vec<String> {
         _ => None,
     });
     common
-        .filter(|name| is_domain(name))
+        .filter(|name| {
+            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-.*".contains(&byte);
+            !name.is_empty() && name.bytes().all(is_plain) && name.parse::<IpAddr>().is_err()
+        })
         .chain(domains)
         .map(str::to_ascii_lowercase)
         .collect()
-}
-
-fn is_domain(name: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-.*".contains(&byte);
-    !name.is_empty() && name.bytes().all(plain) && name.parse::<std::net::IpAddr>().is_err()
 }
 
 #[cfg(test)]
@@ -306,8 +313,8 @@ mod tests {
     use rcgen::{CertificateParams, KeyPair};
     use tokio_rustls::rustls::crypto::ring;
 
-    /// Writes a certificate for `names` that signs itself.
-    fn write(directory: &Path, stem: &str, names: &[&str]) -> Files {
+    /// Writes a self-signed certificate for `names`.
+    fn write(directory: &Path, stem: &str, names: &[&str]) -> CertificateFiles {
         let key = KeyPair::generate().unwrap();
         let names: Vec<String> = names.iter().map(|name| name.to_string()).collect();
         let certificate = CertificateParams::new(names)
@@ -317,30 +324,34 @@ mod tests {
         let file = |ending: &str| directory.join(format!("{stem}.{ending}"));
         write_private(&file("crt"), &certificate.pem()).unwrap();
         write_private(&file("key"), &key.serialize_pem()).unwrap();
-        Files {
+        CertificateFiles {
             certificate: file("crt"),
             key: file("key"),
             names: Vec::new(),
         }
     }
 
-    fn open(default: Option<Files>, named: Vec<Files>) -> Result<Arc<Certificates>, Useless> {
+    fn open(
+        default: Option<CertificateFiles>,
+        named: Vec<CertificateFiles>,
+    ) -> Result<Arc<ServingCertificates>, InvalidCertificate> {
         let own = Authority::in_memory().unwrap().sign_server(&[]).unwrap();
-        Certificates::new(Arc::new(ring::default_provider()), &own, default, named).map(Arc::new)
+        ServingCertificates::new(Arc::new(ring::default_provider()), &own, default, named)
+            .map(Arc::new)
     }
 
-    fn shown(certificates: &Certificates, name: Option<&str>) -> Vec<u8> {
+    fn shown(certificates: &ServingCertificates, name: Option<&str>) -> Vec<u8> {
         certificates.find(name).cert[0].to_vec()
     }
 
-    fn stored(files: &Files) -> Vec<u8> {
+    fn stored(files: &CertificateFiles) -> Vec<u8> {
         CertificateDer::from_pem_file(&files.certificate)
             .unwrap()
             .to_vec()
     }
 
     #[test]
-    fn a_client_gets_the_certificate_of_the_name_it_asks_for() {
+    fn a_client_gets_the_certificate_of_its_server_name() {
         let directory = tempfile::tempdir().unwrap();
         let write = |stem: &str, names: &[&str]| write(directory.path(), stem, names);
         let (default, plain) = (
@@ -348,7 +359,7 @@ mod tests {
             write("plain", &["a.example"]),
         );
         let wild = write("wild", &["*.example"]);
-        let told = Files {
+        let told = CertificateFiles {
             names: vec!["B.example".into()],
             ..write("told", &["unused.example"])
         };
@@ -374,25 +385,25 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_certificate_is_shown_anew_when_its_files_change() {
+    async fn a_certificate_is_reloaded_when_its_files_change() {
         let directory = tempfile::tempdir().unwrap();
         let files = write(directory.path(), "tls", &["a.example"]);
         let certificates = open(Some(files.clone()), Vec::new()).unwrap();
-        let following = tokio::spawn(certificates.clone().follow());
+        let task = tokio::spawn(certificates.clone().reload_on_change());
         let first = shown(&certificates, None);
         write(directory.path(), "tls", &["a.example"]);
         tokio::time::sleep(2 * POLL_INTERVAL).await;
         assert_ne!(shown(&certificates, None), first);
         assert_eq!(shown(&certificates, None), stored(&files));
-        following.abort();
+        task.abort();
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_makes_no_sense_is_not_shown_and_what_comes_after_it_is() {
+    async fn an_invalid_certificate_does_not_replace_the_previous_one() {
         let directory = tempfile::tempdir().unwrap();
         let files = write(directory.path(), "tls", &["a.example"]);
         let certificates = open(Some(files.clone()), Vec::new()).unwrap();
-        let following = tokio::spawn(certificates.clone().follow());
+        let task = tokio::spawn(certificates.clone().reload_on_change());
         let first = shown(&certificates, None);
         let other = write(directory.path(), "other", &["a.example"]);
         // Only one half of the pair has been replaced.
@@ -402,31 +413,32 @@ mod tests {
         std::fs::copy(&other.key, &files.key).unwrap();
         tokio::time::sleep(2 * POLL_INTERVAL).await;
         assert_eq!(shown(&certificates, None), stored(&other));
-        following.abort();
+        task.abort();
     }
 
     #[test]
-    fn a_pair_that_does_not_belong_together_is_refused() {
+    fn a_certificate_that_does_not_match_its_key_is_rejected() {
         let directory = tempfile::tempdir().unwrap();
         let (one, other) = (
             write(directory.path(), "a", &["a"]),
             write(directory.path(), "b", &["b"]),
         );
-        let problem = |files: Files| open(Some(files), Vec::new()).unwrap_err().to_string();
-        let why = problem(Files {
+        let problem =
+            |files: CertificateFiles| open(Some(files), Vec::new()).unwrap_err().to_string();
+        let why = problem(CertificateFiles {
             key: other.key,
             ..one.clone()
         });
         assert!(
-            why.contains("a.crt") && why.contains("does not fit its key"),
+            why.contains("a.crt") && why.contains("does not match its key"),
             "{why}"
         );
-        let why = problem(Files {
+        let why = problem(CertificateFiles {
             certificate: one.key.clone(),
             ..one.clone()
         });
         assert!(why.contains("no certificate"), "{why}");
-        let why = problem(Files {
+        let why = problem(CertificateFiles {
             key: directory.path().join("none"),
             ..one
         });

@@ -1,25 +1,25 @@
-//! DER: an element is a tag, a length, and contents.
+//! Encoding and parsing of DER elements: tag, length, contents.
 
 use rcgen::Error;
 
-/// A whole number.
+/// An integer.
 pub(crate) const INTEGER: u8 = 0x02;
-/// Bits; the first byte says how many of the last are not meant.
+/// Bits; the first byte is the number of unused bits at the end.
 pub(crate) const BIT_STRING: u8 = 0x03;
 /// Bytes.
 pub(crate) const OCTET_STRING: u8 = 0x04;
-/// Nothing.
+/// No value.
 pub(crate) const NULL: u8 = 0x05;
-/// The name of a thing.
+/// An object identifier.
 pub(crate) const OBJECT_IDENTIFIER: u8 = 0x06;
-/// A text.
+/// A string.
 pub(crate) const UTF8_STRING: u8 = 0x0c;
 /// Elements in order.
 pub(crate) const SEQUENCE: u8 = 0x30;
 /// Elements without order.
 pub(crate) const SET: u8 = 0x31;
 
-/// An element of DER: tag, length, contents.
+/// Encodes an element.
 pub(crate) fn wrap(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     let contents = parts.concat();
     let bytes = contents.len().to_be_bytes();
@@ -36,21 +36,21 @@ pub(crate) fn wrap(tag: u8, parts: &[&[u8]]) -> Vec<u8> {
     element
 }
 
-/// The first element, and what follows it.
+/// The first element, and the rest.
 pub(crate) fn split(der: &[u8]) -> Result<(&[u8], &[u8]), Error> {
     let (head, length) = measure(der)?;
     der.split_at_checked(head + length)
         .ok_or(Error::CouldNotParseCertificate)
 }
 
-/// What is inside the first element.
+/// The contents of the first element.
 pub(crate) fn contents(der: &[u8]) -> Result<&[u8], Error> {
     let (head, _) = measure(der)?;
     let (element, _) = split(der)?;
     Ok(&element[head..])
 }
 
-/// How long an element's tag and length are, and how long its contents.
+/// The length of the header (tag and length) and of the contents.
 fn measure(der: &[u8]) -> Result<(usize, usize), Error> {
     let first = usize::from(*der.get(1).ok_or(Error::CouldNotParseCertificate)?);
     if first < 0x80 {
@@ -86,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_off_is_refused() {
+    fn truncated_elements_are_rejected() {
         assert!(split(&[SEQUENCE, 5, 1]).is_err());
         assert!(split(&[SEQUENCE, 0x82, 1]).is_err());
         assert!(split(&[]).is_err());

@@ -1,19 +1,19 @@
-//! A private key, whichever of the three usual forms it is written in: PKCS #8, or what is older and for one kind of key
-//! alone, PKCS #1 (RSA) and SEC 1 (elliptic curves). What signs takes PKCS #8 only, so the others are wrapped.
+//! Private keys in PKCS #8, PKCS #1 (RSA) and SEC 1 (elliptic curves). Signing needs PKCS #8, so the older formats are
+//! wrapped.
 
 use tokio_rustls::rustls::pki_types::PrivateKeyDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
 use super::der::{INTEGER, NULL, OBJECT_IDENTIFIER, OCTET_STRING, SEQUENCE, contents, split, wrap};
 
-/// What DER calls an RSA key.
+/// The object identifier of RSA keys.
 pub(crate) const RSA: &[u8] = &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x0d, 1, 1, 1];
-/// What DER calls a key on a curve.
+/// The object identifier of elliptic curve keys.
 pub(crate) const ON_CURVE: &[u8] = &[0x2a, 0x86, 0x48, 0xce, 0x3d, 2, 1];
-/// Before the curve in a key that is on one.
+/// The tag of the curve in a SEC 1 key.
 const CURVE: u8 = 0xa0;
 
-/// The first private key of a PEM text, as PKCS #8 in DER; or why there is none.
+/// The first private key of a PEM text, as PKCS #8 in DER.
 pub(crate) fn to_pkcs8(pem: &str) -> Result<Vec<u8>, String> {
     pkcs8(&PrivateKeyDer::from_pem_slice(pem.as_bytes()).map_err(|error| error.to_string())?)
 }
@@ -27,14 +27,15 @@ pub(crate) fn pkcs8(key: &PrivateKeyDer) -> Result<Vec<u8>, String> {
             let key = key.secret_sec1_der();
             Ok(wrapped(
                 ON_CURVE,
-                curve(key).ok_or("the key does not say its curve")?,
+                curve(key).ok_or("the key has no curve")?,
                 key,
             ))
         }
-        _ => Err("unknown form of key".into()),
+        _ => Err("unknown format of key".into()),
     }
 }
 
+/// Wraps a key as PKCS #8.
 fn wrapped(kind: &[u8], parameters: &[u8], key: &[u8]) -> Vec<u8> {
     let kind = wrap(SEQUENCE, &[&wrap(OBJECT_IDENTIFIER, &[kind]), parameters]);
     wrap(
@@ -43,7 +44,7 @@ fn wrapped(kind: &[u8], parameters: &[u8], key: &[u8]) -> Vec<u8> {
     )
 }
 
-/// The curve of an elliptic key: after its version and its number.
+/// The curve of a SEC 1 key, after its version and its private number.
 fn curve(key: &[u8]) -> Option<&[u8]> {
     let mut rest = contents(key).ok()?;
     while !rest.is_empty() {
@@ -73,14 +74,14 @@ mod tests {
     }
 
     #[test]
-    fn every_form_of_a_key_is_the_same_key() {
+    fn every_format_of_a_key_is_the_same_key() {
         assert_eq!(public(RSA_OLD), public(RSA_NEW));
         assert_eq!(public(ELLIPTIC_OLD), public(ELLIPTIC_NEW));
         assert_ne!(public(RSA_OLD), public(ELLIPTIC_OLD));
     }
 
     #[test]
-    fn what_stands_before_the_key_is_passed_over() {
+    fn sections_before_the_key_are_skipped() {
         let parameters =
             "-----BEGIN EC PARAMETERS-----\nBggqhkjOPQMBBw==\n-----END EC PARAMETERS-----\n";
         assert_eq!(
@@ -90,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_key_is_refused() {
+    fn malformed_keys_are_rejected() {
         let certificate = "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n";
         let cut_off = "-----BEGIN EC PRIVATE KEY-----\nMAA=\n-----END EC PRIVATE KEY-----\n";
         for text in ["", "nonsense", certificate, cut_off] {

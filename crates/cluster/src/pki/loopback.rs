@@ -1,5 +1,5 @@
-//! Is the certificate still good that is shown under [`LOOPBACK`](super::LOOPBACK)? It is signed when the server starts, so a
-//! restart mends it.
+//! The health check of the [`LOOPBACK`](super::LOOPBACK) certificate. It is signed when the server starts, so a restart
+//! renews it.
 
 use mizzen_apiserver::{Endpoint, HealthCheck};
 use mizzen_registry::{Future, Registry};
@@ -9,12 +9,12 @@ use super::CERTIFICATE_DAYS;
 /// The health check of that certificate.
 pub(crate) struct LoopbackCertificate {
     registry: Registry,
-    /// The last second at which it is good.
+    /// The last second of its validity.
     expires: i64,
 }
 
 impl LoopbackCertificate {
-    /// One that is signed now.
+    /// A certificate that is signed now.
     pub(crate) fn signed_now(registry: &Registry) -> LoopbackCertificate {
         let expires = registry
             .now()
@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_server_that_outlives_its_certificate_is_not_alive() {
+    async fn a_server_with_an_expired_loopback_certificate_is_not_alive() {
         let clock = SettableClock::starting_at(1_700_000_000);
         let store = Store::in_memory(Default::default());
         let registry = Registry::new(store, Arc::new(clock.clone()), Arc::new(Counter::default()));

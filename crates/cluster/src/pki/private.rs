@@ -1,5 +1,4 @@
-//! Files that are for their owner alone: written whole or not at all, put right when somebody opened them to others, and
-//! rejected when they belong to another user, who could replace them.
+//! Private files: written atomically with mode 0600, made private if they are not, and rejected if another user owns them.
 
 use std::fs::{self, DirBuilder, OpenOptions, Permissions};
 use std::io::{self, Write as _};
@@ -10,43 +9,42 @@ use mizzen_encryption::check_owner;
 
 use super::PkiError;
 
-/// What a file may be for its group and for others: nothing.
+/// The permission bits of other users.
 const SHARED: u32 = 0o077;
 
-/// Writes a file that only its owner may read, whole or not at all.
+/// Writes a file with mode 0600 atomically.
 pub(crate) fn write_private(path: &Path, text: &str) -> Result<(), PkiError> {
-    replace(path, text).map_err(|source| PkiError::File {
+    let write = || {
+        let directory = path
+            .parent()
+            .filter(|directory| !directory.as_os_str().is_empty());
+        if let Some(directory) = directory {
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(directory)?;
+        }
+        let mut temporary = path.as_os_str().to_owned();
+        temporary.push(".new");
+        let temporary = PathBuf::from(temporary);
+        // A leftover may be readable by other users.
+        match fs::remove_file(&temporary) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let mut file = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&temporary)?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&temporary, path)
+    };
+    write().map_err(|source| PkiError::File {
         path: path.into(),
         source,
     })
-}
-
-fn replace(path: &Path, text: &str) -> io::Result<()> {
-    let directory = path
-        .parent()
-        .filter(|directory| !directory.as_os_str().is_empty());
-    if let Some(directory) = directory {
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(directory)?;
-    }
-    let mut temporary = path.as_os_str().to_owned();
-    temporary.push(".new");
-    let temporary = PathBuf::from(temporary);
-    // One that was left behind may be another's to read.
-    match fs::remove_file(&temporary) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => {}
-    }
-    let mut file = OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .mode(0o600)
-        .open(&temporary)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    fs::rename(&temporary, path)
 }
 
 /// The text of a key file that an argument names.
@@ -58,7 +56,7 @@ pub(crate) fn read_key(path: &Path) -> Result<String, PkiError> {
     super::read(path)
 }
 
-/// Takes from everybody but the owner what they may do with one of our own files or directories, and says so.
+/// Removes the permissions of other users from a file or directory of the server, and logs it.
 pub(crate) fn make_private(path: &Path) -> Result<(), PkiError> {
     let fail = |source| PkiError::File {
         path: path.into(),
@@ -69,15 +67,15 @@ pub(crate) fn make_private(path: &Path) -> Result<(), PkiError> {
     if mode & SHARED == 0 {
         return Ok(());
     }
-    tracing::warn!(path = %path.display(), "was open to other users of this machine; it no longer is");
+    tracing::warn!(path = %path.display(), "file was accessible to other users, removed their permissions");
     fs::set_permissions(path, Permissions::from_mode(mode & 0o7700)).map_err(fail)
 }
 
-/// Says it when others may read a key that is not ours to put right.
+/// Warns of a key of the operator that other users may read.
 pub(super) fn warn_if_shared(path: &Path) {
     let mode = fs::metadata(path).map_or(0, |metadata| metadata.permissions().mode());
     if mode & SHARED != 0 {
-        tracing::warn!(path = %path.display(), "is a key that other users of this machine may read");
+        tracing::warn!(path = %path.display(), "key file is readable by other users");
     }
 }
 
@@ -100,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_left_behind_is_not_written_to() {
+    fn a_leftover_temporary_file_is_not_followed() {
         let directory = tempfile::tempdir().unwrap();
         let (file, elsewhere) = (
             directory.path().join("key"),
@@ -117,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_user_owns_is_rejected() {
+    fn a_file_of_another_user_is_rejected() {
         if !nix::unistd::Uid::effective().is_root() {
             eprintln!("SKIPPED: only root can give a file to another user");
             return;
@@ -141,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_open_to_others_is_put_right() {
+    fn a_shared_file_is_made_private() {
         let directory = tempfile::tempdir().unwrap();
         let file = directory.path().join("key");
         fs::write(&file, "secret").unwrap();

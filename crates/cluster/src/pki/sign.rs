@@ -1,11 +1,12 @@
-//! Signs what certificate requests ask for: the name and key that they give, for the uses and the time that they may have.
+//! Signs certificate signing requests: the subject and key of the request, with the allowed usages and validity.
+
+use std::net::IpAddr;
 
 use mizzen_apiserver::seams::SystemRandom;
 use mizzen_controllers::{Order, Sign};
 use mizzen_value::clock::Random as _;
 use rcgen::{
     CertificateParams, CustomExtension, ExtendedKeyUsagePurpose, KeyUsagePurpose, SanType,
-    SerialNumber,
 };
 use time::OffsetDateTime;
 use x509_parser::certification_request::X509CertificationRequest;
@@ -14,8 +15,9 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use super::{Authority, der_to_pem, subject};
 
-/// How many bytes a serial number has.
+/// The length of a serial number in bytes.
 const SERIAL: usize = 16;
+const EMPTY_SEQUENCE: [u8; 2] = [0x30, 0];
 
 impl Sign for Authority {
     fn sign(&self, order: &Order) -> Result<String, String> {
@@ -26,18 +28,18 @@ impl Sign for Authority {
             .map_err(|error| format!("unable to verify certificate request signature: {error}"))?;
         let params = self.params(order, &request)?;
         let failed = |error: rcgen::Error| format!("failed to sign certificate: {error}");
-        // The key is replaced by that of the request, as it is: whatever its kind, it need not be understood.
+        // The key is replaced by that of the request in DER, so that any algorithm is supported.
         let certificate = params
             .signed_by(self.issuer.key(), &self.issuer)
             .map_err(failed)?;
         let info = &request.certification_request_info;
-        let named = subject::Owner {
+        let subject = subject::RequestSubject {
             subject: info.subject.as_raw(),
             key: info.subject_pki.raw,
         };
         Ok(der_to_pem(
-            &named
-                .put_into(certificate.der(), self.issuer.key())
+            &subject
+                .sign_into(certificate.der(), self.issuer.key())
                 .map_err(failed)?,
         ))
     }
@@ -59,16 +61,27 @@ impl Authority {
         let mut params = CertificateParams::default();
         params.not_before = moment(order.not_before)?;
         params.not_after = moment(order.not_after.min(end))?;
-        params.serial_number = Some(serial());
-        params.custom_extensions = vec![no_authority()];
+        let mut serial = [0; SERIAL];
+        SystemRandom.fill(&mut serial);
+        // A serial number is positive.
+        serial[0] &= 0x7f;
+        params.serial_number = Some(serial.to_vec().into());
+        // `rcgen` would add the key identifier of the wrong key to its own basic constraints.
+        let mut no_ca = CustomExtension::from_oid_content(&[2, 5, 29, 19], EMPTY_SEQUENCE.to_vec());
+        no_ca.set_criticality(true);
+        params.custom_extensions = vec![no_ca];
         params.use_authority_key_identifier_extension = true;
         params.subject_alt_names = alternative_names(request)?;
         for usage in &order.usages {
-            match use_of(usage).ok_or_else(|| format!("unrecognized usage values: [{usage:?}]"))? {
-                Use::Key(purpose) if !params.key_usages.contains(&purpose) => {
+            match key_usage(usage)
+                .ok_or_else(|| format!("unrecognized usage values: [{usage:?}]"))?
+            {
+                CertificateUsage::Key(purpose) if !params.key_usages.contains(&purpose) => {
                     params.key_usages.push(purpose)
                 }
-                Use::Extended(purpose) if !params.extended_key_usages.contains(&purpose) => {
+                CertificateUsage::Extended(purpose)
+                    if !params.extended_key_usages.contains(&purpose) =>
+                {
                     params.extended_key_usages.push(purpose);
                 }
                 _ => (),
@@ -83,66 +96,42 @@ impl Authority {
     }
 }
 
-/// Says that a certificate signs no others. By `rcgen`'s own means it would also say which key it has, and that is not
-/// known yet.
-fn no_authority() -> CustomExtension {
-    const EMPTY_SEQUENCE: [u8; 2] = [0x30, 0];
-    let mut extension = CustomExtension::from_oid_content(&[2, 5, 29, 19], EMPTY_SEQUENCE.to_vec());
-    extension.set_criticality(true);
-    extension
-}
-
-fn serial() -> SerialNumber {
-    let mut bytes = [0; SERIAL];
-    SystemRandom.fill(&mut bytes);
-    // A serial number is positive.
-    bytes[0] &= 0x7f;
-    bytes.to_vec().into()
-}
-
+/// The subject alternative names of a request; unsupported types are left out.
 fn alternative_names(request: &X509CertificationRequest) -> Result<Vec<SanType>, String> {
+    let text = |text: &str| {
+        text.try_into()
+            .map_err(|error: rcgen::Error| error.to_string())
+    };
     let mut names = Vec::new();
     for extension in request.requested_extensions().into_iter().flatten() {
         let ParsedExtension::SubjectAlternativeName(given) = extension else {
             continue;
         };
         for name in &given.general_names {
-            names.extend(alternative_name(name)?);
+            names.extend(match name {
+                GeneralName::DNSName(name) => Some(SanType::DnsName(text(name)?)),
+                GeneralName::RFC822Name(name) => Some(SanType::Rfc822Name(text(name)?)),
+                GeneralName::URI(uri) => Some(SanType::URI(text(uri)?)),
+                GeneralName::IPAddress(bytes) => {
+                    let v4 = <[u8; 4]>::try_from(*bytes).map(IpAddr::from);
+                    let v6 = <[u8; 16]>::try_from(*bytes).map(IpAddr::from);
+                    v4.or(v6).ok().map(SanType::IpAddress)
+                }
+                _ => None,
+            });
         }
     }
     Ok(names)
 }
 
-/// A name that may be in a certificate; others are left out.
-fn alternative_name(name: &GeneralName) -> Result<Option<SanType>, String> {
-    let text = |text: &str| {
-        text.try_into()
-            .map_err(|error: rcgen::Error| error.to_string())
-    };
-    Ok(match name {
-        GeneralName::DNSName(name) => Some(SanType::DnsName(text(name)?)),
-        GeneralName::RFC822Name(name) => Some(SanType::Rfc822Name(text(name)?)),
-        GeneralName::URI(uri) => Some(SanType::URI(text(uri)?)),
-        GeneralName::IPAddress(bytes) => match bytes.len() {
-            4 => <[u8; 4]>::try_from(*bytes)
-                .ok()
-                .map(|bytes| SanType::IpAddress(bytes.into())),
-            16 => <[u8; 16]>::try_from(*bytes)
-                .ok()
-                .map(|bytes| SanType::IpAddress(bytes.into())),
-            _ => None,
-        },
-        _ => None,
-    })
-}
-
-/// What a key may be used for.
-enum Use {
+/// A key usage or extended key usage.
+enum CertificateUsage {
     Key(KeyUsagePurpose),
     Extended(ExtendedKeyUsagePurpose),
 }
 
-fn use_of(usage: &str) -> Option<Use> {
+/// The usage of a `KeyUsage` string of certificates.k8s.io.
+fn key_usage(usage: &str) -> Option<CertificateUsage> {
     use ExtendedKeyUsagePurpose::{
         Any, ClientAuth, CodeSigning, EmailProtection, OcspSigning, Other, ServerAuth, TimeStamping,
     };
@@ -176,10 +165,10 @@ fn use_of(usage: &str) -> Option<Use> {
                 "netscape sgc" => Other(vec![2, 16, 840, 1, 113_730, 4, 1]),
                 _ => return None,
             };
-            return Some(Use::Extended(extended));
+            return Some(CertificateUsage::Extended(extended));
         }
     };
-    Some(Use::Key(key))
+    Some(CertificateUsage::Key(key))
 }
 
 #[cfg(test)]
@@ -224,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_has_the_name_and_key_of_its_request_and_is_ours() {
+    fn a_certificate_has_the_subject_and_key_of_its_request() {
         let authority = Authority::in_memory().unwrap();
         for algorithm in [
             &rcgen::PKCS_ECDSA_P256_SHA256,
@@ -329,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_changed_after_signing_is_refused() {
+    fn a_request_with_an_invalid_signature_is_rejected() {
         let authority = Authority::in_memory().unwrap();
         let (request, _) = request(&rcgen::PKCS_ECDSA_P256_SHA256);
         let mut forged = request.der().to_vec();
@@ -347,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_use_is_refused() {
+    fn an_unknown_usage_is_rejected() {
         let authority = Authority::in_memory().unwrap();
         let (request, _) = request(&rcgen::PKCS_ECDSA_P256_SHA256);
         let error = Sign::sign(&authority, &order(&request, &["world domination"])).unwrap_err();

@@ -1,4 +1,4 @@
-//! Who signs for which signer: one authority for all, or one for each that has its own.
+//! The authorities by signer name.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use mizzen_controllers::{Order, Sign};
 
 use super::Authority;
 
-/// Authorities by the names of their signers.
+/// Authorities by signer name.
 #[derive(Default)]
 pub(crate) struct Signers(BTreeMap<&'static str, Arc<Authority>>);
 
 impl Signers {
-    /// Lets an authority sign for signers.
+    /// Adds an authority for signers.
     pub(crate) fn add(&mut self, signers: &[&'static str], authority: Authority) {
         let authority = Arc::new(authority);
         self.0
@@ -24,7 +24,7 @@ impl Sign for Signers {
     fn sign(&self, order: &Order) -> Result<String, String> {
         self.0
             .get(order.signer)
-            .ok_or("nobody signs for this signer")?
+            .ok_or("no authority for this signer")?
             .sign(order)
     }
 

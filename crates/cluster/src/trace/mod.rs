@@ -1,13 +1,14 @@
-//! `mizzen trace`: what the loops do to an object and to all that belongs to it, live, a line per step.
+//! `mizzen trace`: prints what controllers do to an object and its dependents, a line per step.
 //!
-//! `wish` says which object is meant, `step` what happened, `leave` who deleted and why, `warning` what else is heard, `known`
-//! who belongs to whom; here events come in, are put in the order in which the server wrote them, and lines go out.
+//! `target` is the object to trace, `traced_objects` has it with its dependents, `step` derives steps from two states of an
+//! object, `deletion` the actor and cause of a deletion, `warning` steps from Warning events. This file receives watch
+//! events, sorts them by resource version, and prints lines.
 
-mod known;
-mod leave;
+mod deletion;
 mod step;
+mod target;
+mod traced_objects;
 mod warning;
-mod wish;
 
 use std::io::{self, Write as _};
 use std::path::PathBuf;
@@ -30,17 +31,16 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Instant, sleep};
 
 use crate::connect::{self, ConnectError, connect};
-use crate::log::say;
-use known::{Known, Outcome};
-use step::Step;
-use wish::{Wish, parse};
+use crate::log::print_error;
+use target::{TraceTarget, parse};
+use traced_objects::{ReadyOutcome, TracedObjects};
 
-/// How long events may come late before the steps are told. Different kinds come by different watches.
-const GATHER: Duration = Duration::from_millis(30);
-/// How many events wait to be told. Beyond that they wait in the informers, which join those of the same object.
-const MAX_WAITING: usize = 1024;
+/// How long to wait for late events before steps are printed. Each kind has a watch of its own.
+const BATCH_DELAY: Duration = Duration::from_millis(30);
+/// The queue of events. Beyond that they wait in the informers, which coalesce events of the same object.
+const MAX_QUEUED: usize = 1024;
 
-/// The kinds that can be traced, and what belongs to them.
+/// The kinds that can be traced, and their dependents.
 static KINDS: [Resource; 8] = [
     CRON_JOBS,
     DEPLOYMENTS,
@@ -52,42 +52,42 @@ static KINDS: [Resource; 8] = [
     PODS,
 ];
 
-/// Print what the loops do to an object and to all that belongs to it: one line per step, with who did it and why.
+/// Print what controllers do to an object and its dependents: one line per step, with the actor and the cause
 #[derive(Args)]
 #[command(
     after_help = "Example:\n  mizzen trace deployment/web &\n  kubectl create deployment web --image=nginx --replicas=3"
 )]
 pub(crate) struct Trace {
-    /// What to follow; it need not be there yet
+    /// Trace this object; it need not exist yet
     #[arg(value_name = "KIND/NAME", value_parser = parse)]
-    object: Wish,
-    /// Its namespace
+    object: TraceTarget,
+    /// Trace the object in this namespace
     #[arg(long, short, value_name = "NAME", default_value = "default")]
     namespace: String,
-    /// How to reach the server [default: $KUBECONFIG, else ~/.kube/config]
+    /// Connect to the API server with this kubeconfig file [default: $KUBECONFIG, or ~/.kube/config]
     #[arg(long, value_name = "FILE")]
     kubeconfig: Option<PathBuf>,
-    /// Stop when all of its pods are ready, or it is complete; fail if that cannot be any more
+    /// Stop when all pods are ready or the object is complete; fail if it cannot become so
     #[arg(long)]
     until_ready: bool,
 }
 
-/// Why nothing can be traced.
+/// Why an object cannot be traced.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TraceError {
-    /// The server cannot be reached.
+    /// There is no client.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// The server refuses.
-    #[error("cannot ask the server: {}", message(.0))]
-    Refused(kube::Error),
-    /// It is not known who belongs to an object of this kind.
-    #[error("{kind:?} cannot be traced; what can: {}", wish::kinds())]
+    /// A request failed.
+    #[error("request failed: {}", message(.0))]
+    Request(kube::Error),
+    /// The kind is not supported.
+    #[error("{kind:?} cannot be traced; supported kinds are {}", target::kinds())]
     Untraceable {
         /// The kind as it was written.
         kind: String,
     },
-    /// Somebody waits until it is ready, in vain.
+    /// With --until-ready: it cannot become ready.
     #[error("it will not be ready: {0}")]
     Never(String),
     /// The process could not be set up.
@@ -96,7 +96,7 @@ pub(crate) enum TraceError {
 }
 
 impl Trace {
-    /// Traces until told to stop.
+    /// Traces until it is stopped.
     pub(crate) fn run(self) -> Result<(), TraceError> {
         tokio::runtime::Builder::new_multi_thread()
             .enable_all()
@@ -113,43 +113,108 @@ impl Trace {
         let api = Api::new(client.clone());
         let kind = self.object.find(&api).await?;
         let root = Key::new(self.namespace.as_str(), self.object.name.as_str());
-        // An informer would try for ever; somebody who waits for lines wants to know.
+        // Informers would retry forever, so access is checked first.
         let is_missing = match api.get(&KINDS[kind], &root).await {
-            Err(error) if !is_not_found(&error) => return Err(TraceError::Refused(error)),
+            Err(error) if !is_not_found(&error) => return Err(TraceError::Request(error)),
             found => found.is_err(),
         };
-        for followed in followed(kind) {
-            let path = format!("{}?limit=1", followed.path(&self.namespace));
+        for resource in watched_resources(kind) {
+            let path = format!("{}?limit=1", resource.path(&self.namespace));
             api.raw(Method::GET, &path, None)
                 .await
-                .map_err(TraceError::Refused)?;
+                .map_err(TraceError::Request)?;
         }
-        let (informers, mut events) = follow(&client, &self.namespace, kind);
-        let mut known = Known::new(kind, root);
-        let told = async {
-            // What was there before is told as a whole, in order.
+        let (informers, mut events) = self.start_informers(&client, kind);
+        let mut objects = TracedObjects::new(kind, root);
+        let printed = async {
+            // Existing objects are one batch, in order.
             let synced = async {
                 for (_, handler) in &informers {
                     handler.wait_for_sync().await;
                 }
             };
-            let first = gather(&mut events, synced).await;
+            let first = collect_until(&mut events, synced).await;
             if is_missing {
-                say!("it is not there yet; waiting for it (press Ctrl-C to stop)");
+                print_error!(
+                    "the object does not exist yet; waiting for it (press Ctrl-C to stop)"
+                );
             }
-            tell(first, events, &mut known, self.until_ready).await
+            self.print_steps(first, events, &mut objects).await
         };
         let stop = tokio::signal::ctrl_c();
         tokio::select! {
-            outcome = told => outcome,
+            outcome = printed => outcome,
             _ = stop => Ok(()),
+        }
+    }
+
+    /// Starts the informers of the resources to watch.
+    fn start_informers(
+        &self,
+        client: &Client,
+        kind: usize,
+    ) -> (Vec<RegisteredInformer>, Receiver<TraceEvent>) {
+        let (sender, events) = channel(MAX_QUEUED);
+        let one = |resource: &Resource| {
+            let sender = sender.clone();
+            let kind = KINDS.iter().position(|kind| kind == resource);
+            let informer = Informer::new(ListWatch::at(
+                client.clone(),
+                resource.path(&self.namespace),
+            ));
+            let handler = informer.add_handler(Forwarder { kind, sender });
+            informer.start();
+            (informer, handler)
+        };
+        (watched_resources(kind).iter().map(one).collect(), events)
+    }
+
+    /// Prints the steps of events, batch by batch.
+    async fn print_steps(
+        &self,
+        mut batch: Vec<TraceEvent>,
+        mut events: Receiver<TraceEvent>,
+        objects: &mut TracedObjects,
+    ) -> Result<(), TraceError> {
+        let began = Instant::now();
+        loop {
+            batch.sort_by_key(|event| event.object.version());
+            for event in batch {
+                let Ok(object) = event.object.read() else {
+                    continue;
+                };
+                let steps = match event.kind {
+                    Some(kind) => objects.on_change(kind, object, event.is_deleted, event.initial),
+                    None => objects
+                        .on_event(&object)
+                        .into_iter()
+                        .filter(|_| !event.is_deleted)
+                        .collect(),
+                };
+                for step in steps {
+                    if writeln!(io::stdout(), "{}", step.line(began.elapsed())).is_err() {
+                        // Standard output is closed, as after `| head`.
+                        return Ok(());
+                    }
+                }
+            }
+            match objects.outcome().filter(|_| self.until_ready) {
+                Some(ReadyOutcome::Ready) => return Ok(()),
+                Some(ReadyOutcome::Never(why)) => return Err(TraceError::Never(why)),
+                None => {}
+            }
+            let Some(first) = events.recv().await else {
+                return Ok(());
+            };
+            batch = vec![first];
+            batch.append(&mut collect_until(&mut events, sleep(BATCH_DELAY)).await);
         }
     }
 }
 
-/// What is followed for an object of a kind: all that may belong to it, and what is told of that.
-fn followed(kind: usize) -> Vec<Resource> {
-    let between = match &*KINDS[kind].kind {
+/// The resources to watch for an object of a kind: it, its dependents, and events.
+fn watched_resources(kind: usize) -> Vec<Resource> {
+    let dependents = match &*KINDS[kind].kind {
         "CronJob" => Some(JOBS),
         "Deployment" => Some(REPLICA_SETS),
         _ => None,
@@ -157,152 +222,81 @@ fn followed(kind: usize) -> Vec<Resource> {
     let pods = Some(PODS).filter(|pods| KINDS[kind] != *pods);
     [KINDS[kind].clone()]
         .into_iter()
-        .chain(between)
+        .chain(dependents)
         .chain(pods)
         .chain([EVENTS])
         .collect()
 }
 
-/// Something that happened to an object of one of the kinds, or something that was told.
-struct Seen {
-    /// None for an event.
+/// A watch event of one of the kinds, or an Event.
+struct TraceEvent {
+    /// None for an Event.
     kind: Option<usize>,
     object: Entry<Object>,
-    is_gone: bool,
+    is_deleted: bool,
     initial: bool,
 }
 
-/// Sends on what happens to objects of a kind.
-struct Forward {
+/// Forwards watch events of a kind.
+struct Forwarder {
     kind: Option<usize>,
-    sender: Sender<Seen>,
+    sender: Sender<TraceEvent>,
 }
 
-impl Handler<Object> for Forward {
+impl Handler<Object> for Forwarder {
     async fn handle(&mut self, event: Event<Object>) {
-        let seen = Seen {
+        let event = TraceEvent {
             kind: self.kind,
             object: event.object().clone(),
-            is_gone: matches!(event, Event::Deleted { .. }),
+            is_deleted: matches!(event, Event::Deleted { .. }),
             initial: matches!(event, Event::Added { initial: true, .. }),
         };
-        // The receiver is gone when the command ends.
-        let _ = self.sender.send(seen).await;
+        // The receiver is dropped when the command ends.
+        let _ = self.sender.send(event).await;
     }
 }
 
 /// An informer and the registration of its handler.
-type Followed = (Informer<Object>, Registration<Object>);
+type RegisteredInformer = (Informer<Object>, Registration<Object>);
 
-fn follow(client: &Client, namespace: &str, kind: usize) -> (Vec<Followed>, Receiver<Seen>) {
-    let (sender, events) = channel(MAX_WAITING);
-    let one = |resource: &Resource| {
-        let sender = sender.clone();
-        let kind = KINDS.iter().position(|known| known == resource);
-        let informer = Informer::new(ListWatch::at(client.clone(), resource.path(namespace)));
-        let handler = informer.add_handler(Forward { kind, sender });
-        informer.start();
-        (informer, handler)
-    };
-    (followed(kind).iter().map(one).collect(), events)
-}
-
-/// Everything that arrives until `end`.
-async fn gather<T>(events: &mut Receiver<T>, end: impl Future<Output = ()>) -> Vec<T> {
+/// All events until `end`.
+async fn collect_until<T>(events: &mut Receiver<T>, end: impl Future<Output = ()>) -> Vec<T> {
     let (mut end, mut batch) = (pin!(end), Vec::new());
     loop {
         tokio::select! {
             biased;
-            Some(seen) = events.recv() => batch.push(seen),
+            Some(event) = events.recv() => batch.push(event),
             () = &mut end => return batch,
         }
     }
 }
 
-async fn tell(
-    mut batch: Vec<Seen>,
-    mut events: Receiver<Seen>,
-    known: &mut Known,
-    until_ready: bool,
-) -> Result<(), TraceError> {
-    let began = Instant::now();
-    loop {
-        batch.sort_by_key(|seen| seen.object.version());
-        for seen in batch {
-            let Ok(object) = seen.object.read() else {
-                continue;
-            };
-            let steps = match seen.kind {
-                Some(kind) => known.see(kind, object, seen.is_gone, seen.initial),
-                None => known
-                    .hear(&object)
-                    .into_iter()
-                    .filter(|_| !seen.is_gone)
-                    .collect(),
-            };
-            for step in steps {
-                if writeln!(io::stdout(), "{}", line(began.elapsed(), &step)).is_err() {
-                    // Nobody reads any more, as after `| head`.
-                    return Ok(());
-                }
-            }
-        }
-        match known.outcome().filter(|_| until_ready) {
-            Some(Outcome::Ready) => return Ok(()),
-            Some(Outcome::Never(why)) => return Err(TraceError::Never(why)),
-            None => {}
-        }
-        let Some(first) = events.recv().await else {
-            return Ok(());
-        };
-        batch = vec![first];
-        batch.append(&mut gather(&mut events, sleep(GATHER)).await);
-    }
-}
-
-fn line(at: Duration, step: &Step) -> String {
-    let Step {
-        actor,
-        object,
-        what,
-        cause,
-    } = step;
-    let because = if cause.is_empty() {
-        String::new()
-    } else {
-        format!("  because {cause}")
-    };
-    format!(
-        "{:>8.3}s  {actor:<24} {object:<34} {what}{because}",
-        at.as_secs_f64()
-    )
-}
-
 #[cfg(test)]
 mod tests {
+    use super::step::TraceStep;
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_there_is_gathered_whole_though_it_is_more_than_may_wait() {
+    async fn a_batch_may_be_larger_than_the_queue() {
         let (sender, mut events) = channel(4);
         let sent = tokio::spawn(async move {
             for number in 0..1000 {
                 sender.send(number).await.unwrap();
             }
         });
-        let batch = gather(&mut events, async { sent.await.unwrap() }).await;
+        let batch = collect_until(&mut events, async { sent.await.unwrap() }).await;
         assert_eq!(batch, (0..1000).collect::<Vec<_>>());
     }
 
     #[test]
     fn a_line_has_time_actor_object_and_cause() {
-        let step = Step {
+        let step = TraceStep {
             actor: "scheduler".into(),
             object: "pod/a".into(),
             what: "bound to n1".into(),
             cause: "it had no node".into(),
         };
         let expected = "   0.012s  scheduler                pod/a                              bound to n1  because it had no node";
-        assert_eq!(line(Duration::from_millis(12), &step), expected);
+        assert_eq!(step.line(Duration::from_millis(12)), expected);
     }
 }

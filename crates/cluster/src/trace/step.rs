@@ -1,39 +1,65 @@
-//! What happened between two states of an object, who did it, and why. Pure: from objects to sentences.
+//! Steps: what changed between two states of an object, the actor, and the cause. Pure.
+
+use std::time::Duration;
 
 use mizzen_object::condition::find;
 use mizzen_sdk::Object;
 use mizzen_value::Value;
 
-/// Something that one of the loops, or somebody else, did.
+/// The actor of a change that cannot be derived.
+pub(super) const UNKNOWN: &str = "unknown";
+
+/// A line of the output.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Step {
-    /// Who did it.
+pub(super) struct TraceStep {
+    /// The component or user.
     pub actor: String,
-    /// To which object: `pod/web-5d8f-x7k2p`.
+    /// The object: `pod/web-5d8f-x7k2p`.
     pub object: String,
-    /// What.
+    /// What changed.
     pub what: String,
-    /// Why, if that can be told.
+    /// The cause, if it can be derived.
     pub cause: String,
 }
 
-/// What is seen of an object.
-pub(super) struct Change<'a> {
+impl TraceStep {
+    /// The line of the output, with the time since the start.
+    pub(super) fn line(&self, at: Duration) -> String {
+        let TraceStep {
+            actor,
+            object,
+            what,
+            cause,
+        } = self;
+        let because = if cause.is_empty() {
+            String::new()
+        } else {
+            format!("  because {cause}")
+        };
+        format!(
+            "{:>8.3}s  {actor:<24} {object:<34} {what}{because}",
+            at.as_secs_f64()
+        )
+    }
+}
+
+/// A change of an object.
+pub(super) struct ObjectChange<'a> {
     /// Its kind.
     pub kind: &'a str,
-    /// As it was; none if it is new.
+    /// The previous state; none if it is new.
     pub old: Option<&'a Object>,
-    /// As it is; none if it is gone.
+    /// The new state; none if it was deleted.
     pub new: Option<&'a Object>,
-    /// The one that controls it, as it is known now.
+    /// Its controller, in the current state.
     pub owner: Option<(&'a str, &'a Object)>,
-    /// How many others its owner had when this happened.
+    /// The number of other dependents of its owner.
     pub n_siblings: usize,
 }
 
-impl Change<'_> {
-    /// The steps, in the order in which they happened. None if nothing that matters did.
-    pub(super) fn steps(&self) -> Vec<Step> {
+impl ObjectChange<'_> {
+    /// The steps in order; none if nothing relevant changed.
+    pub(super) fn steps(&self) -> Vec<TraceStep> {
         match (self.old, self.new) {
             (None, Some(new)) => {
                 vec![self.step(
@@ -44,52 +70,95 @@ impl Change<'_> {
             }
             (Some(old), None) => {
                 let (actor, cause) = self.remover(old);
-                vec![self.step(actor, "gone".into(), cause)]
+                vec![self.step(actor, "deleted".into(), cause)]
             }
             (Some(old), Some(new)) => self.changed(old, new),
             (None, None) => Vec::new(),
         }
     }
 
-    fn changed(&self, old: &Object, new: &Object) -> Vec<Step> {
+    fn changed(&self, old: &Object, new: &Object) -> Vec<TraceStep> {
         let mut steps = Vec::new();
         let mut add =
             |actor: String, what: String, cause: String| steps.push(self.step(actor, what, cause));
         if !old.is_going() && new.is_going() {
             let (actor, cause) = self.deleter(new);
-            add(actor, "told to go".into(), cause);
+            add(actor, "terminating".into(), cause);
         }
         match self.kind {
-            "Pod" => pod_steps(old, new, &mut add),
+            "Pod" => self.pod_steps(old, new, &mut add),
             _ => self.owner_steps(old, new, &mut add),
         }
         steps
     }
 
-    /// What becomes of an object that has others of its own.
+    /// The steps of an object that has dependents.
     fn owner_steps(&self, old: &Object, new: &Object, add: &mut dyn FnMut(String, String, String)) {
         if old["spec"] != new["spec"] {
             let (actor, cause) = match self.owner {
                 Some((kind, owner)) => (
                     controller(kind),
-                    format!("{} is rolled out", named(kind, owner)),
+                    format!("{} rolls out", named(kind, owner)),
                 ),
                 None => (writer(new), String::new()),
             };
-            add(actor, spec_change(old, new), cause);
+            let replicas = |object: &Object| object["spec"]["replicas"].as_int();
+            let what = match (replicas(old), replicas(new)) {
+                (Some(before), Some(after)) if before != after => {
+                    format!("scaled from {before} to {after}")
+                }
+                _ if old["spec"]["template"] != new["spec"]["template"] => {
+                    "template changed".into()
+                }
+                _ => "changed".into(),
+            };
+            add(actor, what, cause);
         }
-        if let Some(what) = status_change(self.kind, &old["status"], &new["status"]) {
-            add(controller(self.kind), what, String::new());
+        let (before, after) = (self.counts(&old["status"]), self.counts(&new["status"]));
+        if before != after {
+            add(controller(self.kind), after, String::new());
         }
     }
 
-    fn step(&self, actor: String, what: String, cause: String) -> Step {
+    /// The numbers of dependents in a status.
+    fn counts(&self, status: &Value) -> String {
+        let count = |field: &str| status[field].int();
+        let (ready, all) = match self.kind {
+            "Job" => {
+                let (active, succeeded) = (count("active"), count("succeeded"));
+                let failed = count("failed");
+                return format!("{active} active, {succeeded} succeeded, {failed} failed");
+            }
+            "DaemonSet" => ("numberReady", "desiredNumberScheduled"),
+            _ => ("readyReplicas", "replicas"),
+        };
+        format!("{} of {} ready", count(ready), count(all))
+    }
+
+    /// The steps of a pod: scheduling, and its state.
+    fn pod_steps(&self, old: &Object, new: &Object, add: &mut dyn FnMut(String, String, String)) {
+        let node = new["spec"]["nodeName"].str();
+        if old["spec"]["nodeName"].str().is_empty() && !node.is_empty() {
+            let cause = "it had no node".into();
+            add("scheduler".into(), format!("bound to {node}"), cause);
+        }
+        let message = unschedulable_message(new);
+        if message != unschedulable_message(old) && !message.is_empty() {
+            add("scheduler".into(), "unschedulable".into(), message.into());
+        }
+        let (before, after) = (pod_state(old), pod_state(new));
+        if before != after && !node.is_empty() && !after.is_empty() {
+            add(format!("kubelet {node}"), after, String::new());
+        }
+    }
+
+    fn step(&self, actor: String, what: String, cause: String) -> TraceStep {
         let object = self
             .new
             .or(self.old)
             .map(|object| named(self.kind, object))
             .unwrap_or_default();
-        Step {
+        TraceStep {
             actor,
             object,
             what,
@@ -105,7 +174,7 @@ impl Change<'_> {
     fn created(&self, new: &Object) -> String {
         match (self.kind, new["spec"]["replicas"].as_int()) {
             ("Pod", _) | (_, None) => "created".into(),
-            (_, Some(n)) => format!("created, wants {}", pods(n)),
+            (_, Some(n)) => format!("created, replicas {n}"),
         }
     }
 
@@ -115,13 +184,13 @@ impl Change<'_> {
         };
         let name = named(kind, owner);
         match (self.kind, owner["spec"]["replicas"].as_int()) {
-            ("Pod", Some(wanted)) => format!("{name} wants {wanted} and has {}", self.n_siblings),
-            ("ReplicaSet", _) => format!("{name} has a template that no other set has"),
-            _ => format!("{name} needs it"),
+            ("Pod", Some(wanted)) => format!("{name} has {} of {wanted} replicas", self.n_siblings),
+            ("ReplicaSet", _) => format!("{name} has a new template"),
+            _ => format!("{name} requires it"),
         }
     }
 
-    /// Who lets an object go: a pod's kubelet, whoever took its finalizers, or the one who deletes it at once.
+    /// The actor of the final deletion: the kubelet of a pod, or the deleter.
     fn remover(&self, old: &Object) -> (String, String) {
         match (self.kind, old["spec"]["nodeName"].str()) {
             ("Pod", node) if !node.is_empty() => (format!("kubelet {node}"), String::new()),
@@ -130,18 +199,18 @@ impl Change<'_> {
     }
 }
 
-/// An object that was there before somebody looked.
-pub(super) fn there(kind: &str, object: &Object) -> Step {
-    let (mut what, mut cause) = ("is there".to_string(), String::new());
+/// The step of an object that existed before the trace.
+pub(super) fn existing(kind: &str, object: &Object) -> TraceStep {
+    let (mut what, mut cause) = ("exists".to_string(), String::new());
     if kind == "Pod" {
-        let refusal = refusal(object);
-        match (pod_state(object), refusal.is_empty()) {
-            (_, false) => (what, cause) = ("is there, not placed".into(), refusal.into()),
-            (state, true) if !state.is_empty() => what = format!("is there, {state}"),
+        let message = unschedulable_message(object);
+        match (pod_state(object), message.is_empty()) {
+            (_, false) => (what, cause) = ("exists, unschedulable".into(), message.into()),
+            (state, true) if !state.is_empty() => what = format!("exists, {state}"),
             _ => {}
         }
     }
-    Step {
+    TraceStep {
         actor: "-".into(),
         object: named(kind, object),
         what,
@@ -149,34 +218,15 @@ pub(super) fn there(kind: &str, object: &Object) -> Step {
     }
 }
 
-/// Why a pod has no node.
-fn refusal(pod: &Object) -> &str {
+/// The message of the scheduler for a pod without a node.
+fn unschedulable_message(pod: &Object) -> &str {
     match pod["spec"]["nodeName"].is_empty() {
         true => condition(pod, "PodScheduled")["message"].str(),
         false => "",
     }
 }
 
-/// From no node to ready, and back.
-fn pod_steps(old: &Object, new: &Object, add: &mut dyn FnMut(String, String, String)) {
-    let node = new["spec"]["nodeName"].str();
-    if old["spec"]["nodeName"].str().is_empty() && !node.is_empty() {
-        add(
-            "scheduler".into(),
-            format!("bound to {node}"),
-            "it had no node".into(),
-        );
-    }
-    if refusal(new) != refusal(old) && !refusal(new).is_empty() {
-        add("scheduler".into(), "not placed".into(), refusal(new).into());
-    }
-    let (before, after) = (pod_state(old), pod_state(new));
-    if before != after && !node.is_empty() && !after.is_empty() {
-        add(format!("kubelet {node}"), after, String::new());
-    }
-}
-
-/// A pod's state as one would say it.
+/// The state of a pod for a line.
 fn pod_state(pod: &Object) -> String {
     let status = &pod["status"];
     let mut reasons = status["containerStatuses"]
@@ -186,7 +236,7 @@ fn pod_state(pod: &Object) -> String {
     let waiting = reasons.find(|reason| !reason.is_empty());
     let is_ready = condition(pod, "Ready")["status"].str() == "True";
     match (status["phase"].str(), waiting) {
-        ("Running", Some(reason)) => format!("running, a container waits: {reason}"),
+        ("Running", Some(reason)) => format!("running, container waiting: {reason}"),
         ("Running", None) if is_ready => "running and ready".into(),
         ("Running", None) => "running, not ready".into(),
         ("Succeeded", _) => "succeeded".into(),
@@ -198,60 +248,10 @@ fn pod_state(pod: &Object) -> String {
     }
 }
 
-/// One condition of an object; null if there is none.
+/// A condition of an object; null if it is missing.
 pub(super) fn condition<'a>(object: &'a Object, name: &str) -> &'a Value {
     static NONE: Value = Value::Null;
     find(&object["status"]["conditions"], name).unwrap_or(&NONE)
-}
-
-fn spec_change(old: &Object, new: &Object) -> String {
-    let replicas = |object: &Object| object["spec"]["replicas"].as_int();
-    let template = old["spec"]["template"] != new["spec"]["template"];
-    match (replicas(old), replicas(new)) {
-        (Some(before), Some(after)) if before != after => {
-            format!("scaled from {before} to {after}")
-        }
-        _ if template => "got a new template".into(),
-        _ => "changed".into(),
-    }
-}
-
-/// What an owner's status says that it did not say before.
-fn status_change(kind: &str, old: &Value, new: &Value) -> Option<String> {
-    let counts = |status: &Value| match kind {
-        "Job" => format!(
-            "{} active, {} succeeded, {} failed",
-            count(status, "active"),
-            count(status, "succeeded"),
-            count(status, "failed")
-        ),
-        "DaemonSet" => {
-            format!(
-                "{} ready of {}",
-                count(status, "numberReady"),
-                count(status, "desiredNumberScheduled")
-            )
-        }
-        _ => format!(
-            "{} ready of {}",
-            count(status, "readyReplicas"),
-            count(status, "replicas")
-        ),
-    };
-    let (before, after) = (counts(old), counts(new));
-    (before != after).then(|| format!("counts {after}"))
-}
-
-fn count(status: &Value, field: &str) -> i64 {
-    status[field].int()
-}
-
-fn pods(n: i64) -> String {
-    if n == 1 {
-        "1 pod".into()
-    } else {
-        format!("{n} pods")
-    }
 }
 
 /// An object as kubectl names it.
@@ -259,19 +259,19 @@ pub(super) fn named(kind: &str, object: &Object) -> String {
     format!("{}/{}", kind.to_lowercase(), object.name())
 }
 
-/// The loop that looks after a kind.
+/// The controller of a kind.
 pub(super) fn controller(kind: &str) -> String {
     format!("{}-controller", kind.to_lowercase())
 }
 
-/// Who wrote an object's specification last, as far as its fields' owners tell.
+/// The field manager that wrote the spec last.
 fn writer(object: &Object) -> String {
     let fields = object["metadata"]["managedFields"].list();
     let spec = fields.iter().filter(|one| one["subresource"].is_null());
     let latest = spec.max_by_key(|one| one["time"].str().to_string());
     match latest.map(|one| one["manager"].str()) {
         Some(manager) if !manager.is_empty() => manager.split('-').next().unwrap_or(manager).into(),
-        _ => "somebody".into(),
+        _ => UNKNOWN.into(),
     }
 }
 
@@ -298,7 +298,7 @@ mod tests {
         let (old, new) = (read(old), read(new));
         let owner = owner.map(|(kind, text)| (kind, object(text)));
         let owner = owner.as_ref().map(|(kind, owner)| (*kind, owner));
-        let steps = Change {
+        let steps = ObjectChange {
             kind,
             old: old.as_ref(),
             new: new.as_ref(),
@@ -306,7 +306,7 @@ mod tests {
             n_siblings,
         }
         .steps();
-        let said: Vec<String> = steps
+        let lines: Vec<String> = steps
             .iter()
             .map(|step| {
                 format!(
@@ -315,7 +315,7 @@ mod tests {
                 )
             })
             .collect();
-        assert_eq!(said, expected);
+        assert_eq!(lines, expected);
     }
 
     const SET: (&str, &str) = (
@@ -324,7 +324,7 @@ mod tests {
     );
 
     #[test]
-    fn who_made_the_first_object_is_told_by_its_fields() {
+    fn the_creator_is_the_field_manager() {
         let new = "{metadata: {name: web, managedFields: [{manager: kubectl-client-side-apply, time: a}]}, spec: {replicas: 3}}";
         check(
             "Deployment",
@@ -332,12 +332,12 @@ mod tests {
             new,
             None,
             0,
-            &["kubectl: deployment/web created, wants 3 pods; "],
+            &["kubectl: deployment/web created, replicas 3; "],
         );
     }
 
     #[test]
-    fn a_set_is_made_for_a_template_and_a_pod_for_a_number() {
+    fn a_replica_set_is_created_for_a_template_and_a_pod_for_a_replica() {
         let deployment = Some(("Deployment", "{metadata: {name: web}, spec: {replicas: 3}}"));
         check(
             "ReplicaSet",
@@ -346,7 +346,7 @@ mod tests {
             deployment,
             0,
             &[
-                "deployment-controller: replicaset/web-1 created, wants 3 pods; deployment/web has a template that no other set has",
+                "deployment-controller: replicaset/web-1 created, replicas 3; deployment/web has a new template",
             ],
         );
         check(
@@ -355,7 +355,7 @@ mod tests {
             "{metadata: {name: web-1-a}}",
             Some(SET),
             2,
-            &["replicaset-controller: pod/web-1-a created; replicaset/web-1 wants 3 and has 2"],
+            &["replicaset-controller: pod/web-1-a created; replicaset/web-1 has 2 of 3 replicas"],
         );
     }
 
@@ -393,11 +393,11 @@ mod tests {
             0,
             &["kubelet n1: pod/p running and ready; "],
         );
-        check("Pod", &ready, "", None, 0, &["kubelet n1: pod/p gone; "]);
+        check("Pod", &ready, "", None, 0, &["kubelet n1: pod/p deleted; "]);
     }
 
     #[test]
-    fn a_refusal_of_the_scheduler_is_told_once() {
+    fn an_unschedulable_pod_is_reported_once() {
         let waits = "{metadata: {name: p}, status: {conditions: [{type: PodScheduled, status: 'False', message: no room}]}}";
         check(
             "Pod",
@@ -405,18 +405,18 @@ mod tests {
             waits,
             None,
             0,
-            &["scheduler: pod/p not placed; no room"],
+            &["scheduler: pod/p unschedulable; no room"],
         );
         check("Pod", waits, waits, None, 0, &[]);
     }
 
     #[test]
-    fn a_pod_is_told_to_go_and_one_without_a_node_is_gone_at_once() {
+    fn a_pod_terminates_and_one_without_a_node_is_deleted_at_once() {
         let (there, going) = (
             "{metadata: {name: p}}",
             "{metadata: {name: p, deletionTimestamp: x}}",
         );
-        let cause = "replicaset-controller: pod/p told to go; replicaset/web-1 wants 3";
+        let cause = "replicaset-controller: pod/p terminating; replicaset/web-1 has 3 replicas";
         check("Pod", there, going, Some(SET), 3, &[cause]);
         check(
             "Pod",
@@ -424,14 +424,14 @@ mod tests {
             "",
             Some(SET),
             3,
-            &["replicaset-controller: pod/p gone; replicaset/web-1 wants 3"],
+            &["replicaset-controller: pod/p deleted; replicaset/web-1 has 3 replicas"],
         );
     }
 
     #[test]
-    fn what_was_there_before_says_how_it_is() {
+    fn an_existing_pod_has_its_state() {
         let check = |text: &str, what: &str, cause: &str| {
-            let step = super::there("Pod", &object(text));
+            let step = super::existing("Pod", &object(text));
             assert_eq!(
                 (step.what.as_str(), step.cause.as_str()),
                 (what, cause),
@@ -440,19 +440,19 @@ mod tests {
         };
         check(
             "{metadata: {name: p}, status: {phase: Pending, conditions: [{type: PodScheduled, status: 'False', message: no room}]}}",
-            "is there, not placed",
+            "exists, unschedulable",
             "no room",
         );
         check(
             "{metadata: {name: p}, spec: {nodeName: n}, status: {phase: Succeeded}}",
-            "is there, succeeded",
+            "exists, succeeded",
             "",
         );
-        check("{metadata: {name: p}}", "is there", "");
+        check("{metadata: {name: p}}", "exists", "");
     }
 
     #[test]
-    fn an_owner_is_scaled_and_counts() {
+    fn an_owner_is_scaled_and_counts_its_pods() {
         check(
             "ReplicaSet",
             "{metadata: {name: web-1}, spec: {replicas: 0}}",
@@ -460,8 +460,8 @@ mod tests {
             Some(("Deployment", "{metadata: {name: web}}")),
             0,
             &[
-                "deployment-controller: replicaset/web-1 scaled from 0 to 1; deployment/web is rolled out",
-                "replicaset-controller: replicaset/web-1 counts 1 ready of 1; ",
+                "deployment-controller: replicaset/web-1 scaled from 0 to 1; deployment/web rolls out",
+                "replicaset-controller: replicaset/web-1 1 of 1 ready; ",
             ],
         );
     }

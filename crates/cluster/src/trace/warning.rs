@@ -1,31 +1,35 @@
-//! What do people hear of the traced objects that is not in the objects themselves? Warnings, each once.
+//! Warning events about traced objects, each once.
 
 use std::collections::{HashMap, HashSet};
 
 use mizzen_sdk::Object;
 
-use super::step::Step;
+use super::step::{TraceStep, UNKNOWN};
 
-/// Warnings by the object that they are about.
+/// The warnings of traced objects.
 #[derive(Default)]
-pub(super) struct Warnings {
-    told: HashSet<(String, String, String)>,
-    /// Those about objects that have not been seen.
-    waiting: HashMap<String, Vec<Step>>,
+pub(super) struct TraceWarnings {
+    printed: HashSet<(String, String, String)>,
+    /// Those of objects that are not known yet, by UID.
+    pending: HashMap<String, Vec<TraceStep>>,
 }
 
-impl Warnings {
-    /// The step that an event tells, if it is a new warning about an object that is known.
-    pub(super) fn hear(&mut self, event: &Object, is_known: impl Fn(&str) -> bool) -> Option<Step> {
+impl TraceWarnings {
+    /// The step of an event, if it is a new warning about a known object.
+    pub(super) fn on_event(
+        &mut self,
+        event: &Object,
+        is_known: impl Fn(&str) -> bool,
+    ) -> Option<TraceStep> {
         let about = &event["involvedObject"];
         let (reason, message) = (event["reason"].str(), event["message"].str());
-        // What the scheduler says is in the pod's conditions as well.
+        // FailedScheduling is in the conditions of the pod as well.
         if event["type"].str() != "Warning" || reason == "FailedScheduling" {
             return None;
         }
         let uid = about["uid"].str().to_string();
         if !self
-            .told
+            .printed
             .insert((uid.clone(), reason.into(), message.into()))
         {
             return None;
@@ -36,8 +40,18 @@ impl Warnings {
             about["name"].str()
         );
         let what = format!("warning {reason}: {}", message.trim_end());
-        let step = Step {
-            actor: teller(event),
+        let (component, host) = (
+            event["source"]["component"].str(),
+            event["source"]["host"].str(),
+        );
+        let actor = match (component, event["reportingComponent"].str()) {
+            ("kubelet", _) => format!("kubelet {host}"),
+            ("", "") => UNKNOWN.into(),
+            ("", reporter) => reporter.into(),
+            (component, _) => component.into(),
+        };
+        let step = TraceStep {
+            actor,
             object,
             what,
             cause: String::new(),
@@ -45,27 +59,13 @@ impl Warnings {
         if is_known(&uid) {
             return Some(step);
         }
-        self.waiting.entry(uid).or_default().push(step);
+        self.pending.entry(uid).or_default().push(step);
         None
     }
 
-    /// What was heard of an object before it was seen.
-    pub(super) fn about(&mut self, uid: &str) -> Vec<Step> {
-        self.waiting.remove(uid).unwrap_or_default()
-    }
-}
-
-/// Who wrote an event: a loop, or a kubelet with its node.
-fn teller(event: &Object) -> String {
-    let (component, host) = (
-        event["source"]["component"].str(),
-        event["source"]["host"].str(),
-    );
-    match (component, event["reportingComponent"].str()) {
-        ("kubelet", _) => format!("kubelet {host}"),
-        ("", "") => "somebody".into(),
-        ("", reporter) => reporter.into(),
-        (component, _) => component.into(),
+    /// The pending warnings of an object.
+    pub(super) fn take_pending(&mut self, uid: &str) -> Vec<TraceStep> {
+        self.pending.remove(uid).unwrap_or_default()
     }
 }
 
@@ -81,12 +81,12 @@ mod tests {
     }
 
     #[test]
-    fn each_warning_is_told_once() {
-        let mut warnings = Warnings::default();
+    fn each_warning_is_printed_once() {
+        let mut warnings = TraceWarnings::default();
         let failed = event(
             "type: Warning, reason: FailedCreate, message: nope, source: {component: replicaset-controller}",
         );
-        let step = warnings.hear(&failed, |_| true).unwrap();
+        let step = warnings.on_event(&failed, |_| true).unwrap();
         assert_eq!(
             (
                 step.actor.as_str(),
@@ -99,20 +99,23 @@ mod tests {
                 "warning FailedCreate: nope"
             )
         );
-        assert_eq!(warnings.hear(&failed, |_| true), None);
+        assert_eq!(warnings.on_event(&failed, |_| true), None);
         let other = event(
             "type: Warning, reason: FailedCreate, message: 'no, no', source: {component: kubelet, host: n1}",
         );
-        assert_eq!(warnings.hear(&other, |_| true).unwrap().actor, "kubelet n1");
         assert_eq!(
-            warnings.hear(
+            warnings.on_event(&other, |_| true).unwrap().actor,
+            "kubelet n1"
+        );
+        assert_eq!(
+            warnings.on_event(
                 &event("type: Normal, reason: Pulled, message: fine"),
                 |_| true
             ),
             None
         );
         assert_eq!(
-            warnings.hear(
+            warnings.on_event(
                 &event("type: Warning, reason: FailedScheduling, message: nope"),
                 |_| true
             ),
@@ -121,16 +124,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_heard_before_its_object_is_seen_is_told_then() {
-        let mut warnings = Warnings::default();
+    fn a_warning_waits_until_its_object_is_known() {
+        let mut warnings = TraceWarnings::default();
         assert_eq!(
-            warnings.hear(
+            warnings.on_event(
                 &event("type: Warning, reason: Failed, message: nope"),
                 |_| false
             ),
             None
         );
-        assert_eq!(warnings.about("s").len(), 1);
-        assert!(warnings.about("s").is_empty());
+        assert_eq!(warnings.take_pending("s").len(), 1);
+        assert!(warnings.take_pending("s").is_empty());
     }
 }

@@ -1,7 +1,7 @@
-//! What one client may cost the others: nothing, whatever it sends.
+//! Denial of service: no client may slow down other clients, whatever it sends.
 //!
-//! Every attack is made with the real server over TLS. It must end in bounded time and memory, and while it goes on
-//! somebody else is served.
+//! Every attack runs against the real server over TLS. It must end in bounded time and memory, while another client
+//! is served.
 
 use std::time::Duration;
 
@@ -18,10 +18,10 @@ use crate::process::{Home, PATIENCE, Process};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const MB: u64 = 1_000_000;
-/// Within which somebody else must be served while an attack goes on, on a machine with much to do.
+/// The response time of another client during an attack, on a busy machine.
 const SOON: Duration = Duration::from_secs(10);
 
-/// A server under attack, and what it cost before.
+/// A server under attack, and its memory before.
 struct Target {
     process: Process,
     bystander: Client,
@@ -44,8 +44,8 @@ impl Target {
         }
     }
 
-    /// Somebody else is served in bounded time, on an old connection and on a new one, and the server has not grown by
-    /// more than so many megabytes.
+    /// Checks that another client is served in bounded time, on an old and a new connection, and that the server has grown by at
+    /// most this many megabytes.
     #[track_caller]
     fn check(&self, most: u64) -> impl Future<Output = ()> {
         let growth = self.process.resident_bytes().saturating_sub(self.before) / MB;
@@ -84,7 +84,7 @@ impl Target {
 }
 
 #[tokio::test]
-async fn requests_that_are_reset_at_once_end_the_connection() {
+async fn rapid_resets_close_the_connection() {
     let target = Target::start().await;
     let mut wire = Wire::open(&target.process, &[]).await;
     let mut sent = 0;
@@ -112,15 +112,15 @@ async fn requests_that_are_reset_at_once_end_the_connection() {
     target.check(50).await;
 }
 
-/// The requests are looked at, and given up, before they are reset: what they have begun must be given up, too.
+/// The requests are started before they are reset: their work must be cancelled, too.
 #[tokio::test]
-async fn requests_that_are_given_up_by_the_thousand_end_the_connection() {
+async fn many_cancelled_requests_close_the_connection() {
     let target = Target::start().await;
-    // Whether a client says that it has no need any more, or that nothing is wrong.
+    // With the codes CANCEL and NO_ERROR.
     for reason in [8u32, 0] {
         let mut wire = Wire::open(&target.process, &[]).await;
         let mut sent = 0;
-        // Few at a time, so that they have been looked at when they are reset.
+        // Few at a time, so that they are started when they are reset.
         for batch in 0..1_000u32 {
             let streams: Vec<u32> = (0..10)
                 .map(|number| 2 * (batch * 10 + number) + 1)
@@ -148,7 +148,7 @@ async fn requests_that_are_given_up_by_the_thousand_end_the_connection() {
 }
 
 impl Wire {
-    /// Whether the server has read all that was sent so far.
+    /// Whether the server has read everything.
     async fn answered_ping(&mut self) -> bool {
         if !self.write(&frame(PING, 0, 0, b"received")).await {
             return false;
@@ -163,7 +163,7 @@ impl Wire {
 }
 
 #[tokio::test]
-async fn a_head_without_an_end_ends_the_connection() {
+async fn an_endless_header_block_closes_the_connection() {
     let target = Target::start().await;
     for payload in [&[][..], &[0x82; 16_000]] {
         let mut wire = Wire::open(&target.process, &[]).await;
@@ -180,7 +180,7 @@ async fn a_head_without_an_end_ends_the_connection() {
             sent += 10;
         }
         println!("{sent} continuations were sent");
-        // What was sent may still be on its way; in the end the server does not wait for more.
+        // Data may be in flight; in the end the server does not wait for more.
         if let Some(reason) = wire.goodbye().await {
             assert_ne!(reason, 0);
         }
@@ -188,9 +188,9 @@ async fn a_head_without_an_end_ends_the_connection() {
     target.check(50).await;
 }
 
-/// One long field is put into the table and then named a thousand times by a byte each.
+/// One long field is indexed and then referenced a thousand times by a byte each.
 #[tokio::test]
-async fn a_head_that_is_large_only_when_it_is_unpacked_is_refused() {
+async fn a_header_block_that_decompresses_too_large_is_rejected() {
     let target = Target::start().await;
     let mut block = head("GET", "/readyz");
     block.extend([&[0x40, 1, b'y'][..], &literal(0, &"x".repeat(3_900))[1..]].concat());
@@ -202,7 +202,7 @@ async fn a_head_that_is_large_only_when_it_is_unpacked_is_refused() {
         let mut is_refused = true;
         while let Some(frame) = wire.next().await {
             match frame.kind {
-                // 431 is written out: no table has it.
+                // 431 is a literal: it is not in the static table.
                 HEADERS => is_refused = frame.payload.windows(3).any(|bytes| bytes == b"431"),
                 RESET => {}
                 DATA => panic!("an answer"),
@@ -216,13 +216,13 @@ async fn a_head_that_is_large_only_when_it_is_unpacked_is_refused() {
 }
 
 #[tokio::test]
-async fn questions_of_the_protocol_that_come_by_the_hundred_thousand_cost_little() {
+async fn a_flood_of_pings_and_settings_is_cheap() {
     let target = Target::start().await;
     for question in [frame(PING, 0, 0, b"received"), frame(SETTINGS, 0, 0, &[])] {
         let mut wire = Wire::open(&target.process, &[]).await;
         let batch = question.repeat(1_000);
         let mut sent = 0;
-        // Answers are never read; sooner or later the server does not read either.
+        // Responses are never read, so the server stops reading.
         while sent < 300_000 && wire.write(&batch).await {
             sent += 1_000;
             if sent % 100_000 == 0 {
@@ -235,7 +235,7 @@ async fn questions_of_the_protocol_that_come_by_the_hundred_thousand_cost_little
 }
 
 #[tokio::test]
-async fn a_client_that_asks_for_much_and_reads_nothing_costs_little() {
+async fn a_client_that_reads_no_response_uses_bounded_memory() {
     let target = Target::start().await;
     for number in 0..8 {
         let body = format!(
@@ -245,7 +245,7 @@ async fn a_client_that_asks_for_much_and_reads_nothing_costs_little() {
         target.bystander.post(CONFIG_MAPS, body).await.expect(201);
     }
     let before = target.process.resident_bytes();
-    // The client grants no room at all, or more than it will ever read.
+    // The client grants no window, or more than it will read.
     let (none, all) = ([0, 4, 0, 0, 0, 0], [0, 4, 0x7f, 0xff, 0xff, 0xff]);
     let mut wires = Vec::new();
     for settings in [none, all] {
@@ -276,9 +276,9 @@ async fn a_client_that_asks_for_much_and_reads_nothing_costs_little() {
     target.check(1_000).await;
 }
 
-/// Frames that carry nothing, from a peer that has not authenticated: on no stream, and on one that is not open.
+/// Empty frames of an unauthenticated peer: on no stream, and on a closed one.
 #[tokio::test]
-async fn frames_that_carry_nothing_end_the_connection_of_an_unauthenticated_peer() {
+async fn empty_frames_close_the_connection_of_an_unauthenticated_peer() {
     let target = Target::start().await;
     let stranger = target.process.credentials.anonymous();
     for (name, flood) in [
@@ -293,7 +293,7 @@ async fn frames_that_carry_nothing_end_the_connection_of_an_unauthenticated_peer
         for _ in 0..20 {
             wire.write(&flood.repeat(1_000)).await;
         }
-        // Long before a client that does not answer pings is given up.
+        // Long before the timeout of a client that does not answer pings.
         let ended = async { while wire.next().await.is_some() {} };
         timeout(SOON, ended)
             .await
@@ -302,9 +302,9 @@ async fn frames_that_carry_nothing_end_the_connection_of_an_unauthenticated_peer
     }
 }
 
-/// A client that acknowledges every DATA frame twice, as some libraries do, is not taken for one that floods.
+/// A client that acknowledges every DATA frame twice, as some libraries do, is not treated as a flood.
 #[tokio::test]
-async fn a_client_that_acknowledges_every_frame_is_served_to_the_end() {
+async fn a_client_that_acknowledges_every_frame_gets_its_response() {
     let target = Target::start().await;
     fill(&target, 1_000, 4_000).await;
     let mut wire = Wire::open(&target.process, &[]).await;
@@ -374,7 +374,7 @@ async fn ask_and_read_nothing(target: &Target, n_connections: usize, user: &[u8]
 /// The memory of responses that are not read is bounded, whether seats limit their number or only bytes do: members of
 /// system:masters are exempt from flow control.
 #[tokio::test]
-async fn responses_that_are_not_read_are_bounded_whoever_asks_on_however_many_connections() {
+async fn unread_responses_are_bounded_over_all_connections() {
     let target = Target::start().await;
     fill(&target, 1_000, 4_000).await;
     let binding = r#"{"metadata":{"name":"viewer"},
@@ -410,9 +410,9 @@ async fn responses_that_are_not_read_are_bounded_whoever_asks_on_however_many_co
     );
 }
 
-/// Watchers over HTTP/1.1 that never read what they asked for.
+/// Watchers over HTTP/1.1 that never read.
 #[tokio::test]
-async fn a_watcher_over_http1_that_does_not_read_costs_little() {
+async fn a_stalled_http1_watcher_uses_bounded_memory() {
     const N_WATCHERS: u64 = 100;
     let target = Target::start().await;
     fill(&target, 1_000, 4_000).await;
@@ -436,9 +436,9 @@ async fn a_watcher_over_http1_that_does_not_read_costs_little() {
     assert!(each < 270, "{each} KB");
 }
 
-/// Who is not known, or may not write, is told so before anything of the body is read.
+/// An unauthenticated or unauthorized request is rejected before its body is read.
 #[tokio::test]
-async fn a_body_is_not_waited_for_when_it_would_be_refused() {
+async fn a_body_is_not_read_if_the_request_is_rejected() {
     let target = Target::start().await;
     let stranger = target.process.credentials.anonymous();
     for (credentials, token, expected) in [
@@ -461,7 +461,7 @@ async fn a_body_is_not_waited_for_when_it_would_be_refused() {
             .unwrap();
         assert_eq!(String::from_utf8_lossy(&answer), expected);
     }
-    // The same by the hundred, with as much of the bodies as the server lets us send.
+    // The same a hundred times, with as much of the bodies as the server reads.
     let mut wires = Vec::new();
     for _ in 0..10 {
         let mut wire = Wire::open_as(&target.process, &stranger, &[]).await;
@@ -476,9 +476,9 @@ async fn a_body_is_not_waited_for_when_it_would_be_refused() {
     target.check(100).await;
 }
 
-/// As v1.36.4 answers them: by the place of the status in HPACK's table, or by resetting the stream.
+/// The responses of v1.36.4: the index of the status in HPACK's static table, or a reset of the stream.
 #[tokio::test]
-async fn paths_over_http2_are_read_as_gos_server_reads_them() {
+async fn http2_paths_are_parsed_as_in_go() {
     const OK: Option<u8> = Some(0x88);
     const NOT_FOUND: Option<u8> = Some(0x8d);
     let target = Target::start().await;
@@ -520,7 +520,7 @@ async fn paths_over_http2_are_read_as_gos_server_reads_them() {
 
 /// Kubernetes: Go reads none of more than ten thousand pairs.
 #[tokio::test]
-async fn a_query_of_many_pairs_is_not_read() {
+async fn a_query_with_too_many_pairs_is_ignored() {
     let target = Target::start().await;
     for (pairs, remaining) in [(1_000, true), (12_000, false)] {
         let path = format!("/api/v1/namespaces?limit=1{}", "&a=b".repeat(pairs));
@@ -531,7 +531,7 @@ async fn a_query_of_many_pairs_is_not_read() {
             "{pairs}"
         );
     }
-    // A query of a megabyte is refused by the library, or read in no time.
+    // A query of a megabyte is rejected by the library, or parsed quickly.
     let mut stream = dial(
         &target.process.address,
         &target.process.credentials,
@@ -551,9 +551,9 @@ async fn a_query_of_many_pairs_is_not_read() {
     target.check(50).await;
 }
 
-/// Chunks that say nothing, and extensions and trailers without end.
+/// Empty chunks, and endless extensions and trailers.
 #[tokio::test]
-async fn a_chunked_body_without_an_end_is_refused() {
+async fn an_endless_chunked_body_is_rejected() {
     let target = Target::start().await;
     let head =
         format!("POST {CONFIG_MAPS} HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n");
@@ -584,9 +584,9 @@ async fn a_chunked_body_without_an_end_is_refused() {
     target.check(50).await;
 }
 
-/// What strangers ask for has no end of names; we count only what there is.
+/// Metrics count only resources that are served, whatever clients request.
 #[tokio::test]
-async fn asking_for_what_is_not_there_leaves_nothing_behind() {
+async fn requests_for_missing_resources_leave_no_metrics() {
     let target = Target::start().await;
     let stranger = target.process.stranger().await;
     for number in 0..200 {

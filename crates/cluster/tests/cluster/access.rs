@@ -1,7 +1,7 @@
-//! Who may do what in a new cluster: every resource, every verb, everybody.
+//! The default RBAC of a new cluster: every resource, every verb, every role.
 //!
-//! `access.table` is what Kubernetes v1.36 answers with `--authorization-mode=Node,RBAC`, one line a resource: who may do
-//! what with it.
+//! `access.table` has the answers of Kubernetes v1.36 with `--authorization-mode=Node,RBAC`, a line per resource: the users
+//! and their verbs.
 
 use http::Request;
 use http_body_util::Full;
@@ -25,7 +25,7 @@ const VERBS: [&str; 8] = [
     "deletecollection",
 ];
 
-/// How the table calls them, their name, and the cluster role that they have: in one namespace, but for the last.
+/// The name in the table, the user, and its cluster role: in one namespace, except for the last.
 const PEOPLE: [(&str, &str, &str); 7] = [
     ("anonymous", "system:anonymous", ""),
     ("nobody", "nobody", ""),
@@ -37,7 +37,7 @@ const PEOPLE: [(&str, &str, &str); 7] = [
 ];
 
 #[tokio::test]
-async fn everybody_may_do_what_kubernetes_lets_them_do() {
+async fn default_roles_grant_what_upstreams_do() {
     let process = Home::in_memory().start().await;
     let admin = process.admin().await;
     admin
@@ -151,7 +151,7 @@ fn question(group: &str, resource: &Value, user: &str, verb: &str) -> String {
     .to_string()
 }
 
-/// The answers, in the order of the questions.
+/// The responses in the order of the requests.
 async fn all(client: &Client, path: &str, bodies: Vec<String>) -> Vec<Value> {
     let mut answers = Vec::new();
     for body in bodies {
@@ -161,7 +161,7 @@ async fn all(client: &Client, path: &str, bodies: Vec<String>) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_server_says_how_its_clients_and_it_are_known() {
+async fn the_authentication_config_map_has_the_authorities() {
     let process = Home::in_memory().start().await;
     let path = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
     let found = process.admin().await.get(path).await.expect(200).json();
@@ -181,7 +181,7 @@ async fn a_server_says_how_its_clients_and_it_are_known() {
 }
 
 #[tokio::test]
-async fn what_was_taken_from_a_role_is_given_back_at_the_next_start() {
+async fn removed_rules_of_a_role_are_restored_at_the_next_start() {
     let home = Home::on_disk();
     let process = home.start().await;
     let (view, edit) = (
@@ -206,7 +206,7 @@ async fn what_was_taken_from_a_role_is_given_back_at_the_next_start() {
 }
 
 #[tokio::test]
-async fn a_front_proxy_speaks_for_others_and_nobody_else_does() {
+async fn only_a_front_proxy_may_set_user_headers() {
     let home = Home::on_disk();
     let process = home.start().await;
     let file = |name: &str| std::fs::read_to_string(home.data_dir().join(name)).unwrap();
@@ -259,7 +259,7 @@ async fn whoami(address: &str, credentials: Credentials, headers: &[(&str, &str)
 }
 
 #[tokio::test]
-async fn a_signed_user_may_do_what_their_groups_may() {
+async fn a_user_has_the_permissions_of_the_groups_in_its_certificate() {
     let home = Home::on_disk();
     let process = home.start().await;
     let output = std::process::Command::new(env!("CARGO_BIN_EXE_mizzen"))
@@ -281,7 +281,7 @@ async fn a_signed_user_may_do_what_their_groups_may() {
         "{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    // The server has been told to write the admin's kubeconfig elsewhere, and listens where it liked.
+    // The server writes the administrator's kubeconfig to another file, and listens on a random port.
     let server = format!("server: https://{}\n", process.address);
     assert!(
         String::from_utf8_lossy(&output.stdout).contains(&server),

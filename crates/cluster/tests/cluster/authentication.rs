@@ -1,4 +1,4 @@
-//! Who is let in as arguments and files say it, and what happens when files change while the server runs.
+//! Authentication by flags and files, and reloads of files.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
@@ -15,7 +15,7 @@ const P256: &str = include_str!("../keys/p256.sec1.pem");
 const P384_PUBLIC: &str = include_str!("../keys/p384.pub.pem");
 const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
 
-/// The code that somebody with a token gets for something that they may not see.
+/// The status code of a request with a token for a forbidden resource.
 async fn code(process: &Process, token: &str) -> u16 {
     let stranger = process.stranger().await;
     let request = Request::get(stranger.uri("/api/v1/secrets"))
@@ -37,7 +37,7 @@ async fn token(admin: &Client) -> String {
 }
 
 #[tokio::test]
-async fn a_key_can_be_changed_without_breaking_tokens() {
+async fn the_signing_key_can_be_replaced_without_breaking_tokens() {
     let home = Home::on_disk()
         .with("--service-account-signing-key-file=signing.pem")
         .with("--service-account-key-file=others.pem");
@@ -85,7 +85,7 @@ async fn a_key_can_be_changed_without_breaking_tokens() {
 }
 
 #[tokio::test]
-async fn a_token_is_of_an_issuer_and_for_somebody() {
+async fn a_token_has_an_issuer_and_an_audience() {
     let home = Home::in_memory()
         .with("--service-account-issuer=https://id.example.com")
         .with("--service-account-issuer=https://old.example.com")
@@ -133,7 +133,7 @@ impl Authority {
         }
     }
 
-    /// A client that shows a certificate of this authority.
+    /// A client with a certificate of this authority.
     async fn client(&self, process: &Process, name: &str) -> Client {
         let mut params = CertificateParams::default();
         params.distinguished_name.push(DnType::CommonName, name);
@@ -150,13 +150,13 @@ impl Authority {
         Client::connect(&process.address, &credentials, &["http/1.1"]).await
     }
 
-    /// What a new client gets.
+    /// The status code of a new client.
     async fn code(&self, process: &Process) -> u16 {
         ask(&self.client(process, "jane").await, "").await
     }
 }
 
-/// What a client gets that may speak for `other`; 0 if it is not listened to.
+/// The status code of a front proxy with a header for `other`; 0 without a response.
 async fn ask(client: &Client, other: &str) -> u16 {
     let mut request = Request::get(client.uri("/api/v1/secrets"));
     if !other.is_empty() {
@@ -177,7 +177,7 @@ async fn expect(expected: u16, mut ask: impl AsyncFnMut() -> u16) {
 }
 
 #[tokio::test]
-async fn authorities_of_clients_come_and_go_while_connections_stay() {
+async fn client_authorities_are_reloaded_on_open_connections() {
     let home = Home::in_memory().with("--client-ca-file=clients.pem");
     let write = |authorities: &[&Authority]| {
         let text: String = authorities
@@ -213,7 +213,7 @@ async fn authorities_of_clients_come_and_go_while_connections_stay() {
 }
 
 #[tokio::test]
-async fn front_proxies_of_other_authorities_speak_for_others() {
+async fn front_proxies_of_configured_authorities_may_set_user_headers() {
     let home = Home::in_memory()
         .with("--requestheader-client-ca-file=proxies.pem")
         .with("--requestheader-allowed-names=mesh");
@@ -232,7 +232,7 @@ async fn front_proxies_of_other_authorities_speak_for_others() {
 }
 
 #[tokio::test]
-async fn front_proxies_speak_in_the_headers_that_are_named() {
+async fn front_proxies_use_the_configured_headers() {
     let home = Home::in_memory()
         .with("--requestheader-client-ca-file=proxies.pem")
         .with("--requestheader-username-headers=X-Mesh-User,X-Remote-User")
@@ -275,7 +275,7 @@ async fn front_proxies_speak_in_the_headers_that_are_named() {
 }
 
 #[tokio::test]
-async fn strangers_are_let_in_where_the_configuration_says() {
+async fn anonymous_requests_are_allowed_at_configured_paths() {
     let home = Home::in_memory().with("--authentication-config=authentication.yaml");
     let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\n";
     let write = |text: &str| {
@@ -330,7 +330,7 @@ async fn problem(admin: &Client, token: &str) -> String {
 }
 
 #[tokio::test]
-async fn issuers_come_and_go_as_the_file_says() {
+async fn jwt_issuers_are_reloaded_from_the_file() {
     let home = Home::in_memory().with("--authentication-config=authentication.yaml");
     let write = |issuer: &str| {
         let text = format!(
@@ -360,7 +360,7 @@ async fn issuers_come_and_go_as_the_file_says() {
 }
 
 #[tokio::test]
-async fn an_issuer_can_be_named_by_arguments() {
+async fn an_oidc_issuer_can_be_set_by_flags() {
     let home = Home::in_memory()
         .with("--oidc-issuer-url=https://a.invalid")
         .with("--oidc-client-id=b")
@@ -376,7 +376,7 @@ async fn an_issuer_can_be_named_by_arguments() {
 }
 
 #[tokio::test]
-async fn strangers_can_be_kept_out() {
+async fn anonymous_requests_can_be_disabled() {
     let process = Home::in_memory()
         .with("--anonymous-auth=false")
         .start()
@@ -424,7 +424,7 @@ async fn anonymous_requests_are_off_when_everything_is_allowed() {
 }
 
 #[tokio::test]
-async fn a_whole_cluster_shows_strangers_only_that_it_lives() {
+async fn a_control_plane_serves_only_health_to_anonymous_requests() {
     let check = async |home: Home, expected: [u16; 3]| {
         let process = home.start().await;
         let stranger = process.stranger().await;
@@ -445,7 +445,7 @@ async fn a_whole_cluster_shows_strangers_only_that_it_lives() {
 }
 
 #[tokio::test]
-async fn arguments_that_make_no_sense_are_refused() {
+async fn invalid_arguments_are_rejected() {
     let home = Home::in_memory();
     std::fs::write(home.path().join("empty.pem"), "nothing").unwrap();
     let check = async |arguments: &[&str], expected: &str| {

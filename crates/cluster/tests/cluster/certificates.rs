@@ -1,4 +1,4 @@
-//! Whose certificates count, and whose only seem to: each is shown to the real server over TLS.
+//! Client certificates, valid and forged, presented to the real server over TLS.
 
 use std::sync::Arc;
 
@@ -27,7 +27,7 @@ use crate::client::{Client, Credentials};
 use crate::http::check_alive;
 use crate::process::{Home, PATIENCE, Process};
 
-/// Somebody in `system:masters`.
+/// A user in `system:masters`.
 fn admin() -> CertificateParams {
     let mut admin = CertificateParams::default();
     admin.distinguished_name.push(DnType::CommonName, "admin");
@@ -47,7 +47,7 @@ fn sign(params: &CertificateParams, issuer: &Issuer<KeyPair>) -> (Vec<u8>, Vec<u
     )
 }
 
-/// An authority that calls itself like ours.
+/// An authority with the name of the cluster's.
 fn other_authority() -> Issuer<'static, KeyPair> {
     let mut authority = CertificateParams::default();
     authority
@@ -58,7 +58,7 @@ fn other_authority() -> Issuer<'static, KeyPair> {
 }
 
 #[tokio::test]
-async fn a_certificate_that_nobody_vouches_for_lets_nobody_in() {
+async fn a_certificate_of_an_unknown_authority_is_rejected() {
     let home = Home::on_disk().with("--token-auth-file=tokens.csv");
     std::fs::write(
         home.path().join("tokens.csv"),
@@ -90,7 +90,7 @@ async fn a_certificate_that_nobody_vouches_for_lets_nobody_in() {
             ..process.credentials.clone()
         };
         for protocol in ["http/1.1", "h2"] {
-            // Who is not known has no second question on a connection.
+            // A connection of an unauthenticated client is closed after one request.
             let connect =
                 async || Client::connect(&process.address, &credentials, &[protocol]).await;
             for path in ["/api/v1/secrets", "/healthz"] {
@@ -111,7 +111,7 @@ async fn a_certificate_that_nobody_vouches_for_lets_nobody_in() {
 }
 
 #[tokio::test]
-async fn a_certificate_counts_before_a_token() {
+async fn a_client_certificate_takes_precedence_over_a_token() {
     let home = Home::on_disk().with("--token-auth-file=tokens.csv");
     std::fs::write(home.path().join("tokens.csv"), "secret,jane,7\n").unwrap();
     let process = home.start().await;
@@ -146,7 +146,7 @@ async fn a_certificate_counts_before_a_token() {
     assert_eq!(review(&stranger, "bad").await.status, 401);
 }
 
-/// Shows a certificate and signs with a key, whether or not they belong together.
+/// Presents a certificate and signs with a key, which need not match.
 #[derive(Debug)]
 struct Thief(Arc<CertifiedKey>);
 
@@ -161,7 +161,7 @@ impl ResolvesClientCert for Thief {
 }
 
 #[tokio::test]
-async fn a_certificate_without_its_key_is_worth_nothing() {
+async fn a_client_certificate_needs_its_key() {
     let process = Home::in_memory().start().await;
     let (certificate, _) = process.credentials.user.clone().unwrap();
     let certificate = CertificateDer::from_pem_slice(&certificate).unwrap();
@@ -178,7 +178,7 @@ async fn a_certificate_without_its_key_is_worth_nothing() {
     check_alive(&process).await;
 }
 
-/// What somebody gets who shows a certificate, signs with a key and asks for secrets.
+/// The response to a client with this certificate and key that lists secrets.
 async fn show(
     process: &Process,
     certificate: &CertificateDer<'static>,
@@ -219,9 +219,9 @@ async fn show(
     answer.unwrap_or_else(|error| error.to_string())
 }
 
-/// `openssl x509 -req` makes them unless it is told otherwise.
+/// The default of `openssl x509 -req`.
 #[tokio::test]
-async fn a_certificate_of_the_first_version_is_one() {
+async fn a_version_1_certificate_is_accepted() {
     let home = Home::on_disk();
     let process = home.start().await;
     let file = |name: &str| std::fs::read_to_string(home.data_dir().join(name)).unwrap();
@@ -246,7 +246,7 @@ async fn a_certificate_of_the_first_version_is_one() {
     }
 }
 
-/// The same certificate without its version and extensions, signed anew with an elliptic key.
+/// The same certificate without version and extensions, signed with an elliptic curve key.
 fn first_version(der: &[u8], authority: &KeyPair) -> CertificateDer<'static> {
     let parsed = X509Certificate::from_der(der).unwrap().1;
     let tbs = parsed.tbs_certificate.as_ref();

@@ -1,4 +1,4 @@
-//! A client that can do what a well-behaved one would not: show no certificate, send half a request, never read.
+//! A client that may misbehave: no certificate, half a request, never reading.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
 use crate::process::PATIENCE;
 
-/// What a kubeconfig says about the authority and its user, as PEM.
+/// The authority and the client certificate of a kubeconfig, as PEM.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Credentials {
     pub authority: Vec<u8>,
@@ -33,7 +33,7 @@ pub(crate) struct Credentials {
 }
 
 impl Credentials {
-    /// The ones in a kubeconfig that `mizzen` wrote.
+    /// Reads a kubeconfig that `mizzen` wrote.
     pub(crate) fn read(kubeconfig: &Path) -> Credentials {
         let text = std::fs::read_to_string(kubeconfig).unwrap();
         let data = |key: &str| {
@@ -52,7 +52,7 @@ impl Credentials {
         }
     }
 
-    /// The same without a certificate of one's own.
+    /// The same without a client certificate.
     pub(crate) fn anonymous(&self) -> Credentials {
         Credentials {
             user: None,
@@ -140,7 +140,7 @@ enum Sender {
     Http2(http2::SendRequest<Full<Bytes>>),
 }
 
-/// An answer that has come whole.
+/// A complete response.
 #[derive(Debug)]
 pub(crate) struct Answer {
     pub status: u16,
@@ -158,7 +158,7 @@ impl Answer {
             .unwrap_or_else(|error| panic!("{error} in {}", self.text()))
     }
 
-    /// Itself, if its status is the expected one.
+    /// Asserts the status code.
     #[track_caller]
     pub(crate) fn expect(self, status: u16) -> Answer {
         assert_eq!(self.status, status, "{}", self.text());
@@ -167,7 +167,7 @@ impl Answer {
 }
 
 impl Client {
-    /// Connects and agrees on one of `protocols`.
+    /// Connects and negotiates one of `protocols`.
     pub(crate) async fn connect(
         address: &str,
         credentials: &Credentials,
@@ -217,7 +217,7 @@ impl Client {
             .unwrap()
     }
 
-    /// The path as this connection's protocol wants it.
+    /// The path for the protocol of this connection.
     pub(crate) fn uri(&self, path: &str) -> String {
         match self.sender {
             Sender::Http1(_) => path.into(),
@@ -225,7 +225,7 @@ impl Client {
         }
     }
 
-    /// The whole answer, or why there is none.
+    /// The complete response, or the error.
     pub(crate) async fn fetch(
         &self,
         request: Request<Full<Bytes>>,
@@ -241,7 +241,7 @@ impl Client {
         timeout(PATIENCE, answer).await.expect("an answer in time")
     }
 
-    /// The answer's head; its body is still to come.
+    /// The response with its body as a stream.
     pub(crate) async fn send(
         &self,
         mut request: Request<Full<Bytes>>,
@@ -278,15 +278,15 @@ impl Client {
     }
 }
 
-/// A watch's events, as they come.
+/// The events of a watch.
 pub(crate) struct Events {
     body: Incoming,
-    /// What has come and is not a whole line yet.
+    /// The beginning of an incomplete line.
     rest: Vec<u8>,
 }
 
 impl Events {
-    /// The next event; none when the server ended the stream as it should.
+    /// The next event; none after a proper end of the stream.
     pub(crate) async fn next(&mut self) -> Option<Value> {
         loop {
             if let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {

@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use crate::client::{Client, Credentials};
 use crate::process::{Home, PATIENCE, Process, Speaking};
 
-/// A port that is free now.
+/// A free port.
 fn free_port() -> u16 {
     TcpListener::bind("127.0.0.1:0")
         .unwrap()
@@ -40,11 +40,11 @@ async fn kubeconfig(home: &Home, user: &str) -> PathBuf {
     file
 }
 
-/// Runs a component with these arguments until it says that it works.
+/// Runs a component with these arguments until it prints that it is running.
 async fn run(home: &Home, arguments: &[String], kubeconfig: &Path) -> Speaking {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let mut component = Speaking::start(&arguments, kubeconfig);
-    while !component.line().await.contains("at work") {}
+    while !component.line().await.contains("running") {}
     let _ = home;
     component
 }
@@ -165,7 +165,7 @@ async fn controllers_run_with_the_flags_of_kubeadm() {
 }
 
 #[tokio::test]
-async fn the_scheduler_authenticates_tokens_and_authorizes_users_by_asking_the_server() {
+async fn the_scheduler_delegates_authentication_and_authorization() {
     let home = Home::on_disk();
     let process = home.start().await;
     let server = process.admin().await;
@@ -320,7 +320,7 @@ async fn nodes_serve_health_metrics_status_and_flags() {
 }
 
 #[tokio::test]
-async fn a_port_that_is_in_use_is_named_with_what_to_do() {
+async fn the_error_names_a_port_in_use_and_the_flag() {
     let home = Home::in_memory();
     let process = home.start().await;
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
@@ -348,13 +348,13 @@ async fn a_port_that_is_in_use_is_named_with_what_to_do() {
 }
 
 #[tokio::test]
-async fn the_ports_of_components_are_upstreams_unless_they_are_given() {
+async fn secure_ports_default_to_upstreams() {
     for (part, port) in [
         ("controllers", 10257),
         ("scheduler", 10259),
         ("node", 10250),
     ] {
-        // Whether the port is free or not, the process says which one it is.
+        // The process names the port, whether it is free or not.
         let home = Home::in_memory();
         let process = home.start().await;
         let kubeconfig = home.kubeconfig().display().to_string();
@@ -546,7 +546,7 @@ async fn a_cpu_profile_shows_what_the_server_does() {
 }
 
 #[tokio::test]
-async fn profiles_are_served_as_gos_server_serves_them() {
+async fn profiles_are_served_as_in_go() {
     let process = Home::in_memory().start().await;
     let (one, other) = (process.admin().await, process.admin().await);
     let (first, second) = tokio::join!(

@@ -1,4 +1,4 @@
-//! What a server keeps when it is killed, and what it says when it cannot start.
+//! Durability after a kill, and errors of damaged data.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,15 +20,15 @@ use crate::process::{Home, Process};
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const N_ROUNDS: usize = 8;
 const N_WRITERS: usize = 6;
-/// How many objects each writer keeps writing to.
+/// The number of objects of each writer.
 const N_NAMES: u64 = 20;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_acknowledged_is_lost_when_it_is_killed() {
+async fn no_acknowledged_write_is_lost_after_a_kill() {
     check_kills(Home::on_disk()).await;
 }
 
-/// Kills servers of `home` while they are written to, one after the other.
+/// Kills servers of `home` during writes, one after the other.
 pub(crate) async fn check_kills(home: Home) {
     let seed = seed();
     println!("MIZZEN_SEED={seed}");
@@ -47,26 +47,26 @@ pub(crate) async fn check_kills(home: Home) {
     );
 }
 
-/// What the server said is stored.
+/// The acknowledged writes.
 #[derive(Default, Clone)]
 struct Known {
-    /// By name: what may be there. More than one where an answer was cut off.
+    /// The possible states by name. More than one if a response was lost.
     objects: BTreeMap<String, Vec<State>>,
-    /// The highest version that was acknowledged.
+    /// The highest acknowledged version.
     version: u64,
     n_writes: usize,
 }
 
-/// What may have become of an object.
+/// A possible state of an object.
 #[derive(Debug, Clone, PartialEq)]
 enum State {
     Absent,
-    /// At this version, with this text; the version is not known if nobody was told.
+    /// At this version, with this text; the version is unknown without a response.
     Present(Option<u64>, String),
 }
 
 impl Known {
-    /// Compares with what a server has.
+    /// Compares with the objects of a server.
     async fn check(&mut self, process: &Process, round: usize) {
         let list = process
             .admin()
@@ -127,7 +127,7 @@ impl State {
     }
 }
 
-/// Lets writers write, and kills the server in the middle of it.
+/// Runs writers, and kills the server meanwhile.
 async fn write_until_killed(
     process: Process,
     random: &mut Random,
@@ -158,7 +158,7 @@ async fn write_until_killed(
 }
 
 impl Known {
-    /// What is known of one writer's objects.
+    /// The states of the objects of one writer.
     fn of(&self, prefix: &str) -> Known {
         let objects = self
             .objects
@@ -175,7 +175,7 @@ impl Known {
     }
 }
 
-/// Writes to objects of its own, one request after the other, until nobody answers any more.
+/// Writes to its own objects, one request after the other, until the server is gone.
 struct Writer {
     client: Client,
     prefix: String,
@@ -193,7 +193,7 @@ impl Writer {
         self.known
     }
 
-    /// One write; none if there was no answer.
+    /// One write; none without a response.
     async fn write(&mut self) -> Option<()> {
         let name = format!("{}-{}", self.prefix, self.random.below(N_NAMES));
         let states = self
@@ -202,7 +202,7 @@ impl Writer {
             .entry(name.clone())
             .or_insert_with(|| vec![State::Absent]);
         let exists = matches!(states[0], State::Present(..));
-        // A write of which nobody knows whether it happened leaves both possibilities.
+        // A write without a response leaves both possibilities.
         if exists && self.random.below(5) == 0 {
             states.push(State::Absent);
             self.send("DELETE", &format!("/{name}"), String::new(), &name)
@@ -284,7 +284,7 @@ impl Random {
         self.next() % n
     }
 
-    /// A text of some length; now and then a long one, so that the log outgrows its bound and is folded.
+    /// A text; sometimes a long one, so that the log is compacted.
     fn text(&mut self, round: usize) -> String {
         let length = if self.below(4) == 0 { 60_000 } else { 200 };
         let unit = format!("{round}.{:016x} ", self.next());
@@ -293,7 +293,7 @@ impl Random {
 }
 
 #[tokio::test]
-async fn a_second_server_in_the_same_directory_is_refused() {
+async fn a_second_server_in_the_same_data_directory_is_rejected() {
     let home = Home::on_disk();
     let process = home.start().await;
     check_refused(
@@ -305,7 +305,7 @@ async fn a_second_server_in_the_same_directory_is_refused() {
 }
 
 #[tokio::test]
-async fn a_port_that_is_taken_is_named() {
+async fn the_error_names_a_secure_port_in_use() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = listener.local_addr().unwrap().port();
     check_refused(
@@ -315,14 +315,14 @@ async fn a_port_that_is_taken_is_named() {
 }
 
 #[tokio::test]
-async fn a_directory_that_cannot_be_used_is_named_with_the_reason() {
+async fn the_error_names_an_unusable_data_directory() {
     let home = Home::on_disk();
     fs::write(home.data_dir(), "a file").unwrap();
     check_refused(home.fail_to_start(0).await, &["data", "ot a directory"]);
 }
 
 #[tokio::test]
-async fn a_log_with_a_changed_byte_is_refused_and_left_as_it_is() {
+async fn a_log_with_a_changed_byte_is_rejected_and_not_changed() {
     check_damage(|bytes| {
         let middle = bytes.len() / 2;
         bytes[middle] ^= 1;
@@ -331,16 +331,16 @@ async fn a_log_with_a_changed_byte_is_refused_and_left_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_log_that_lost_its_end_is_refused_and_left_as_it_is() {
+async fn a_truncated_log_is_rejected_and_not_changed() {
     check_damage(|bytes| bytes.truncate(bytes.len() / 2)).await;
 }
 
 #[tokio::test]
-async fn a_log_full_of_zeros_is_refused_and_left_as_it_is() {
+async fn a_log_full_of_zeros_is_rejected_and_not_changed() {
     check_damage(|bytes| bytes.fill(0)).await;
 }
 
-/// Damages the log of a server that stopped, and expects the next one to say so and to touch nothing.
+/// Damages the log of a stopped server, and expects an error and unchanged files.
 async fn check_damage(damage: impl FnOnce(&mut Vec<u8>)) {
     let home = Home::on_disk();
     let process = home.start().await;
@@ -366,7 +366,7 @@ async fn check_damage(damage: impl FnOnce(&mut Vec<u8>)) {
 }
 
 #[tokio::test]
-async fn a_key_that_is_missing_beside_data_is_not_made_anew() {
+async fn a_key_that_is_missing_beside_data_is_not_generated() {
     let home = Home::on_disk();
     home.start().await.stop().await;
     for (name, remedy) in [
@@ -395,7 +395,7 @@ fn log_file(home: &Home) -> PathBuf {
         .expect("a log")
 }
 
-/// Not started, with one line that says why.
+/// Asserts a failed start with a one-line error.
 #[track_caller]
 fn check_refused(output: Output, words: &[&str]) {
     let text = String::from_utf8_lossy(&output.stderr);

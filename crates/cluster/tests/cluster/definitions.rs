@@ -1,4 +1,4 @@
-//! Kinds that people define, in the real binary: how soon they are there, and what many of them cost.
+//! Custom resource definitions: when they are served, and the cost of many.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use tokio::time::Instant;
 use crate::process::Home;
 
 const DEFINITIONS: &str = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions";
-/// How large a definition is that is not small.
+/// The size of a large definition.
 const LARGE: usize = 30_000;
-/// How many of them are made; `MIZZEN_DEFINITIONS=2000` shows what many cost.
+/// The number of definitions; `MIZZEN_DEFINITIONS=2000` measures many.
 const MANY: usize = 40;
-/// What each may cost in memory, its text in the store included. A debug build is no better or worse at that.
+/// The memory limit per definition, including its text in the store.
 const EACH: u64 = 75_000;
-/// What is no definition's fault: buffers, threads, the certificates.
+/// Memory besides definitions: buffers, threads, certificates.
 const SLACK: u64 = 32 * 1024 * 1024;
 
 fn many() -> usize {

@@ -1,4 +1,4 @@
-//! What those can read who have the disk: keys that come and go, and plug-ins that do.
+//! Encryption at rest: keys and KMS plug-ins that are added and removed.
 
 use std::fs;
 use std::path::Path;
@@ -12,10 +12,10 @@ use crate::process::{Home, Process};
 
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 const PIZZAS: &str = "/apis/example.com/v1/namespaces/default/pizzas";
-/// What nobody may read; in a secret, and as text.
+/// The data of a secret, which must not be readable.
 const HUSH: &str = "hush-hush-hush-hush";
 
-/// A home whose servers go by `encryption.yaml`.
+/// A data directory whose servers use `encryption.yaml`.
 fn home(providers: &str) -> Home {
     let home = Home::on_disk()
         .with("--encryption-provider-config")
@@ -24,7 +24,7 @@ fn home(providers: &str) -> Home {
     home
 }
 
-/// Lets the next server go by these providers for secrets and pizzas.
+/// Configures these providers for secrets and pizzas.
 fn say(home: &Home, providers: &str) {
     say_of(home, "secrets, pizzas.example.com", providers);
 }
@@ -44,11 +44,11 @@ fn aes(byte: u8) -> String {
 
 const IDENTITY: &str = "{identity: {}}";
 
-/// Whether `text` can be read in any file of the data directory, as it is or in base64.
+/// Whether `text` is in any file of the data directory, plain or in base64.
 fn can_read(home: &Home, text: &str) -> bool {
     let encoded = BASE64_STANDARD.encode(text);
     let encoded = encoded.trim_end_matches('=');
-    // Of the last character, base64 has bits that depend on what follows.
+    // The last character of base64 depends on the following bytes.
     files(&home.data_dir()).iter().any(|bytes| {
         contains(bytes, text.as_bytes())
             || contains(bytes, &encoded.as_bytes()[..encoded.len() - 1])
@@ -100,7 +100,7 @@ async fn write_all(client: &Client) {
     client.post(PIZZAS, pizza).await.expect(201);
 }
 
-/// Everything is there.
+/// All objects are there.
 async fn check_all(client: &Client) {
     let secret = client.get(&format!("{SECRETS}/s")).await.expect(200).json();
     assert_eq!(secret["data"]["word"], BASE64_STANDARD.encode(HUSH));
@@ -116,7 +116,7 @@ async fn check_all(client: &Client) {
     );
 }
 
-/// Writes all that is to be sealed again, as it is; returns how many objects were given a new version.
+/// Rewrites all encrypted objects unchanged; returns the number of new versions.
 async fn rewrite(client: &Client) -> usize {
     let mut n_written = 0;
     for path in [SECRETS, PIZZAS] {
@@ -137,7 +137,7 @@ async fn rewrite(client: &Client) -> usize {
     n_written
 }
 
-/// Writes so much that the log is folded.
+/// Writes enough for a compaction of the log.
 async fn fold(home: &Home, client: &Client) {
     let has_base = || {
         let mut names = fs::read_dir(home.data_dir())
@@ -171,7 +171,7 @@ async fn start(home: &Home) -> (Process, Client) {
 }
 
 #[tokio::test]
-async fn a_key_is_replaced_and_nothing_is_ever_readable() {
+async fn an_encryption_key_is_replaced_and_nothing_is_in_plain_text() {
     let home = home(&aes(1));
     let (process, client) = start(&home).await;
     define_pizzas(&client).await;
@@ -210,14 +210,14 @@ async fn a_key_is_replaced_and_nothing_is_ever_readable() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_acknowledged_is_lost_when_everything_is_sealed() {
+async fn no_acknowledged_write_is_lost_with_encryption() {
     let home = home(IDENTITY);
     say_of(&home, "'*.*'", &aes(1).replace("aescbc", "secretbox"));
     crate::crash::check_kills(home).await;
 }
 
 #[tokio::test]
-async fn without_its_key_the_server_does_not_start_and_says_of_what() {
+async fn without_its_key_the_server_fails_to_start_and_names_the_record() {
     let home = home(&aes(1));
     let (process, client) = start(&home).await;
     define_pizzas(&client).await;
@@ -248,7 +248,7 @@ async fn without_its_key_the_server_does_not_start_and_says_of_what() {
 }
 
 #[tokio::test]
-async fn what_was_readable_is_sealed_and_can_be_unsealed_again() {
+async fn plain_text_is_encrypted_and_can_be_decrypted_again() {
     let home = home(IDENTITY);
     let (process, client) = start(&home).await;
     define_pizzas(&client).await;
@@ -267,7 +267,7 @@ async fn what_was_readable_is_sealed_and_can_be_unsealed_again() {
     say(&home, &format!("{}, {IDENTITY}", aes(1)));
     let (process, client) = start(&home).await;
     assert_eq!(rewrite(&client).await, 2);
-    // Files are written anew in the background, after some write.
+    // Files are compacted in the background, after a write.
     for n in 0.. {
         if !can_read(&home, HUSH) {
             break;
@@ -293,7 +293,7 @@ async fn what_was_readable_is_sealed_and_can_be_unsealed_again() {
 }
 
 #[tokio::test]
-async fn a_file_that_makes_no_sense_is_named_with_the_field() {
+async fn the_error_names_an_invalid_file_and_field() {
     let home = home("{aescbc: {keys: [{name: a, secret: AAAA}]}}");
     let refused = home.fail_to_start(0).await;
     let said = String::from_utf8_lossy(&refused.stderr);
@@ -310,7 +310,7 @@ fn kms(home: &Home) -> String {
 }
 
 #[tokio::test]
-async fn a_plugin_keeps_the_keys() {
+async fn records_are_encrypted_with_a_kms_plugin() {
     let home = home(IDENTITY);
     let plugin = TestPlugin::start(&home.path().join("kms.sock"));
     say(&home, &kms(&home));
@@ -349,7 +349,7 @@ async fn a_plugin_keeps_the_keys() {
 }
 
 #[tokio::test]
-async fn without_a_plugin_nothing_is_written_that_it_must_seal() {
+async fn without_its_kms_plugin_nothing_is_written_in_plain_text() {
     let home = home(IDENTITY);
     say(&home, &kms(&home));
     let (process, client) = start(&home).await;

@@ -1,4 +1,4 @@
-//! Flags of kube-apiserver, kube-controller-manager and kube-scheduler: accepted with their meaning or refused by name.
+//! Flags of kube-apiserver, kube-controller-manager and kube-scheduler: accepted with their meaning or rejected by name.
 
 use std::net::TcpListener;
 use std::path::Path;
@@ -9,14 +9,14 @@ use tokio::time::timeout;
 use crate::client::{Client, dial};
 use crate::process::{Home, PATIENCE, command};
 
-/// What a server writes that refuses its arguments.
+/// The output of a server that rejects its arguments.
 async fn refusal(arguments: &[&str]) -> String {
     let failed = Home::in_memory().fail_with(arguments).await;
     assert!(!failed.status.success(), "{arguments:?}");
     String::from_utf8_lossy(&failed.stderr).into_owned()
 }
 
-/// What a component writes that refuses its arguments.
+/// The output of a component that rejects its arguments.
 async fn component_refusal(arguments: &[&str]) -> String {
     let output = command(arguments, Path::new("no.kubeconfig")).output();
     let failed: Output = timeout(PATIENCE, output)
@@ -28,7 +28,7 @@ async fn component_refusal(arguments: &[&str]) -> String {
 }
 
 #[tokio::test]
-async fn the_secure_port_is_the_port() {
+async fn secure_port_is_an_alias_of_port() {
     let holder = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = holder.local_addr().unwrap().port();
     let text = refusal(&["--secure-port", &port.to_string()]).await;
@@ -72,7 +72,7 @@ async fn the_pair_in_the_certificate_directory_is_written_and_used() {
 }
 
 #[tokio::test]
-async fn client_certificates_in_files_must_fit_their_keys() {
+async fn client_certificates_in_files_must_match_their_keys() {
     let home = Home::in_memory();
     std::fs::write(home.path().join("a.pem"), "nonsense").unwrap();
     for (certificate, key) in [
@@ -134,7 +134,7 @@ async fn neither_logs_nor_profiles_are_served() {
 }
 
 #[tokio::test]
-async fn flags_of_the_api_server_are_refused_by_name() {
+async fn unsupported_flags_of_the_api_server_are_rejected_by_name() {
     for (argument, expected) in [
         (
             "--etcd-servers=http://127.0.0.1:2379",
@@ -195,7 +195,7 @@ async fn flags_of_the_api_server_are_refused_by_name() {
 }
 
 #[tokio::test]
-async fn flags_of_controllers_and_scheduler_are_refused_by_name() {
+async fn unsupported_flags_of_controllers_and_scheduler_are_rejected_by_name() {
     for (component, argument, expected) in [
         (
             "controllers",
@@ -215,7 +215,7 @@ async fn flags_of_controllers_and_scheduler_are_refused_by_name() {
         (
             "controllers",
             "--controllers=nonsense",
-            "there is no such loop",
+            "there is no such controller",
         ),
         (
             "controllers",
@@ -298,7 +298,7 @@ fn pod(context: &str) -> String {
 }
 
 #[tokio::test]
-async fn privileged_containers_are_rejected_where_a_flag_says_so() {
+async fn a_flag_rejects_privileged_containers() {
     let pods = "/api/v1/namespaces/default/pods?dryRun=All";
     let process = Home::in_memory()
         .with("--allow-privileged=false")
@@ -334,7 +334,7 @@ async fn privileged_containers_are_rejected_where_a_flag_says_so() {
 }
 
 #[tokio::test]
-async fn pods_tolerate_lost_nodes_for_as_long_as_flags_say() {
+async fn flags_set_default_toleration_seconds() {
     let process = Home::in_memory()
         .with("--default-not-ready-toleration-seconds=7")
         .with("--default-unreachable-toleration-seconds=8")
@@ -367,7 +367,7 @@ async fn pods_tolerate_lost_nodes_for_as_long_as_flags_say() {
 }
 
 #[tokio::test]
-async fn node_ports_and_the_kubernetes_service_are_as_flags_say() {
+async fn flags_set_node_ports_and_the_kubernetes_service() {
     let process = Home::in_memory()
         .with("--service-node-port-range=20000-20009")
         .with("--kubernetes-service-node-port=20007")
@@ -405,7 +405,7 @@ async fn node_ports_and_the_kubernetes_service_are_as_flags_say() {
 }
 
 #[tokio::test]
-async fn http2_and_the_endpoints_of_the_server_are_left_out_where_flags_say_so() {
+async fn flags_disable_http2_and_the_endpoint_reconciler() {
     let home = Home::in_memory()
         .with("--disable-http2-serving")
         .with("--endpoint-reconciler-type=none");
@@ -428,7 +428,7 @@ async fn http2_and_the_endpoints_of_the_server_are_left_out_where_flags_say_so()
 }
 
 #[tokio::test]
-async fn logs_of_the_host_are_served_where_a_flag_says_so() {
+async fn a_flag_serves_the_logs_of_the_host() {
     let process = Home::in_memory()
         .with("--enable-logs-handler")
         .start()
@@ -461,11 +461,11 @@ async fn logs_of_the_host_are_served_where_a_flag_says_so() {
 }
 
 #[tokio::test]
-async fn serving_certificates_of_kubelets_are_verified_where_a_flag_says_so() {
+async fn a_flag_verifies_serving_certificates_of_kubelets() {
     let home = Home::on_disk().whole();
     let process = home.start().await;
     process.stop().await;
-    // The nodes sign their certificates themselves, so the authority of the cluster does not vouch for them.
+    // The nodes have self-signed certificates, which the authority of the cluster does not verify.
     let home = home.with("--kubelet-certificate-authority=data/ca.crt");
     let process = home.start().await;
     let admin = process.admin().await;

@@ -1,4 +1,4 @@
-//! HTTP/2 as bytes: what no library would send, over TLS to the real server.
+//! HTTP/2 frames that no library would send, over TLS to the real server.
 
 use std::io;
 use std::time::Duration;
@@ -24,10 +24,10 @@ pub(crate) const CONTINUATION: u8 = 9;
 pub(crate) const END_STREAM: u8 = 1;
 pub(crate) const END_HEADERS: u8 = 4;
 
-/// What a server says that has had enough.
+/// The error code of a server under attack.
 pub(crate) const ENHANCE_YOUR_CALM: u32 = 11;
 
-/// A frame as it goes over the wire.
+/// A frame as bytes.
 pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let mut bytes = u32::try_from(payload.len()).unwrap().to_be_bytes()[1..].to_vec();
     bytes.extend([kind, flags]);
@@ -36,7 +36,7 @@ pub(crate) fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8>
     bytes
 }
 
-/// The compressed head of a request.
+/// The header block of a request.
 pub(crate) fn head(method: &str, path: &str) -> Vec<u8> {
     let mut bytes = match method {
         "GET" => vec![0x82],
@@ -49,7 +49,7 @@ pub(crate) fn head(method: &str, path: &str) -> Vec<u8> {
     bytes
 }
 
-/// A field whose name is in the table, perhaps to be kept in it.
+/// A header field whose name is in the static table, optionally indexed.
 pub(crate) fn literal(name: u8, value: &str) -> Vec<u8> {
     let mut bytes = vec![name];
     match value.len() {
@@ -68,23 +68,23 @@ pub(crate) fn literal(name: u8, value: &str) -> Vec<u8> {
     bytes
 }
 
-/// A field with a name that no table has.
+/// A literal header field.
 pub(crate) fn field(name: &str, value: &str) -> Vec<u8> {
     [literal(0, name), literal(0, value)[1..].to_vec()].concat()
 }
 
-/// What came back.
+/// A received frame.
 pub(crate) struct Frame {
     pub kind: u8,
     pub flags: u8,
     pub payload: Vec<u8>,
 }
 
-/// A connection on which frames are written by hand.
+/// A connection for hand-written frames.
 pub(crate) struct Wire(TlsStream<TcpStream>);
 
 impl Wire {
-    /// A connection of the admin, introduced with these settings.
+    /// A connection of the administrator with these settings.
     pub(crate) async fn open(process: &Process, settings: &[u8]) -> Wire {
         Wire::open_as(process, &process.credentials, settings).await
     }
@@ -101,8 +101,8 @@ impl Wire {
         Wire(stream)
     }
 
-    /// Writes bytes; false once the server does not take them any more, because it hung up or because it waits for
-    /// us to read.
+    /// Writes bytes; false once the server does not accept more, because it closed the connection or waits for
+    /// the client to read.
     pub(crate) async fn write(&mut self, bytes: &[u8]) -> bool {
         let written = async {
             self.0.write_all(bytes).await?;
@@ -111,7 +111,7 @@ impl Wire {
         matches!(timeout(Duration::from_secs(2), written).await, Ok(Ok(())))
     }
 
-    /// The next frame; none when the server has hung up.
+    /// The next frame; none when the server has closed the connection.
     pub(crate) async fn next(&mut self) -> Option<Frame> {
         let read = timeout(PATIENCE, self.read())
             .await
@@ -132,7 +132,7 @@ impl Wire {
         })
     }
 
-    /// Reads until the server has said why it goes, or has gone. None is without a word.
+    /// Reads until a GOAWAY or the end of the connection. None without a GOAWAY.
     pub(crate) async fn goodbye(&mut self) -> Option<u32> {
         while let Some(frame) = self.next().await {
             if frame.kind == GO_AWAY {

@@ -1,4 +1,4 @@
-//! What strangers and broken clients may do: get a refusal, and nothing else.
+//! Anonymous and broken clients are rejected.
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -17,7 +17,7 @@ use crate::process::{Home, PATIENCE, Process};
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const MIB: usize = 1024 * 1024;
 
-/// The server still does what it is for.
+/// Checks that the server still works.
 pub(crate) async fn check_alive(process: &Process) {
     process
         .admin()
@@ -27,12 +27,12 @@ pub(crate) async fn check_alive(process: &Process) {
         .expect(200);
 }
 
-/// Sends bytes as they are over HTTP/1.1; what comes back until the server hangs up.
+/// Sends raw bytes over HTTP/1.1; returns the response until the connection is closed.
 async fn raw(process: &Process, bytes: &[u8]) -> String {
     let mut stream = dial(&process.address, &process.credentials, &["http/1.1"]).await;
     let mut answer = Vec::new();
     let talk = async {
-        // The server may hang up before it has read all; then there is nothing to read either.
+        // The server may close the connection before it has read all.
         let _ = stream.write_all(bytes).await;
         let _ = stream.read_to_end(&mut answer).await;
     };
@@ -41,7 +41,7 @@ async fn raw(process: &Process, bytes: &[u8]) -> String {
 }
 
 #[tokio::test]
-async fn both_versions_of_http_get_the_same_answer() {
+async fn http1_and_http2_get_the_same_response() {
     let process = Home::in_memory().start().await;
     let mut answers = Vec::new();
     for protocol in ["http/1.1", "h2"] {
@@ -56,13 +56,13 @@ async fn both_versions_of_http_get_the_same_answer() {
         );
     }
     assert_eq!(answers[0], answers[1]);
-    // A client that does not say which version it speaks, speaks the old one.
+    // Without ALPN the protocol is HTTP/1.1.
     let client = Client::connect(&process.address, &process.credentials, &[]).await;
     client.get("/version").await.expect(200);
 }
 
 #[tokio::test]
-async fn the_head_of_an_answer_comes_alone() {
+async fn a_response_to_head_has_only_headers() {
     let process = Home::in_memory().start().await;
     let answer = raw(
         &process,
@@ -105,7 +105,7 @@ async fn the_head_of_an_answer_comes_alone() {
 
 /// Kubernetes: HTTP/2 is dear, and who has not said who they are gets one answer for it (UnauthenticatedHTTP2DOSMitigation).
 #[tokio::test]
-async fn strangers_have_no_second_question_on_a_connection() {
+async fn an_unauthenticated_connection_is_closed_after_one_request() {
     let process = Home::in_memory().start().await;
     let stranger = process.credentials.anonymous();
     let token = [head("GET", "/version"), literal(0x0f, "")[..1].to_vec()].concat();
@@ -136,7 +136,7 @@ async fn strangers_have_no_second_question_on_a_connection() {
 }
 
 #[tokio::test]
-async fn a_host_is_named_once() {
+async fn a_request_has_one_host() {
     let process = Home::in_memory().start().await;
     for (version, hosts, expected) in [
         ("1.1", "", "missing required Host header"),
@@ -161,7 +161,7 @@ async fn a_host_is_named_once() {
 }
 
 #[tokio::test]
-async fn who_shows_no_certificate_sees_nothing() {
+async fn an_anonymous_client_reads_nothing() {
     let process = Home::in_memory().start().await;
     let secret = r#"{"metadata":{"name":"hidden"},"stringData":{"password":"swordfish"}}"#;
     process
@@ -204,7 +204,7 @@ async fn who_shows_no_certificate_sees_nothing() {
 }
 
 #[tokio::test]
-async fn a_token_that_nobody_gave_out_is_refused() {
+async fn an_unknown_token_is_rejected() {
     let process = Home::in_memory().start().await;
     let stranger = process.stranger().await;
     for token in ["forged", "é", "\u{fffd}"] {
@@ -219,7 +219,7 @@ async fn a_token_that_nobody_gave_out_is_refused() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_too_large_is_refused() {
+async fn a_body_that_is_too_large_is_rejected() {
     let process = Home::in_memory().start().await;
     let client = process.admin().await;
     let body = format!(
@@ -243,7 +243,7 @@ async fn a_body_that_is_too_large_is_refused() {
     for _ in 0..4 {
         chunked.extend_from_slice(format!("{MIB:x}\r\n{}\r\n", " ".repeat(MIB)).as_bytes());
     }
-    // The server may hang up before everything is sent, so there may be no answer to see.
+    // The server may close the connection before everything is sent, so there may be no response.
     let answer = raw(&process, &chunked).await;
     assert!(
         answer.is_empty() || answer.starts_with("HTTP/1.1 413"),
@@ -253,7 +253,7 @@ async fn a_body_that_is_too_large_is_refused() {
 }
 
 #[tokio::test]
-async fn a_body_that_makes_no_sense_is_refused() {
+async fn a_malformed_body_is_rejected() {
     let process = Home::in_memory().start().await;
     let (json, yaml, proto) = (
         "application/json",
@@ -322,7 +322,7 @@ async fn a_body_that_makes_no_sense_is_refused() {
     assert_eq!(list["items"], serde_json::json!([]));
 }
 
-/// A kilobyte of YAML that stands for terabytes.
+/// A kilobyte of YAML that expands to terabytes.
 fn billion_laughs() -> Vec<u8> {
     let mut text = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n".to_owned();
     for level in 1..12 {
@@ -333,7 +333,7 @@ fn billion_laughs() -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_patch_that_makes_no_sense_is_refused() {
+async fn a_malformed_patch_is_rejected() {
     let process = Home::in_memory().start().await;
     let client = process.admin().await;
     let made = client
@@ -413,7 +413,7 @@ async fn a_patch_that_makes_no_sense_is_refused() {
     );
 }
 
-/// A JSON Patch that doubles an annotation's place until memory would be full.
+/// A JSON Patch that doubles an annotation repeatedly.
 fn copy_bomb() -> Vec<u8> {
     let mut operations = vec![r#"{"op":"add","path":"/x","value":{"a":"0123456789"}}"#.to_owned()];
     for level in 0..40 {
@@ -423,7 +423,7 @@ fn copy_bomb() -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_head_that_is_too_large_is_refused() {
+async fn a_header_block_that_is_too_large_is_rejected() {
     let process = Home::in_memory().start().await;
     let long = format!(
         "GET /readyz HTTP/1.1\r\nhost: x\r\nx: {}\r\nconnection: close\r\n\r\n",
@@ -455,7 +455,7 @@ async fn a_head_that_is_too_large_is_refused() {
 
 /// Kubernetes: the statuses are what the original answers to the same paths.
 #[tokio::test]
-async fn odd_paths_lead_nowhere() {
+async fn malformed_paths_are_not_found() {
     let process = Home::in_memory().start().await;
     let long = format!("/api/v1/namespaces/{}", "a".repeat(60_000));
     let mut wrong = Vec::new();
@@ -524,7 +524,7 @@ async fn names_that_are_paths_are_not_stored() {
 }
 
 #[tokio::test]
-async fn what_is_not_tls_is_hung_up_on() {
+async fn a_connection_without_tls_is_closed() {
     let process = Home::in_memory().start().await;
     for bytes in [
         &b"GET /readyz HTTP/1.1\r\nhost: x\r\n\r\n"[..],
@@ -545,7 +545,7 @@ async fn what_is_not_tls_is_hung_up_on() {
 }
 
 #[tokio::test]
-async fn idle_connections_stop_nobody() {
+async fn idle_connections_do_not_block_other_clients() {
     let process = Home::in_memory().start().await;
     let (mut silent, mut half) = (Vec::new(), Vec::new());
     for _ in 0..200 {
@@ -563,7 +563,7 @@ async fn idle_connections_stop_nobody() {
 }
 
 #[tokio::test]
-async fn a_pipelined_smuggling_attempt_is_refused() {
+async fn a_pipelined_smuggling_attempt_is_rejected() {
     let process = Home::in_memory().start().await;
     let head = format!(
         "POST {CONFIG_MAPS} HTTP/1.1\r\nhost: x\r\ncontent-length: 5\r\ncontent-length: 6\r\n\r\n{{}}   GET / HTTP/1.1\r\n\r\n"
@@ -595,7 +595,7 @@ const N_UPDATES: usize = 5_000;
 const N_WRITERS: usize = 8;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_watcher_that_never_reads_slows_nobody_and_costs_little() {
+async fn a_stalled_watcher_delays_no_other_and_uses_bounded_memory() {
     let process = Home::in_memory().start().await;
     let client = process.admin().await;
     for number in 0..N_WRITERS {

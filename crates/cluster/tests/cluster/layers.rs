@@ -55,7 +55,7 @@ const ALLOWED: [(&str, &[&str]); 18] = [
     ),
 ];
 
-/// Crates that serve every kind alike, and so name none.
+/// Crates that must not name a kind.
 const KINDLESS: [&str; 6] = ["value", "go-regexp", "cel", "object", "store", "registry"];
 
 /// Kubernetes: BannedOwners (apimachinery/pkg/api/validation/objectmeta.go) names Event.
@@ -158,7 +158,7 @@ fn crates() -> BTreeSet<String> {
         .collect()
 }
 
-/// The crates of ours that a crate needs. Its tests may need more: clients are tested against the real server.
+/// The crates of this workspace that a crate depends on, without dev-dependencies.
 fn dependencies(name: &str) -> BTreeSet<String> {
     let text = fs::read_to_string(directory().join(name).join("Cargo.toml")).unwrap();
     let sections = text

@@ -1,6 +1,6 @@
-//! The real binary, driven from outside as its users drive it.
+//! Tests of the real binary.
 //!
-//! `process` starts and stops it and `client` speaks to it; every other file is one side of its behaviour.
+//! `process` starts and stops it, `client` sends requests; each other file is an aspect of its behaviour.
 
 mod certificates;
 mod client;
@@ -12,10 +12,10 @@ mod process;
 
 mod abuse;
 mod access;
-mod alone;
 mod authentication;
-mod complaints;
 mod component_serving;
+mod connection_log;
+mod control_plane;
 mod converge;
 mod crash;
 mod definitions;
@@ -24,15 +24,15 @@ mod full_disk;
 mod http;
 mod kubectl;
 mod layers;
+mod leader_election;
 mod migration;
 mod nodes;
 mod observed;
 mod secrets;
 mod serving;
+mod signing;
 mod start;
 mod stop;
 mod threats;
 mod tls;
-mod together;
 mod trace;
-mod whole;

@@ -1,4 +1,4 @@
-//! `mizzen up` stores objects again when a migration asks, once somebody has defined what a migration is.
+//! `mizzen up` runs StorageVersionMigrations once their CRD exists.
 
 use serde_json::{Value, json};
 
@@ -10,7 +10,7 @@ const FOOS: &str = "/apis/example.com/v1/namespaces/default/foos";
 const MIGRATIONS: &str = "/apis/storagemigration.k8s.io/v1beta1/storageversionmigrations";
 const ROLE: &str = "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:controller:storage-version-migrator-controller";
 
-/// Defines a kind of which anything is kept. The last of its versions is the one that is stored.
+/// Creates a CRD that preserves unknown fields. The last version is the storage version.
 async fn define(client: &Client, kind: &str, group: &str, versions: &[&str]) {
     let (singular, plural) = (kind.to_lowercase(), format!("{}s", kind.to_lowercase()));
     let schema = json!({"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": true}});
@@ -45,7 +45,7 @@ async fn define(client: &Client, kind: &str, group: &str, versions: &[&str]) {
     };
 }
 
-/// The first state of an object that is as wanted.
+/// The first state of an object that satisfies a condition.
 async fn until(client: &Client, path: &str, name: &str, wanted: impl Fn(&Value) -> bool) -> Value {
     let mut events = client
         .watch(&format!(
@@ -61,7 +61,7 @@ async fn until(client: &Client, path: &str, name: &str, wanted: impl Fn(&Value) 
 }
 
 #[tokio::test]
-async fn objects_are_stored_again_once_there_are_migrations() {
+async fn storage_version_migrations_rewrite_objects() {
     let home = Home::in_memory().whole();
     let process = home.start().await;
     let client = process.admin().await;

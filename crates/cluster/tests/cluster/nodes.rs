@@ -1,4 +1,4 @@
-//! `mizzen node` beside `mizzen apiserver`: a pod runs, and tells what it wrote.
+//! `mizzen node` with `mizzen apiserver`: a pod runs, and its logs are read.
 
 use std::process::Stdio;
 
@@ -24,7 +24,7 @@ fn nodes(home: &Home, arguments: &[&str]) -> Child {
         .unwrap()
 }
 
-/// Waits until an object is as wanted.
+/// Waits until an object satisfies a condition.
 async fn until(
     client: &Client,
     path: &str,

@@ -1,4 +1,4 @@
-//! What a whole cluster shows of itself: metrics of all components, health, status, flags, and spans in the log.
+//! Observability of a control plane: metrics, health, status, flags, and spans in the log.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ use crate::process::Home;
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 #[tokio::test]
-async fn a_whole_cluster_shows_the_metrics_of_all_components() {
+async fn a_control_plane_serves_the_metrics_of_all_components() {
     let process = Home::in_memory().whole().start().await;
     let admin = process.admin().await;
     let metrics = admin.get("/metrics").await.expect(200).text();
@@ -88,7 +88,7 @@ async fn a_whole_cluster_shows_the_metrics_of_all_components() {
 }
 
 #[tokio::test]
-async fn an_api_server_says_what_it_is_and_with_which_flags_it_runs() {
+async fn an_api_server_serves_statusz_and_flagz() {
     let home = Home::in_memory().with("--allow-privileged=false");
     let process = home.start().await;
     let admin = process.admin().await;
@@ -173,7 +173,7 @@ async fn requests_and_reconciles_are_spans_in_the_log() {
 }
 
 #[tokio::test]
-async fn a_filter_chooses_requests_by_the_fields_of_their_spans() {
+async fn a_log_filter_selects_requests_by_fields_of_their_spans() {
     let home = Home::in_memory()
         .with("--log-format=json")
         .filtered("warn,[request{verb=create}]=debug");

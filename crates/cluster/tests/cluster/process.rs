@@ -13,23 +13,23 @@ use tokio::time::timeout;
 
 use crate::client::{Client, Credentials};
 
-/// No step of a test may take longer, however slow and busy the machine is.
+/// The timeout of a step of a test, on a slow and busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A directory in which servers run, one after the other.
+/// A directory for servers, one after the other.
 pub(crate) struct Home {
     dir: TempDir,
     data: bool,
     /// `apiserver` or `up`.
     command: &'static str,
-    /// What the server is told besides.
+    /// Further arguments.
     arguments: Vec<&'static str>,
-    /// Whether all that the server says is written down.
+    /// Whether the log of the server is kept.
     logs: Option<&'static str>,
 }
 
 impl Home {
-    /// For servers that forget everything.
+    /// For servers with --in-memory.
     pub(crate) fn in_memory() -> Home {
         Home {
             dir: tempfile::tempdir().unwrap(),
@@ -40,7 +40,7 @@ impl Home {
         }
     }
 
-    /// For servers that keep everything on disk.
+    /// For servers with a data directory.
     pub(crate) fn on_disk() -> Home {
         Home {
             dir: tempfile::tempdir().unwrap(),
@@ -51,7 +51,7 @@ impl Home {
         }
     }
 
-    /// For servers with the loops beside them.
+    /// For `mizzen up`.
     pub(crate) fn whole(self) -> Home {
         Home {
             command: "up",
@@ -59,7 +59,7 @@ impl Home {
         }
     }
 
-    /// For servers without them.
+    /// For `mizzen apiserver`.
     pub(crate) fn alone(self) -> Home {
         Home {
             command: "apiserver",
@@ -73,18 +73,18 @@ impl Home {
         self
     }
 
-    /// The same, and servers say as much as they can, which is kept.
+    /// The same, with the log at trace, which is kept.
     pub(crate) fn logging(self) -> Home {
         self.filtered("trace")
     }
 
-    /// The same, and what servers log is chosen by a filter, and kept.
+    /// The same, with a log filter; the log is kept.
     pub(crate) fn filtered(self, filter: &'static str) -> Home {
         let logs = Some(filter);
         Home { logs, ..self }
     }
 
-    /// What servers have said.
+    /// The log of the servers.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(self.path().join("stderr")).unwrap()
     }
@@ -155,12 +155,12 @@ impl Home {
         }
     }
 
-    /// What a server says that does not start.
+    /// The output of a server that fails to start.
     pub(crate) async fn fail_to_start(&self, port: u16) -> Output {
         self.fail_with(&["--port", &port.to_string()]).await
     }
 
-    /// What a server says that cannot start with these arguments.
+    /// The output of a server that fails to start with these arguments.
     pub(crate) async fn fail_with(&self, arguments: &[&str]) -> Output {
         let child = self.command().args(arguments).output();
         timeout(PATIENCE, child)
@@ -170,35 +170,35 @@ impl Home {
     }
 }
 
-/// A server that said it is ready.
+/// A server that is ready.
 pub(crate) struct Process {
     child: Child,
     /// `host:port`.
     pub address: String,
-    /// What it said when it was ready.
+    /// Its ready message.
     pub line: String,
     pub credentials: Credentials,
-    /// Held so that the server's standard output stays open.
+    /// Keeps the standard output of the server open.
     _stdout: Lines<BufReader<ChildStdout>>,
 }
 
 impl Process {
-    /// Somebody who shows nothing. Over HTTP/2 each of their connections would be good for one question only.
+    /// An anonymous client. Over HTTP/2 each of its connections would be closed after one request.
     pub(crate) async fn stranger(&self) -> Client {
         Client::connect(&self.address, &self.credentials.anonymous(), &["http/1.1"]).await
     }
 
-    /// A client of the admin, over HTTP/2.
+    /// A client of the administrator, over HTTP/2.
     pub(crate) async fn admin(&self) -> Client {
         Client::connect(&self.address, &self.credentials, &["h2"]).await
     }
 
-    /// Asks it to stop.
+    /// Sends SIGTERM.
     pub(crate) fn terminate(&self) {
         self.signal(Signal::SIGTERM);
     }
 
-    /// How it ended.
+    /// Waits for its exit status.
     pub(crate) async fn ended(&mut self) -> ExitStatus {
         timeout(PATIENCE, self.child.wait())
             .await
@@ -206,20 +206,20 @@ impl Process {
             .unwrap()
     }
 
-    /// Stops it as its users do.
+    /// Stops it with SIGTERM.
     pub(crate) async fn stop(mut self) {
         self.terminate();
         let status = self.ended().await;
         assert_eq!(status.code(), Some(0), "{status}");
     }
 
-    /// Ends it without a warning.
+    /// Kills it with SIGKILL.
     pub(crate) async fn kill(mut self) {
         self.signal(Signal::SIGKILL);
         self.ended().await;
     }
 
-    /// The memory that it occupies now, in bytes.
+    /// Its resident memory in bytes.
     pub(crate) fn resident_bytes(&self) -> u64 {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.pid())).unwrap();
         let line = status
@@ -238,7 +238,7 @@ impl Process {
     }
 }
 
-/// A command that is no server, and what it says on standard error.
+/// A command and its standard error.
 pub(crate) struct Speaking {
     _child: Child,
     said: Lines<BufReader<ChildStderr>>,

@@ -1,4 +1,4 @@
-//! What nobody may read: tokens, keys and the data of secrets are in no log, no metric, no page and no error.
+//! Tokens, keys and the data of secrets are in no log, metric, page or error.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -14,16 +14,16 @@ use crate::client::{Answer, Client};
 use crate::process::Home;
 
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
-/// A token of a file of tokens.
+/// A static token.
 const STATIC: &str = "swordfish-static-7Qm3";
-/// A token that is nobody's.
+/// An unknown token.
 const FORGED: &str = "swordfish-forged-x81Z";
-/// What is in a secret.
+/// The data of a secret.
 const DATA: &str = "swordfish-data-pL20wq";
-/// The secret half of a bootstrap token.
+/// The secret part of a bootstrap token.
 const BOOTSTRAP: &str = "swordfish0boot17";
 
-/// Sends a request with a token and perhaps as somebody else.
+/// Sends a request with a token, optionally impersonating a user.
 async fn call(
     client: &Client,
     method: &str,
@@ -47,7 +47,7 @@ async fn call(
 }
 
 #[tokio::test]
-async fn nothing_secret_is_said_anywhere() {
+async fn no_secret_is_in_logs_metrics_or_errors() {
     let home = Home::in_memory()
         .whole()
         .with("--nodes=1")
@@ -88,7 +88,7 @@ async fn nothing_secret_is_said_anywhere() {
         .json();
     let issued = made["status"]["token"].as_str().unwrap().to_string();
 
-    // What is said to those who do it wrong.
+    // Errors for invalid requests.
     let mut said = Vec::new();
     let bearer = |token: &str| format!("Bearer {token}");
     let (good, forged, issued_bearer) = (bearer(STATIC), bearer(FORGED), bearer(&issued));
@@ -202,12 +202,12 @@ async fn nothing_secret_is_said_anywhere() {
     );
 }
 
-/// The part of a token that makes it one.
+/// The secret part of a token.
 fn signature(token: &str) -> &str {
     token.rsplit('.').next().unwrap()
 }
 
-/// Fields whose names say that their text is secret.
+/// Names of fields with secrets.
 const SECRET_FIELDS: [&str; 9] = [
     "token",
     "password",
@@ -219,7 +219,7 @@ const SECRET_FIELDS: [&str; 9] = [
     "authorization",
     "client_secret",
 ];
-/// Types that can hold it.
+/// Types that can hold a secret.
 const TEXTS: [&str; 6] = [
     "String",
     "Str",
@@ -228,12 +228,12 @@ const TEXTS: [&str; 6] = [
     "HeaderValue",
     "&'a str",
 ];
-/// Crates that know nothing of credentials: there, these are keys of maps and parts of schemas.
+/// Crates without credentials: there these names are map keys and parts of schemas.
 const HARMLESS: [&str; 4] = ["object", "kinds", "store", "scheduler"];
-/// What is called so and is none: where a list goes on.
+/// Names that are no secrets: continue tokens.
 const NO_SECRETS: [(&str, &str); 1] = [("registry/src/list.rs", "token: String")];
 
-/// What can be shown with `{:?}` will be, sooner or later.
+/// A derived `Debug` would print secrets.
 #[test]
 fn no_type_that_holds_a_secret_shows_it() {
     let mut found = Vec::new();
@@ -268,7 +268,7 @@ fn sources(directory: &Path, visit: &mut impl FnMut(&Path, &str)) {
     }
 }
 
-/// The fields of types that derive `Debug` and have a secret's name and a text's type.
+/// Fields with the name and type of a secret in types that derive `Debug`.
 fn shown(file: &Path, text: &str, found: &mut Vec<(String, String)>) {
     let mut is_shown = false;
     let mut depth = None;
@@ -306,7 +306,7 @@ fn shown(file: &Path, text: &str, found: &mut Vec<(String, String)>) {
 }
 
 #[test]
-fn a_type_that_shows_a_secret_would_be_found() {
+fn a_type_with_a_derived_debug_of_a_secret_is_found() {
     let mut found = Vec::new();
     let text = "#[derive(Clone, Debug)]\npub struct A {\n    pub token: Option<String>,\n}\n#[derive(Clone)]\nstruct B {\n    key: Vec<u8>,\n}\n";
     shown(Path::new("a.rs"), text, &mut found);
@@ -317,7 +317,7 @@ fn a_type_that_shows_a_secret_would_be_found() {
 }
 
 #[tokio::test]
-async fn files_that_others_could_read_are_put_right() {
+async fn files_readable_by_other_users_are_made_private() {
     use std::os::unix::fs::PermissionsExt as _;
     let home = Home::on_disk();
     home.start().await.stop().await;
@@ -347,7 +347,7 @@ async fn files_that_others_could_read_are_put_right() {
 }
 
 #[tokio::test]
-async fn a_secret_is_seen_by_those_who_may_and_nobody_else() {
+async fn a_secret_is_readable_only_by_authorized_users() {
     let process = Home::in_memory().start().await;
     let admin = process.admin().await;
     let body = format!(r#"{{"metadata":{{"name":"hidden"}},"stringData":{{"a":"{DATA}"}}}}"#);
@@ -371,7 +371,7 @@ async fn a_secret_is_seen_by_those_who_may_and_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_data_directory_or_key_of_another_user_is_refused() {
+async fn a_data_directory_or_key_of_another_user_is_rejected() {
     if !nix::unistd::Uid::effective().is_root() {
         eprintln!("SKIPPED: only root can give a file to another user");
         return;

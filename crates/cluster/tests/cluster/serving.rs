@@ -1,4 +1,4 @@
-//! How the server is reached, as its arguments say: browsers, other servers beside it, time.
+//! Serving flags: CORS, HSTS, advertised address, timeouts.
 
 use http_body_util::Full;
 use hyper::Request;
@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use crate::client::{Client, dial};
 use crate::process::{Home, PATIENCE, Process};
 
-/// The head of the answer to a request without a body.
+/// The response headers of a request without a body.
 async fn head(process: &Process, request: &str) -> String {
     let mut stream = dial(
         &process.address,
@@ -30,7 +30,7 @@ async fn head(process: &Process, request: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_browser_is_told_what_pages_may_do() {
+async fn cors_preflight_requests_get_cors_headers() {
     let home = Home::in_memory()
         .with("--cors-allowed-origins=//console\\.example(:|$)")
         .with("--strict-transport-security-directives=max-age=60,includeSubDomains");
@@ -72,9 +72,9 @@ async fn a_browser_is_told_what_pages_may_do() {
     }
 }
 
-/// Every fiftieth request, by chance, is the last that a connection takes; none is lost for that.
+/// About every fiftieth request causes a GOAWAY; no request is lost.
 #[tokio::test]
-async fn a_client_is_sent_away_now_and_then_and_loses_nothing() {
+async fn goaway_loses_no_request() {
     let process = Home::in_memory().with("--goaway-chance=0.02").start().await;
     let client = process.admin().await;
     let mut answered = 0;
@@ -94,7 +94,7 @@ async fn a_client_is_sent_away_now_and_then_and_loses_nothing() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_about_to_stop_says_so_first() {
+async fn a_stopping_server_is_not_ready_first() {
     let mut process = Home::in_memory()
         .with("--shutdown-delay-duration=1h")
         .start()
@@ -112,13 +112,13 @@ async fn a_server_that_is_about_to_stop_says_so_first() {
         .post("/api/v1/namespaces", r#"{"metadata":{"name":"late"}}"#)
         .await
         .expect(201);
-    // Whoever does not want to wait says it twice.
+    // A second signal stops the server at once.
     process.terminate();
     process.ended().await;
 }
 
 #[tokio::test]
-async fn a_watch_lasts_as_long_as_the_server_is_told() {
+async fn a_watch_lasts_as_long_as_the_flag_says() {
     let process = Home::in_memory()
         .with("--min-request-timeout=1")
         .start()

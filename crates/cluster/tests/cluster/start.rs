@@ -1,4 +1,4 @@
-//! How a server starts, and what the next one finds.
+//! The start of a server, and restarts.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Duration;
@@ -7,13 +7,13 @@ use tokio::time::Instant;
 use crate::client::Client;
 use crate::process::Home;
 
-/// Generous: a debug build on a busy machine. What it really takes is for benchmarks.
+/// Generous, for a debug build on a busy machine.
 const SOON: Duration = Duration::from_secs(20);
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 
 #[tokio::test]
-async fn a_server_is_ready_soon_and_says_where() {
+async fn a_server_is_ready_soon_and_prints_its_address() {
     let home = Home::in_memory();
     let started = Instant::now();
     let process = home.start().await;
@@ -105,7 +105,7 @@ async fn servers_in_one_place_do_not_share_memory() {
 }
 
 #[tokio::test]
-async fn a_server_has_a_range_of_addresses_and_the_first_is_its_own() {
+async fn the_first_address_of_the_service_range_is_the_servers() {
     let process = Home::in_memory().start().await;
     let client = process.admin().await;
     let group = "/apis/networking.k8s.io/v1";
@@ -125,7 +125,7 @@ async fn a_server_has_a_range_of_addresses_and_the_first_is_its_own() {
 }
 
 #[tokio::test]
-async fn a_plugin_that_nobody_knows_is_an_error() {
+async fn an_unknown_admission_plugin_is_an_error() {
     let failed = Home::in_memory()
         .fail_with(&[
             "--port",
@@ -143,7 +143,7 @@ async fn a_plugin_that_nobody_knows_is_an_error() {
 }
 
 #[tokio::test]
-async fn what_plugins_are_told_must_make_sense() {
+async fn invalid_admission_configuration_is_rejected() {
     let home = Home::in_memory();
     let file = home.path().join("admission.yaml");
     std::fs::write(&file, "kind: Nonsense\n").unwrap();
@@ -161,7 +161,7 @@ async fn what_plugins_are_told_must_make_sense() {
 }
 
 #[tokio::test]
-async fn who_decides_must_make_sense() {
+async fn invalid_authorization_configuration_is_rejected() {
     let home = Home::in_memory();
     let file = home.path().join("authorization.yaml");
     let text = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthorizationConfiguration\nauthorizers: [{type: Oracle, name: o}]";
@@ -229,7 +229,7 @@ async fn plugins_that_are_off_can_be_enabled_and_configured() {
 }
 
 #[tokio::test]
-async fn a_plugin_that_could_not_work_stops_the_server_from_starting() {
+async fn an_admission_plugin_without_its_requirements_fails_the_start() {
     for (arguments, expected) in [
         (
             &["--enable-admission-plugins=EventRateLimit"][..],

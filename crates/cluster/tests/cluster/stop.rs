@@ -33,7 +33,7 @@ async fn a_watch_ends_between_two_events() {
 }
 
 #[tokio::test]
-async fn idle_clients_do_not_keep_it() {
+async fn idle_connections_do_not_delay_the_stop() {
     let mut process = Home::in_memory().start().await;
     let clients = [process.admin().await, process.admin().await];
     let http1 = Client::connect(&process.address, &process.credentials, &["http/1.1"]).await;
@@ -45,7 +45,7 @@ async fn idle_clients_do_not_keep_it() {
 
 /// Who never asked anything, or not all of it, has nothing to wait for.
 #[tokio::test]
-async fn half_open_clients_do_not_keep_it() {
+async fn half_open_connections_do_not_delay_the_stop() {
     let mut process = Home::in_memory().start().await;
     let _silent = TcpStream::connect(&process.address).await.unwrap();
     let mut half = dial(&process.address, &process.credentials, &["http/1.1"]).await;
@@ -61,7 +61,7 @@ async fn half_open_clients_do_not_keep_it() {
 }
 
 #[tokio::test]
-async fn a_request_under_way_is_answered() {
+async fn a_request_in_flight_is_answered_before_the_stop() {
     let home = Home::on_disk();
     let mut process = home.start().await;
     let mut stream = dial(&process.address, &process.credentials, &["http/1.1"]).await;
@@ -75,7 +75,7 @@ async fn a_request_under_way_is_answered() {
         .write_all(format!("{head}{first}").as_bytes())
         .await
         .unwrap();
-    // The server has read the head once it answers somebody who came later.
+    // The server has read the headers once it answers a later request.
     process.admin().await.get("/readyz").await.expect(200);
 
     process.terminate();
@@ -100,7 +100,7 @@ async fn a_request_under_way_is_answered() {
         .expect(200);
 }
 
-/// Waits until the server has closed its door.
+/// Waits until the server does not accept connections.
 async fn accepts_nobody(process: &Process) {
     let closed = async { while TcpStream::connect(&process.address).await.is_ok() {} };
     timeout(PATIENCE, closed).await.expect("stops accepting");

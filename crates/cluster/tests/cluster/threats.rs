@@ -1,4 +1,4 @@
-//! The threat model names a test for each defence. A defence without a test is a hope.
+//! The threat model names a test for each defence, which must exist.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,7 @@ fn rows(text: &str) -> Vec<Vec<String>> {
         .collect()
 }
 
-/// The tests that a cell names: `file::name`, in quotes of code.
+/// The tests in a cell: `file::name` in backticks.
 fn tests(cell: &str) -> Vec<(&str, &str)> {
     cell.split('`')
         .filter_map(|part| part.split_once(".rs::"))

@@ -1,4 +1,4 @@
-//! TLS as an administrator sets it up: versions, ciphers, certificates by name.
+//! TLS flags: versions, cipher suites, SNI certificates.
 
 use parking_lot::Mutex;
 use std::path::{Path, PathBuf};
@@ -22,9 +22,9 @@ use tokio_rustls::rustls::{
 
 use crate::process::{Home, PATIENCE, Process};
 
-/// How a client speaks.
+/// A TLS client.
 struct Speaker<'a> {
-    /// Whom it trusts, as PEM.
+    /// The authorities it trusts, as PEM.
     authority: &'a [u8],
     version: &'static SupportedProtocolVersion,
     cipher: Option<CipherSuite>,
@@ -71,7 +71,7 @@ impl Speaker<'_> {
     }
 }
 
-/// Writes a certificate that signs itself; its PEM.
+/// Writes a self-signed certificate; returns its PEM.
 fn write(directory: &Path, stem: &str, name: &str) -> (PathBuf, PathBuf, Vec<u8>) {
     let key = KeyPair::generate().unwrap();
     let certificate = CertificateParams::new(vec![name.to_string()])
@@ -85,7 +85,7 @@ fn write(directory: &Path, stem: &str, name: &str) -> (PathBuf, PathBuf, Vec<u8>
 }
 
 #[tokio::test]
-async fn an_old_version_is_spoken_unless_it_is_forbidden() {
+async fn tls_1_2_is_served_unless_a_flag_disables_it() {
     for (argument, spoken) in [
         ("--tls-min-version=VersionTLS12", true),
         ("--tls-min-version=VersionTLS13", false),
@@ -108,7 +108,7 @@ async fn an_old_version_is_spoken_unless_it_is_forbidden() {
 }
 
 #[tokio::test]
-async fn only_chosen_ciphers_are_spoken() {
+async fn only_configured_cipher_suites_are_offered() {
     let chosen = "--tls-cipher-suites=TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256";
     let process = Home::in_memory().with(chosen).start().await;
     let authority = process.credentials.authority.clone();
@@ -136,7 +136,7 @@ async fn only_chosen_ciphers_are_spoken() {
 }
 
 #[tokio::test]
-async fn arguments_that_make_no_sense_stop_the_server() {
+async fn invalid_arguments_fail_the_start() {
     let home = Home::in_memory();
     let (crt, _, _) = write(home.path(), "a", "a.example");
     let (_, other, _) = write(home.path(), "b", "b.example");
@@ -145,11 +145,11 @@ async fn arguments_that_make_no_sense_stop_the_server() {
     for (arguments, expected) in [
         (
             &["--tls-min-version", "VersionTLS11"][..],
-            "VersionTLS11 is broken",
+            "VersionTLS11 is insecure",
         ),
         (
             &["--tls-cipher-suites", "TLS_RSA_WITH_RC4_128_SHA"],
-            "is not spoken",
+            "is not supported",
         ),
         (
             &["--tls-cipher-suites", "NONE"],
@@ -158,9 +158,9 @@ async fn arguments_that_make_no_sense_stop_the_server() {
         (&["--tls-cert-file", crt], "--tls-private-key-file"),
         (
             &["--tls-cert-file", crt, "--tls-private-key-file", other],
-            "does not fit its key",
+            "does not match its key",
         ),
-        (&["--tls-sni-cert-key", &pair], "does not fit its key"),
+        (&["--tls-sni-cert-key", &pair], "does not match its key"),
         (
             &["--goaway-chance", "0.5"],
             "can not be less than 0 or greater than 0.02",
@@ -187,7 +187,7 @@ async fn arguments_that_make_no_sense_stop_the_server() {
 }
 
 #[tokio::test]
-async fn a_client_sees_the_certificate_of_the_name_it_asks_for() {
+async fn a_client_gets_the_certificate_of_its_server_name() {
     let home = Home::in_memory();
     let (crt, key, default) = write(home.path(), "default", "default.example");
     let (other_crt, other_key, other) = write(home.path(), "other", "other.example");
@@ -210,7 +210,7 @@ async fn a_client_sees_the_certificate_of_the_name_it_asks_for() {
         (&default, "default.example", true),
         (&other, "other.example", true),
         (&default, "other.example", false),
-        // What the kubeconfig names is signed by our own authority, whatever is shown otherwise.
+        // The kubeconfig names the loopback certificate, which the cluster's authority signs.
         (&own, "apiserver-loopback-client", true),
         (&own, "localhost", false),
     ] {
@@ -229,7 +229,7 @@ async fn a_client_sees_the_certificate_of_the_name_it_asks_for() {
     );
 }
 
-/// Hears which authorities a server names when it asks for a certificate, and has none.
+/// Records the authorities that a server sends in its certificate request, and presents none.
 #[derive(Debug, Default)]
 struct Listener(Mutex<Option<Vec<Vec<u8>>>>);
 
@@ -245,7 +245,7 @@ impl ResolvesClientCert for Listener {
 }
 
 #[tokio::test]
-async fn a_client_hears_which_authorities_it_may_show() {
+async fn the_server_sends_the_names_of_client_authorities() {
     let process = Home::in_memory().start().await;
     let authority = &process.credentials.authority;
     for version in [&TLS12, &TLS13] {

@@ -1,4 +1,4 @@
-//! `mizzen trace` as a person uses it: who did what and why, what goes wrong, and what cannot be followed.
+//! `mizzen trace`: steps, failures, and invalid targets.
 
 use std::path::Path;
 use std::process::{Output, Stdio};
@@ -59,7 +59,7 @@ async fn deploy(client: &Client, annotation: &str, spec: serde_json::Value) {
 }
 
 #[tokio::test]
-async fn it_ends_when_nobody_reads() {
+async fn trace_ends_when_its_output_is_closed() {
     let home = Home::in_memory().whole();
     let process = home.start().await;
     let mut unread = trace(&home.kubeconfig(), &["deployment/web"]);
@@ -70,7 +70,7 @@ async fn it_ends_when_nobody_reads() {
 }
 
 #[tokio::test]
-async fn what_goes_wrong_is_told_and_ends_the_wait() {
+async fn failures_are_printed_and_end_until_ready() {
     let home = Home::in_memory().whole();
     let process = home.start().await;
     let client = process.admin().await;
@@ -132,16 +132,16 @@ async fn what_goes_wrong_is_told_and_ends_the_wait() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_followed_is_said_at_once() {
+async fn trace_rejects_invalid_targets_at_once() {
     let home = Home::on_disk();
     let process = home.start().await;
     for (object, problem) in [
         ("deployment/", "expected KIND/NAME"),
         ("deployment/web/x", "expected KIND/NAME"),
-        ("Deployment/WEB_", "nothing can be called \"WEB_\""),
+        ("Deployment/WEB_", "invalid name \"WEB_\""),
         (
             "secret/a",
-            "\"secret\" cannot be traced; what can: cronjob, deployment",
+            "\"secret\" cannot be traced; supported kinds are cronjob, deployment",
         ),
     ] {
         let (output, said) = end(trace(&home.kubeconfig(), &[object])).await;
@@ -166,7 +166,7 @@ async fn what_cannot_be_followed_is_said_at_once() {
     let file = home.path().join("jane.kubeconfig");
     std::fs::write(&file, jane.stdout).unwrap();
     let (output, said) = end(trace(&file, &["po/a"])).await;
-    let refusal = "mizzen trace: cannot ask the server: pods \"a\" is forbidden: User \"jane\" cannot get resource \"pods\" in API \
+    let refusal = "mizzen trace: request failed: pods \"a\" is forbidden: User \"jane\" cannot get resource \"pods\" in API \
                    group \"\" in the namespace \"default\"";
     assert!(!output.status.success() && said.trim() == refusal, "{said}");
     process.stop().await;

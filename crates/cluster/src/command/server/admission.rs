@@ -1,4 +1,4 @@
-//! Which admission plug-ins run, and what they are told.
+//! The admission plug-ins and their configuration.
 
 use std::path::{Path, PathBuf};
 
@@ -6,19 +6,19 @@ use clap::Args;
 use mizzen_apiserver::{Admission, PluginError, Plugins, TolerationSeconds};
 use mizzen_object::in_one;
 
-use super::refused;
+use super::invalid_file;
 use crate::compose::ComposeError;
 
 /// The arguments of admission.
 #[derive(Args, Clone)]
 pub(crate) struct AdmissionArgs {
-    /// Admission plug-ins to turn on, besides those that are on anyway
+    /// Enable these admission plug-ins besides the default ones
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     enable_admission_plugins: Vec<String>,
-    /// Admission plug-ins to turn off
+    /// Disable these admission plug-ins
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     disable_admission_plugins: Vec<String>,
-    /// The seconds for which pods that do not say it tolerate nodes that are not ready
+    /// Add a toleration of not-ready nodes for this many seconds to pods without one
     #[arg(
         long,
         value_name = "SECONDS",
@@ -26,7 +26,7 @@ pub(crate) struct AdmissionArgs {
         allow_negative_numbers = true
     )]
     default_not_ready_toleration_seconds: i64,
-    /// The seconds for which pods that do not say it tolerate nodes that are unreachable
+    /// Add a toleration of unreachable nodes for this many seconds to pods without one
     #[arg(
         long,
         value_name = "SECONDS",
@@ -34,13 +34,13 @@ pub(crate) struct AdmissionArgs {
         allow_negative_numbers = true
     )]
     default_unreachable_toleration_seconds: i64,
-    /// What admission plug-ins are told: an AdmissionConfiguration in YAML or JSON
+    /// Configure admission plug-ins by this AdmissionConfiguration in YAML or JSON
     #[arg(long, value_name = "FILE")]
     admission_control_config_file: Option<PathBuf>,
 }
 
 impl AdmissionArgs {
-    /// `plugins` with those turned on and off that were asked for.
+    /// `plugins` with the enabled and disabled ones.
     pub(crate) fn plugins(&self, mut plugins: Plugins) -> Result<Plugins, PluginError> {
         let is_disabled = |name: &&String| self.disable_admission_plugins.contains(name);
         let both: Vec<String> = self
@@ -66,7 +66,7 @@ impl AdmissionArgs {
         }
     }
 
-    /// What they are told.
+    /// The configuration of plug-ins.
     pub(crate) fn configuration(&self) -> Result<Admission, ComposeError> {
         let toleration_seconds = TolerationSeconds {
             not_ready: self.default_not_ready_toleration_seconds,
@@ -74,8 +74,9 @@ impl AdmissionArgs {
         };
         let read = |file: &PathBuf| {
             let base = file.parent().unwrap_or(Path::new(""));
-            let text = std::fs::read(file).map_err(|error| refused(file, error.to_string()))?;
-            Admission::read(&text, base).map_err(|error| refused(file, error.to_string()))
+            let text =
+                std::fs::read(file).map_err(|error| invalid_file(file, error.to_string()))?;
+            Admission::read(&text, base).map_err(|error| invalid_file(file, error.to_string()))
         };
         let admission = self
             .admission_control_config_file

@@ -1,4 +1,4 @@
-//! What is remembered of requests, and where that goes.
+//! The audit policy and the audit backends.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -7,9 +7,8 @@ use clap::{Args, ValueEnum};
 use mizzen_apiserver::audit::{
     Batch, Delivery, Format, LogFile, Mode, Policy, Setup, Throttle, Truncation, WebhookSetup,
 };
-use mizzen_value::time::duration_nanos;
 
-use super::{refused, text};
+use super::{duration, invalid_file, text};
 use crate::compose::ComposeError;
 
 /// The only version of events.
@@ -18,39 +17,39 @@ const VERSION: &str = "audit.k8s.io/v1";
 /// The arguments of auditing.
 #[derive(Args, Clone)]
 pub(crate) struct AuditArgs {
-    /// Remember requests as this Policy of audit.k8s.io/v1 says; without it nothing is remembered
+    /// Audit requests by this Policy of audit.k8s.io/v1; without it nothing is audited
     #[arg(long, value_name = "FILE")]
     audit_policy_file: Option<PathBuf>,
-    /// Write what is remembered to this file; - is the standard output
+    /// Write audit events to this file; - is standard output
     #[arg(long, value_name = "FILE")]
     audit_log_path: Option<PathBuf>,
-    /// How it is written: all of it, or a line for people
+    /// Write audit events in this format: json is complete, legacy a short line
     #[arg(long, value_name = "FORMAT", default_value = "json")]
     audit_log_format: FormatArg,
-    /// The version of events in the file
+    /// Write audit events in this API version
     #[arg(long, value_name = "VERSION", default_value = VERSION, value_parser = [VERSION])]
     audit_log_version: String,
-    /// How many days old files are kept; 0 keeps them
+    /// Delete rotated files after this many days; 0 keeps them
     #[arg(long, value_name = "DAYS", default_value_t = 366)]
     audit_log_maxage: u32,
-    /// How many old files are kept; 0 keeps them all
+    /// Keep this many rotated files; 0 keeps all
     #[arg(long, value_name = "N", default_value_t = 100)]
     audit_log_maxbackup: usize,
-    /// How many megabytes a file may have before another is begun; 0 is any number
+    /// Rotate the file at this size in megabytes; 0 never rotates
     #[arg(long, value_name = "MEGABYTES", default_value_t = 100)]
     audit_log_maxsize: u64,
-    /// Compress old files
+    /// Compress rotated files with gzip
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         default_value_t = false, action = clap::ArgAction::Set)]
     audit_log_compress: bool,
-    /// Send what is remembered to the server that the current context of this kubeconfig file names
+    /// Send audit events to the webhook of this kubeconfig file
     #[arg(long, value_name = "FILE")]
     audit_webhook_config_file: Option<PathBuf>,
-    /// How long to wait before sending something a second time
+    /// Wait this long before the first retry of the webhook
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = duration,
         alias = "audit-webhook-batch-initial-backoff")]
     audit_webhook_initial_backoff: Duration,
-    /// The version of events that are sent
+    /// Send audit events in this API version
     #[arg(long, value_name = "VERSION", default_value = VERSION, value_parser = [VERSION])]
     audit_webhook_version: String,
     #[command(flatten)]
@@ -60,17 +59,17 @@ pub(crate) struct AuditArgs {
 }
 
 impl AuditArgs {
-    /// What is remembered, and where that goes; none if nothing is.
+    /// The policy and the backends; none without a policy.
     pub(crate) fn setup(&self) -> Result<Option<Setup>, ComposeError> {
         let Some(file) = &self.audit_policy_file else {
             if self.audit_log_path.is_some() || self.audit_webhook_config_file.is_some() {
-                tracing::warn!("no audit policy file is given: nothing is recorded");
+                tracing::warn!("audit backend without --audit-policy-file, nothing is audited");
             }
             return Ok(None);
         };
         let policy = Policy::read(text(file)?.as_bytes())
-            .map_err(|error| refused(file, error.to_string()))?;
-        // The log is made last: a server that does not start leaves none behind.
+            .map_err(|error| invalid_file(file, error.to_string()))?;
+        // The log file is created last: a server that fails to start leaves none behind.
         let webhook = self.webhook()?;
         Ok(Some(Setup {
             policy,
@@ -93,7 +92,7 @@ impl AuditArgs {
             delivery: self.log.delivery()?,
         };
         file.make()
-            .map_err(|error| refused(&file.path, error.to_string()))?;
+            .map_err(|error| invalid_file(&file.path, error.to_string()))?;
         Ok(Some(file))
     }
 
@@ -103,16 +102,16 @@ impl AuditArgs {
         };
         let delivery = self.webhook.delivery()?;
         let setup = WebhookSetup::load(file, self.audit_webhook_initial_backoff, delivery);
-        // The error names the file, which may be one beside this.
-        let refused = |error: &dyn ToString| ComposeError::Configuration {
+        // The error names the file, which the kubeconfig may refer to.
+        let invalid = |error: &dyn ToString| ComposeError::Configuration {
             file: "--audit-webhook-config-file".into(),
             why: error.to_string(),
         };
-        setup.map(Some).map_err(|error| refused(&error))
+        setup.map(Some).map_err(|error| invalid(&error))
     }
 }
 
-/// How an event reads.
+/// The format of the log.
 #[derive(ValueEnum, Clone, Copy)]
 enum FormatArg {
     Json,
@@ -128,7 +127,7 @@ impl From<FormatArg> for Format {
     }
 }
 
-/// When events are told.
+/// When events are sent.
 #[derive(ValueEnum, Clone, Copy)]
 enum ModeArg {
     Batch,
@@ -146,59 +145,51 @@ impl From<ModeArg> for Mode {
     }
 }
 
-/// A time as Go writes it: `30s`, `1m30s`.
-fn duration(text: &str) -> Result<Duration, String> {
-    let nanos = duration_nanos(text).map_err(|error| error.to_string())?;
-    u64::try_from(nanos)
-        .map(Duration::from_nanos)
-        .map_err(|_| "must not be negative".into())
-}
-
-/// The arguments of how events reach a file or a server: the same for both, under different names.
+/// The delivery arguments of the log and the webhook, which differ in names and defaults.
 macro_rules! delivery_args {
     ($type:ident, $place:literal, $mode:literal, size: $size:literal, throttle: $throttle:literal) => {
         #[derive(Args, Clone)]
         struct $type {
-            /// When events are told: later, some together, or at once, while the request waits; strict refuses requests
-            /// that cannot be remembered
+            /// Send events in batches (batch), or before the response (blocking); blocking-strict fails requests that cannot be
+            /// audited
             #[arg(id = concat!($place, "-mode"), long = concat!("audit-", $place, "-mode"), value_name = "MODE",
                 default_value = $mode)]
             mode: ModeArg,
-            /// How many events may wait in batch mode; more are lost
+            /// Buffer this many events in batch mode; more are dropped
             #[arg(id = concat!($place, "-buffer"), long = concat!("audit-", $place, "-batch-buffer-size"),
                 value_name = "N", default_value_t = 10_000)]
             buffer: usize,
-            /// How many events are told together in batch mode
+            /// Send at most this many events per batch
             #[arg(id = concat!($place, "-size"), long = concat!("audit-", $place, "-batch-max-size"),
                 value_name = "N", default_value_t = $size)]
             size: usize,
-            /// How long an event waits for others in batch mode
+            /// Send a batch after this time even if it is not full
             #[arg(id = concat!($place, "-wait"), long = concat!("audit-", $place, "-batch-max-wait"),
                 value_name = "TIME", default_value = "30s", value_parser = duration)]
             wait: Duration,
-            /// Whether batches are told only so often
+            /// Limit the rate of batches
             #[arg(id = concat!($place, "-throttle"), long = concat!("audit-", $place, "-batch-throttle-enable"),
                 value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
                 default_value_t = $throttle, action = clap::ArgAction::Set)]
             throttle: bool,
-            /// How many batches are told in a second
+            /// Send at most this many batches per second
             #[arg(id = concat!($place, "-rate"), long = concat!("audit-", $place, "-batch-throttle-qps"),
                 value_name = "N", default_value_t = 10.0)]
             rate: f32,
-            /// How many batches are told at once after a rest
+            /// Allow bursts of this many batches
             #[arg(id = concat!($place, "-burst"), long = concat!("audit-", $place, "-batch-throttle-burst"),
                 value_name = "N", default_value_t = 15)]
             burst: usize,
-            /// Whether events may only be so large
+            /// Limit the size of events and batches
             #[arg(id = concat!($place, "-truncate"), long = concat!("audit-", $place, "-truncate-enabled"),
                 value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
                 default_value_t = false, action = clap::ArgAction::Set)]
             truncate: bool,
-            /// The largest batch, in bytes
+            /// Split batches above this size in bytes
             #[arg(id = concat!($place, "-largest-batch"), long = concat!("audit-", $place, "-truncate-max-batch-size"),
                 value_name = "BYTES", default_value_t = 10 * 1024 * 1024)]
             largest_batch: usize,
-            /// The largest event, in bytes; a larger one is told without objects, or not at all
+            /// Truncate events above this size in bytes: remove objects, or drop the event
             #[arg(id = concat!($place, "-largest-event"), long = concat!("audit-", $place, "-truncate-max-event-size"),
                 value_name = "BYTES", default_value_t = 100 * 1024)]
             largest_event: usize,
@@ -215,7 +206,7 @@ macro_rules! delivery_args {
                 };
                 let sizes = Truncation { event: self.largest_event, batch: self.largest_batch };
                 let mode = self.mode.into();
-                check($place, mode, &batch, sizes)?;
+                check_delivery($place, mode, &batch, sizes)?;
                 Ok(Delivery { mode, batch, truncation: self.truncate.then_some(sizes) })
             }
         }
@@ -225,8 +216,13 @@ macro_rules! delivery_args {
 delivery_args!(LogDelivery, "log", "blocking", size: 1, throttle: false);
 delivery_args!(WebhookDelivery, "webhook", "batch", size: 400, throttle: true);
 
-/// Refuses numbers that make no sense, in upstream's words.
-fn check(place: &str, mode: Mode, batch: &Batch, sizes: Truncation) -> Result<(), ComposeError> {
+/// Rejects invalid numbers with upstream's messages.
+fn check_delivery(
+    place: &str,
+    mode: Mode,
+    batch: &Batch,
+    sizes: Truncation,
+) -> Result<(), ComposeError> {
     let (
         Truncation {
             event,
@@ -240,16 +236,20 @@ fn check(place: &str, mode: Mode, batch: &Batch, sizes: Truncation) -> Result<()
         ))
     };
     let name = |what: &str| format!("batch {place} {what} ");
-    let counts = mode == Mode::Batch;
+    let is_batch = mode == Mode::Batch;
     let problem = match throttle {
-        _ if counts && batch.buffer == 0 => {
+        _ if is_batch && batch.buffer == 0 => {
             positive(&name("buffer size"), batch.buffer.to_string())
         }
-        _ if counts && batch.size == 0 => positive(&name("max batch size"), batch.size.to_string()),
-        Some(Throttle { rate, .. }) if counts && rate <= 0.0 => {
+        _ if is_batch && batch.size == 0 => {
+            positive(&name("max batch size"), batch.size.to_string())
+        }
+        Some(Throttle { rate, .. }) if is_batch && rate <= 0.0 => {
             positive(&name("throttle QPS"), rate.to_string())
         }
-        Some(Throttle { burst: 0, .. }) if counts => positive(&name("throttle burst"), "0".into()),
+        Some(Throttle { burst: 0, .. }) if is_batch => {
+            positive(&name("throttle burst"), "0".into())
+        }
         _ if event == 0 => positive(&format!("truncate {place} max event size "), "0".into()),
         _ if largest < event => Some(format!(
             "invalid audit truncate {place} max batch size {largest}, must be greater than max event size ({event})"
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_says_is_as_upstream_has_it() {
+    fn defaults_are_upstreams() {
         let audit = parse(&[]);
         let log = audit.log.delivery().unwrap();
         assert_eq!(

@@ -1,4 +1,4 @@
-//! Who is let in, besides those with certificates and service accounts' tokens.
+//! Authenticators besides client certificates and service account tokens.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,40 +13,39 @@ use mizzen_apiserver::authenticate::{
 use mizzen_apiserver::file_watcher::{FileError, FileWatcher};
 use mizzen_registry::Registry;
 use mizzen_value::Str;
-use mizzen_value::time::duration_nanos;
 
 use super::oidc::OidcArgs;
 use super::proxy_headers::ProxyHeaderArgs;
-use super::{refused, text};
+use super::{duration, invalid_file, text};
 use crate::compose::ComposeError;
 
 /// The arguments of authentication.
 #[derive(Args, Clone)]
 pub(crate) struct AuthenticationArgs {
-    /// Let in whoever shows a token of this file; a line is: token,user,uid,"group1,group2"
+    /// Authenticate the static tokens of this file; a line is token,user,uid,"group1,group2"
     #[arg(long, value_name = "FILE")]
     token_auth_file: Option<PathBuf>,
-    /// Let in whoever shows a token that is kept as a secret of the type bootstrap.kubernetes.io/token
+    /// Authenticate bootstrap tokens, which are secrets of type bootstrap.kubernetes.io/token
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = false, action = ArgAction::Set)]
     enable_bootstrap_token_auth: bool,
-    /// Whose tokens count and where those are let in who show nothing: an AuthenticationConfiguration in YAML or
-    /// JSON, which is read again when it changes
+    /// Configure JWT issuers and anonymous requests by this AuthenticationConfiguration in YAML or JSON; it is reloaded when
+    /// it changes
     #[arg(long, value_name = "FILE")]
     authentication_config: Option<PathBuf>,
-    /// Let in those who show nothing, as system:anonymous, where roles allow it [default: true for `apiserver`; for
-    /// `up` to /healthz, /livez and /readyz only]
+    /// Allow anonymous requests as system:anonymous where RBAC permits them [default: true for `apiserver`; for `up` only
+    /// /healthz, /livez and /readyz]
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     anonymous_auth: Option<bool>,
-    /// Where they are let in when nobody says so.
+    /// The default of anonymous requests.
     #[arg(skip)]
-    anonymous_usually: Anonymous,
-    /// Let in those whose tokens a webhook knows: a kubeconfig that says where it is
+    default_anonymous: Anonymous,
+    /// Authenticate tokens by TokenReviews of the webhook in this kubeconfig file
     #[arg(long, value_name = "FILE")]
     authentication_token_webhook_config_file: Option<PathBuf>,
-    /// Which version of TokenReview the webhook speaks
+    /// Send TokenReviews in this version
     #[arg(long, value_name = "VERSION", value_enum, default_value = "v1beta1")]
-    authentication_token_webhook_version: Version,
-    /// How long an answer of the webhook is good
+    authentication_token_webhook_version: TokenReviewVersion,
+    /// Cache responses of the webhook for this long
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "2m")]
     authentication_token_webhook_cache_ttl: Duration,
     #[command(flatten)]
@@ -57,34 +56,26 @@ pub(crate) struct AuthenticationArgs {
 
 /// A version of TokenReview.
 #[derive(Clone, Copy, ValueEnum)]
-enum Version {
+enum TokenReviewVersion {
     V1,
     V1beta1,
 }
 
-/// A span of time as Go writes it, which is not negative.
-pub(in crate::command) fn duration(text: &str) -> Result<Duration, String> {
-    let nanos = duration_nanos(text).map_err(|error| error.to_string())?;
-    u64::try_from(nanos)
-        .map(Duration::from_nanos)
-        .map_err(|_| "it is negative".into())
-}
-
 impl AuthenticationArgs {
-    /// Unless somebody says otherwise, those who show nothing see whether the server lives, and nothing else.
-    pub(crate) fn show_strangers_health_only(&mut self) {
-        self.anonymous_usually =
+    /// Changes the default: anonymous requests are allowed for health endpoints only.
+    pub(crate) fn limit_anonymous_to_health(&mut self) {
+        self.default_anonymous =
             Anonymous::At(["/healthz", "/livez", "/readyz"].map(String::from).into());
     }
 
-    /// All ways in. `allows_everything` says that the mode AlwaysAllow decides what users may do.
+    /// All authenticators. `allows_everything` is whether the authorizer is AlwaysAllow.
     pub(crate) fn authentication(
         &self,
         registry: &Registry,
         accounts: &ServiceAccounts,
         allows_everything: bool,
     ) -> Result<Authentication, ComposeError> {
-        let (issuers, said) = self.issuers(registry, accounts)?;
+        let (issuers, configured) = self.issuers(registry, accounts)?;
         let webhook = self.webhook(registry, accounts)?;
         let others: [Option<Arc<dyn Authenticator>>; 2] = [
             issuers.map(|it| it as Arc<dyn Authenticator>),
@@ -94,12 +85,12 @@ impl AuthenticationArgs {
             tokens: self.tokens()?,
             bootstrap_tokens: self.enable_bootstrap_token_auth,
             others: others.into_iter().flatten().collect(),
-            anonymous: self.anonymous(said, allows_everything)?,
+            anonymous: self.anonymous(configured, allows_everything)?,
             proxy_headers: self.proxy_headers()?,
         })
     }
 
-    /// In which headers front proxies say for whom they ask.
+    /// The headers in which front proxies name the user.
     pub(crate) fn proxy_headers(&self) -> Result<ProxyHeaders, ComposeError> {
         self.proxy_headers.headers()
     }
@@ -115,10 +106,10 @@ impl AuthenticationArgs {
             );
         };
         let tokens = StaticTokens::parse_warning(&text(file)?, warn);
-        tokens.map_err(|error| refused(file, error.to_string()))
+        tokens.map_err(|error| invalid_file(file, error.to_string()))
     }
 
-    /// Issuers of tokens, and what is said of those who show nothing.
+    /// The JWT issuers, and the configuration of anonymous requests.
     fn issuers(
         &self,
         registry: &Registry,
@@ -132,22 +123,23 @@ impl AuthenticationArgs {
                     &self.oidc.configuration()?,
                     &accounts.issuers,
                 )
-                .map_err(|why| refused(Path::new("--oidc-issuer-url"), why))?;
+                .map_err(|why| invalid_file(Path::new("--oidc-issuer-url"), why))?;
                 let issuers = Issuers::new(registry, read, self.oidc.algorithms()?, own);
                 Ok((Some(Arc::new(issuers)), None))
             }
             (Some(file), true) => {
                 let why = "authentication-config file and oidc-* flags are mutually exclusive";
-                Err(refused(file, why.into()))
+                Err(invalid_file(file, why.into()))
             }
             (Some(file), false) => {
                 let content = text(file)?;
                 let mut read = AuthenticationConfiguration::read(&content, &accounts.issuers)
-                    .map_err(|why| refused(file, why))?;
+                    .map_err(|why| invalid_file(file, why))?;
                 let anonymous = read.anonymous.take();
                 let issuers = Arc::new(Issuers::new(registry, read, Vec::new(), own));
                 issuers.are_of(&content);
-                let changed = reload(issuers.clone(), accounts.issuers.clone(), anonymous.clone());
+                let changed =
+                    reload_issuers(issuers.clone(), accounts.issuers.clone(), anonymous.clone());
                 let watcher = FileWatcher::new([file.clone()], [content.into_bytes()]);
                 tokio::spawn(watcher.run(changed));
                 Ok((Some(issuers), anonymous))
@@ -165,33 +157,33 @@ impl AuthenticationArgs {
         };
         let options = WebhookOptions {
             version: match self.authentication_token_webhook_version {
-                Version::V1 => ReviewVersion::V1,
-                Version::V1beta1 => ReviewVersion::V1Beta1,
+                TokenReviewVersion::V1 => ReviewVersion::V1,
+                TokenReviewVersion::V1beta1 => ReviewVersion::V1Beta1,
             },
             lasts: self.authentication_token_webhook_cache_ttl,
             audiences: accounts.audiences().to_vec(),
         };
         let webhook = TokenWebhook::load(file, registry, options);
-        // The error names the file, which may be one beside this.
+        // The error names the file, which the kubeconfig may refer to.
         let argument = Path::new("--authentication-token-webhook-config-file");
         webhook
             .map(|webhook| Some(Arc::new(webhook)))
-            .map_err(|error| refused(argument, error.to_string()))
+            .map_err(|error| invalid_file(argument, error.to_string()))
     }
 
-    /// Either the file says it or the argument, not both. Kubernetes: AlwaysAllow turns the argument off, and not the file
+    /// Anonymous requests, by the file or the argument. Kubernetes: AlwaysAllow disables the argument, but not the file
     /// (kubeapiserver/options/authentication.go, ApplyAuthorization).
     fn anonymous(
         &self,
-        said: Option<Anonymous>,
+        configured: Option<Anonymous>,
         allows_everything: bool,
     ) -> Result<Anonymous, ComposeError> {
-        match (said, self.anonymous_auth) {
+        match (configured, self.anonymous_auth) {
             (Some(_), Some(_)) => {
                 let why = "anonymous: Forbidden: --anonymous-auth flag cannot be set when anonymous field is configured in authentication configuration file";
-                Err(refused(Path::new("--anonymous-auth"), why.into()))
+                Err(invalid_file(Path::new("--anonymous-auth"), why.into()))
             }
-            (Some(said), None) => Ok(said),
+            (Some(configured), None) => Ok(configured),
             (None, Some(false)) => Ok(Anonymous::Nowhere),
             (None, _) if allows_everything => {
                 tracing::warn!(
@@ -201,48 +193,45 @@ impl AuthenticationArgs {
                 Ok(Anonymous::Nowhere)
             }
             (None, Some(true)) => Ok(Anonymous::Everywhere),
-            (None, None) => Ok(self.anonymous_usually.clone()),
+            (None, None) => Ok(self.default_anonymous.clone()),
         }
     }
 }
 
-/// Takes over what a file says anew, or goes on as before if that makes no sense.
-fn reload(
+/// Replaces the issuers when the file changes, and keeps them if it is invalid. Kubernetes: the configuration of anonymous
+/// requests must not change.
+fn reload_issuers(
     issuers: Arc<Issuers>,
     disallowed: Vec<Str>,
-    said: Option<Anonymous>,
+    anonymous: Option<Anonymous>,
 ) -> impl FnMut(Result<&[u8], FileError>) -> bool {
     move |content| {
         let read = content
             .map_err(|error| error.to_string())
             .and_then(|content| {
                 let text = std::str::from_utf8(content).map_err(|error| error.to_string())?;
-                Ok((reread(text, &disallowed, &said)?, text))
+                let read = AuthenticationConfiguration::read(text, &disallowed)?;
+                match read.anonymous == anonymous {
+                    true => Ok((read, text)),
+                    false => {
+                        Err("anonymous: Forbidden: changed from initial configuration file".into())
+                    }
+                }
             });
-        let is_good = read.is_ok();
-        issuers.reloaded(is_good);
+        let is_valid = read.is_ok();
+        issuers.reloaded(is_valid);
         match read {
             Ok((read, text)) => {
                 issuers.replace(read);
                 issuers.are_of(text);
                 tracing::info!("reloaded authentication config");
             }
-            Err(problem) => tracing::error!(problem, "failed to validate authentication config"),
+            Err(error) => tracing::error!(
+                error,
+                "failed to validate authentication config, keeping the previous one"
+            ),
         }
-        is_good
-    }
-}
-
-/// Reads a file that has changed. Kubernetes: where those are let in who show nothing cannot change.
-fn reread(
-    text: &str,
-    disallowed: &[Str],
-    said: &Option<Anonymous>,
-) -> Result<AuthenticationConfiguration, String> {
-    let read = AuthenticationConfiguration::read(text, disallowed)?;
-    match read.anonymous == *said {
-        true => Ok(read),
-        false => Err("anonymous: Forbidden: changed from initial configuration file".into()),
+        is_valid
     }
 }
 
@@ -266,7 +255,7 @@ mod tests {
         let own = ["https://own".into()];
         let read = AuthenticationConfiguration::read(&file("https://a", ""), &own).unwrap();
         let issuers = Arc::new(Issuers::new(&registry, read, Vec::new(), &own));
-        let mut changed = reload(issuers.clone(), own.to_vec(), None);
+        let mut changed = reload_issuers(issuers.clone(), own.to_vec(), None);
         let mut check = |text: &str, expected: &str| {
             changed(Ok(text.as_bytes()));
             assert_eq!(
@@ -296,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn spans_are_written_as_go_writes_them() {
+    fn durations_are_written_as_in_go() {
         assert_eq!(duration("2m"), Ok(Duration::from_secs(120)));
         assert_eq!(duration("0"), Ok(Duration::ZERO));
         assert!(duration("-1s").is_err() && duration("2").is_err());

@@ -1,4 +1,4 @@
-//! Who decides what people may do: modes by name, or a file.
+//! The authorizers: modes by name, or a file.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -7,50 +7,41 @@ use std::time::Duration;
 use clap::Args;
 use mizzen_apiserver::access::webhook::Settings;
 use mizzen_apiserver::access::{Authorization, ConfigurationError, Entry, Mode};
-use mizzen_value::{json, time};
+use mizzen_value::json;
 
-use super::refused;
+use super::{duration, invalid_file};
 use crate::compose::ComposeError;
 
 /// The arguments of authorization.
 #[derive(Args, Clone)]
 pub(crate) struct AuthorizationArgs {
-    /// Who decides what people may do, in the order in which they are asked: Node, RBAC, Webhook, AlwaysAllow,
-    /// AlwaysDeny [default: Node,RBAC]
+    /// Authorize requests by these modes, in this order: Node, RBAC, Webhook, AlwaysAllow, AlwaysDeny [default: Node,RBAC]
     #[arg(long, value_name = "MODE,…", value_delimiter = ',')]
     authorization_mode: Vec<String>,
-    /// The same as an AuthorizationConfiguration in YAML or JSON; it is read again when it changes
+    /// Configure authorizers by this AuthorizationConfiguration in YAML or JSON; it is reloaded when it changes
     #[arg(long, value_name = "FILE")]
     authorization_config: Option<PathBuf>,
-    /// Where the mode Webhook asks: a kubeconfig file
+    /// Send SubjectAccessReviews of the mode Webhook to the server of this kubeconfig file
     #[arg(long, value_name = "FILE")]
     authorization_webhook_config_file: Option<PathBuf>,
-    /// The version of the SubjectAccessReviews that are sent there: v1 or v1beta1 [default: v1beta1]
+    /// Send SubjectAccessReviews in this version: v1 or v1beta1 [default: v1beta1]
     #[arg(long, value_name = "VERSION")]
     authorization_webhook_version: Option<String>,
-    /// How long a yes from there is kept [default: 5m]
-    #[arg(long, value_name = "TIME", value_parser = span)]
+    /// Cache allowed responses of the webhook for this long [default: 5m]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     authorization_webhook_cache_authorized_ttl: Option<Duration>,
-    /// How long any other answer from there is kept [default: 30s]
-    #[arg(long, value_name = "TIME", value_parser = span)]
+    /// Cache other responses of the webhook for this long [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = duration)]
     authorization_webhook_cache_unauthorized_ttl: Option<Duration>,
-    /// Not supported, as the mode ABAC is not
+    /// Not supported, because the mode ABAC is not
     #[arg(long, value_name = "FILE", hide = true)]
     authorization_policy_file: Option<PathBuf>,
 }
 
-/// Who decides, and the file that says so, with what it says.
-pub(crate) struct Authorized {
+/// The authorizers, and the file that configures them with its text.
+pub(crate) struct ConfiguredAuthorizer {
     pub authorization: Authorization,
     pub file: Option<(PathBuf, Vec<u8>)>,
-}
-
-/// How long something lasts, as Go writes it: `5m`, `1h30m`.
-fn span(text: &str) -> Result<Duration, String> {
-    let nanos = time::duration_nanos(text).map_err(|error| error.to_string())?;
-    u64::try_from(nanos)
-        .map(Duration::from_nanos)
-        .map_err(|_| "must not be negative".into())
 }
 
 impl AuthorizationArgs {
@@ -61,29 +52,29 @@ impl AuthorizationArgs {
             .any(|mode| mode == "AlwaysAllow")
     }
 
-    /// Who decides.
-    pub(crate) fn authorization(&self) -> Result<Authorized, ComposeError> {
+    /// The authorizers of the file or of flags.
+    pub(crate) fn authorization(&self) -> Result<ConfiguredAuthorizer, ComposeError> {
         let Some(file) = &self.authorization_config else {
             let authorization = self
                 .by_flags()
-                .map_err(|error| refused("authorization".as_ref(), error.to_string()))?;
-            return Ok(Authorized {
+                .map_err(|error| invalid_file("authorization".as_ref(), error.to_string()))?;
+            return Ok(ConfiguredAuthorizer {
                 authorization,
                 file: None,
             });
         };
-        let refused = |why: String| refused(file, why);
+        let invalid = |why: String| invalid_file(file, why);
         if self.has_flags() {
-            return Err(refused(
+            return Err(invalid(
                 "--authorization-config can not be specified when --authorization-mode or --authorization-webhook-* flags \
                  are defined"
                     .into(),
             ));
         }
-        let text = std::fs::read(file).map_err(|error| refused(error.to_string()))?;
+        let text = std::fs::read(file).map_err(|error| invalid(error.to_string()))?;
         let authorization =
-            Authorization::parse(&text).map_err(|error| refused(error.to_string()))?;
-        Ok(Authorized {
+            Authorization::parse(&text).map_err(|error| invalid(error.to_string()))?;
+        Ok(ConfiguredAuthorizer {
             authorization,
             file: Some((file.clone(), text)),
         })
@@ -167,13 +158,13 @@ impl AuthorizationArgs {
             .authorization_webhook_version
             .as_deref()
             .unwrap_or("v1beta1");
-        let kept =
-            |said: Option<Duration>, unsaid: u64| said.unwrap_or(Duration::from_secs(unsaid));
+        let ttl =
+            |given: Option<Duration>, default: u64| given.unwrap_or(Duration::from_secs(default));
         let settings = Settings::load(
             &file,
             version,
-            kept(self.authorization_webhook_cache_authorized_ttl, 300),
-            kept(self.authorization_webhook_cache_unauthorized_ttl, 30),
+            ttl(self.authorization_webhook_cache_authorized_ttl, 300),
+            ttl(self.authorization_webhook_cache_unauthorized_ttl, 30),
         )?;
         Ok(Entry {
             name: "default".into(),
@@ -201,23 +192,23 @@ mod tests {
             .unwrap()
             .authorization
             .authorization();
-        let said = match outcome {
-            Ok(Authorized {
+        let shown = match outcome {
+            Ok(ConfiguredAuthorizer {
                 authorization: Authorization(entries),
                 ..
             }) => {
-                let shown = entries
+                let modes = entries
                     .iter()
                     .map(|entry| format!("{}={}", entry.name, entry.mode.word()));
-                shown.collect::<Vec<_>>().join(",")
+                modes.collect::<Vec<_>>().join(",")
             }
             Err(error) => error.to_string(),
         };
-        assert_eq!(said, expected);
+        assert_eq!(shown, expected);
     }
 
     #[test]
-    fn modes_are_asked_in_the_order_in_which_they_are_given() {
+    fn modes_keep_their_order() {
         check("", "node=Node,rbac=RBAC");
         check(
             "--authorization-mode RBAC,AlwaysDeny,Node",
@@ -230,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_that_do_not_fit_are_refused() {
+    fn conflicting_flags_are_rejected() {
         check(
             "--authorization-mode Nobody",
             "authorization: authorization-mode \"Nobody\" is not a valid mode",
@@ -264,11 +255,5 @@ mod tests {
             "--authorization-mode Webhook --authorization-webhook-config-file /nowhere/f",
             "authorization: /nowhere/f: No such file or directory (os error 2)",
         );
-    }
-
-    #[test]
-    fn time_is_written_as_go_writes_it() {
-        assert_eq!(span("1m30s"), Ok(Duration::from_secs(90)));
-        assert!(span("-1s").is_err() && span("soon").is_err());
     }
 }

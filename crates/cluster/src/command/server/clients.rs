@@ -1,33 +1,33 @@
-//! Which client certificates does the server present to aggregated API servers and kubelets, and at which addresses does it dial kubelets?
+//! The server as a client of aggregated API servers and kubelets.
 
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use mizzen_apiserver::{Identity, Options};
 
-use super::{refused, text};
+use super::{invalid_file, text};
 use crate::compose::ComposeError;
 use crate::pki::{check_pair, read_certificates};
 
 /// The arguments of the server as a client.
 #[derive(Args, Clone)]
 pub(crate) struct ClientArgs {
-    /// Present this client certificate, in PEM, to aggregated API servers [default: one of the own front proxy authority]
+    /// Present this client certificate (PEM) to aggregated API servers [default: one of the front proxy authority]
     #[arg(long, value_name = "FILE", requires = "proxy_client_key_file")]
     proxy_client_cert_file: Option<PathBuf>,
-    /// The key of that certificate, in PEM
+    /// Read the key of --proxy-client-cert-file from this file (PEM)
     #[arg(long, value_name = "FILE", requires = "proxy_client_cert_file")]
     proxy_client_key_file: Option<PathBuf>,
-    /// Present this client certificate, in PEM, to kubelets [default: one of the own authority]
+    /// Present this client certificate (PEM) to kubelets [default: one of the cluster's authority]
     #[arg(long, value_name = "FILE", requires = "kubelet_client_key")]
     kubelet_client_certificate: Option<PathBuf>,
-    /// The key of that certificate, in PEM
+    /// Read the key of --kubelet-client-certificate from this file (PEM)
     #[arg(long, value_name = "FILE", requires = "kubelet_client_certificate")]
     kubelet_client_key: Option<PathBuf>,
-    /// Verify the serving certificates of kubelets by these authorities, in PEM [default: not verified]
+    /// Verify serving certificates of kubelets by these authorities (PEM) [default: not verified]
     #[arg(long, value_name = "FILE")]
     kubelet_certificate_authority: Option<PathBuf>,
-    /// Ask kubelets at the first address of these types that a node has [default:
+    /// Connect to kubelets at the first of these address types that a node has [default:
     /// InternalIP,InternalDNS,ExternalIP,ExternalDNS,Hostname]
     #[arg(long, value_name = "TYPE,…", value_delimiter = ',',
         value_parser = ["InternalIP", "InternalDNS", "ExternalIP", "ExternalDNS", "Hostname"])]
@@ -69,7 +69,7 @@ impl ClientArgs {
     }
 }
 
-/// The certificate and the key in two files, which must belong together.
+/// The certificate and the key in two files, which must match.
 fn identity(
     certificate: Option<&Path>,
     key: Option<&Path>,
@@ -81,6 +81,6 @@ fn identity(
         certificate: text(file)?,
         key: text(key)?,
     };
-    check_pair(&identity.certificate, &identity.key).map_err(|why| refused(file, why))?;
+    check_pair(&identity.certificate, &identity.key).map_err(|why| invalid_file(file, why))?;
     Ok(Some(identity))
 }

@@ -1,20 +1,21 @@
-//! How many requests are answered at a time.
+//! The limits of concurrent requests.
 
 use clap::{ArgAction, Args};
 use mizzen_apiserver::Concurrency;
 
 use crate::compose::ComposeError;
 
-/// The arguments of fairness.
+/// The arguments of API priority and fairness.
 #[derive(Args, Clone)]
 pub(crate) struct FairnessArgs {
-    /// Answer so many reads at a time; with priority and fairness, so many requests together with the writes
+    /// Serve at most this many read-only requests at a time; with priority and fairness, the sum with
+    /// --max-mutating-requests-inflight is the limit of all requests
     #[arg(long, value_name = "N", default_value_t = 400)]
     max_requests_inflight: usize,
-    /// Answer so many writes at a time
+    /// Serve at most this many mutating requests at a time
     #[arg(long, value_name = "N", default_value_t = 200)]
     max_mutating_requests_inflight: usize,
-    /// Let requests share the server by priority and fairness; false: first come, first served
+    /// Queue requests by API priority and fairness; false only limits their number
     #[arg(long, value_name = "BOOL", default_value_t = true, action = ArgAction::Set)]
     enable_priority_and_fairness: bool,
 }

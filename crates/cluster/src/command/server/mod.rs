@@ -1,4 +1,4 @@
-//! Where and how a server runs: the arguments, and a file for each of its parts that has many.
+//! The arguments of an API server, with a file for each group of them.
 
 mod admission;
 mod audit;
@@ -17,9 +17,11 @@ mod trust;
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::{ArgAction, Args};
 use mizzen_apiserver::ApiSetting;
+use mizzen_value::time::duration_nanos;
 use mizzen_value::{Value, yaml};
 
 use super::component::ComponentArgs;
@@ -29,9 +31,8 @@ use crate::compose::ComposeError;
 use admission::AdmissionArgs;
 use audit::AuditArgs;
 use authentication::AuthenticationArgs;
-pub(super) use authentication::duration;
 use authorization::AuthorizationArgs;
-pub(crate) use authorization::Authorized;
+pub(crate) use authorization::ConfiguredAuthorizer;
 use clients::ClientArgs;
 use encryption::EncryptionArgs;
 use fairness::FairnessArgs;
@@ -42,40 +43,40 @@ use serving::ServingArgs;
 use storage::StorageArgs;
 pub(super) use trust::TrustArgs;
 
-/// The name of the admin's kubeconfig in a data directory.
+/// The name of the administrator's kubeconfig in a data directory.
 pub(super) const ADMIN: &str = "admin.kubeconfig";
 
-/// Where and how a server runs.
+/// The arguments of an API server.
 #[derive(Args, Clone)]
 pub(crate) struct ServerArgs {
-    /// Keep everything in this directory [default: ~/.local/share/mizzen]
+    /// Store data, certificates and keys in this directory [default: ~/.local/share/mizzen]
     #[arg(long, value_name = "DIR", conflicts_with = "in_memory")]
     pub data_dir: Option<PathBuf>,
-    /// Keep everything in memory; it is gone when the server stops
+    /// Store everything in memory; it is lost when the server stops
     #[arg(long)]
     pub in_memory: bool,
-    /// The port to listen on; 0 picks a free one
+    /// Listen on this port; 0 picks a free one
     #[arg(long, value_name = "N", default_value_t = 6443)]
     port: u16,
-    /// The same as --port, but 0 is refused
+    /// Listen on this port, as --port does; 0 is rejected
     #[arg(long, value_name = "N", conflicts_with = "port", value_parser = secure_port)]
     secure_port: Option<u16>,
-    /// The address to listen on
+    /// Listen on this address
     #[arg(long, value_name = "IP", default_value = "127.0.0.1")]
     pub bind_address: IpAddr,
-    /// Write the admin's kubeconfig here [default: admin.kubeconfig in the data directory, or
-    /// mizzen.kubeconfig in this directory with --in-memory]
+    /// Write the administrator's kubeconfig to this file [default: admin.kubeconfig in the data directory, or
+    /// mizzen.kubeconfig in the working directory with --in-memory]
     #[arg(long, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
     /// Serve API versions that Kubernetes has removed, for old charts and tutorials: extensions/v1beta1, apps/v1beta1 and
     /// v1beta2, autoscaling/v2beta1 and v2beta2, flowcontrol v1beta1 to v1beta3, and v1beta1 of the other groups
     #[arg(long)]
     pub legacy_apis: bool,
-    /// Serve or do not serve built-in API versions: GROUP/VERSION or GROUP/VERSION/RESOURCE (/v1 for the core group), or
-    /// api/all, api/ga, api/beta, api/alpha. Refuse to start where a version is not available or is needed
-    #[arg(long, value_name = "KEY=BOOL,…", value_delimiter = ',', value_parser = api_setting)]
+    /// Enable or disable built-in API versions: GROUP/VERSION or GROUP/VERSION/RESOURCE (/v1 for the core group), or
+    /// api/all, api/ga, api/beta, api/alpha. Fail to start if a version is not available or is required
+    #[arg(long, value_name = "KEY=BOOL,…", value_delimiter = ',', value_parser = parse_api_setting)]
     runtime_config: Vec<Option<ApiSetting>>,
-    /// false rejects privileged containers
+    /// Allow privileged containers
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
         default_value_t = true, action = ArgAction::Set)]
     pub allow_privileged: bool,
@@ -111,7 +112,7 @@ pub(crate) struct ServerArgs {
     _unsupported: Unsupported<KubeApiserver>,
 }
 
-/// Kubernetes: a server cannot do without its port.
+/// Parses a port. Kubernetes: 0 is invalid.
 fn secure_port(text: &str) -> Result<u16, String> {
     match text.parse() {
         Ok(0) | Err(_) => {
@@ -121,17 +122,24 @@ fn secure_port(text: &str) -> Result<u16, String> {
     }
 }
 
-/// A member of `--runtime-config`; nothing is said by an empty one, which kind passes.
-fn api_setting(text: &str) -> Result<Option<ApiSetting>, String> {
-    if text.is_empty() {
-        Ok(None)
-    } else {
-        text.parse().map(Some)
+/// Parses a member of `--runtime-config`; kind passes an empty one.
+fn parse_api_setting(text: &str) -> Result<Option<ApiSetting>, String> {
+    match text {
+        "" => Ok(None),
+        setting => setting.parse().map(Some),
     }
 }
 
+/// Parses a duration as Go writes it, which is not negative: `30s`, `1m30s`.
+pub(super) fn duration(text: &str) -> Result<Duration, String> {
+    let nanos = duration_nanos(text).map_err(|error| error.to_string())?;
+    u64::try_from(nanos)
+        .map(Duration::from_nanos)
+        .map_err(|_| "must not be negative".into())
+}
+
 impl ServerArgs {
-    /// Which built-in API versions are served or not.
+    /// The enabled and disabled API versions.
     pub(crate) fn runtime_config(&self) -> Vec<ApiSetting> {
         self.runtime_config.iter().flatten().cloned().collect()
     }
@@ -141,7 +149,7 @@ impl ServerArgs {
         self.secure_port.unwrap_or(self.port)
     }
 
-    /// The directory to keep everything in; none for memory.
+    /// The data directory; none with --in-memory.
     pub(crate) fn directory(&self) -> Option<PathBuf> {
         if self.in_memory {
             return None;
@@ -149,7 +157,7 @@ impl ServerArgs {
         Some(self.data_dir.clone().unwrap_or_else(default_directory))
     }
 
-    /// Where the kubeconfig goes.
+    /// The file of the administrator's kubeconfig.
     pub(crate) fn kubeconfig(&self) -> PathBuf {
         match (&self.kubeconfig, self.directory()) {
             (Some(file), _) => file.clone(),
@@ -158,7 +166,7 @@ impl ServerArgs {
         }
     }
 
-    /// The data directory's own kubeconfig, which is there wherever else there is one: it says where the server is.
+    /// The kubeconfig in the data directory, which is always written: `mizzen kubeconfig` reads the address from it.
     pub(crate) fn own_kubeconfig(&self) -> Option<PathBuf> {
         self.directory().map(|directory| directory.join(ADMIN))
     }
@@ -177,21 +185,21 @@ pub(super) fn default_directory() -> PathBuf {
 
 /// The text of a file that an argument names.
 fn text(file: &Path) -> Result<String, ComposeError> {
-    std::fs::read_to_string(file).map_err(|error| refused(file, error.to_string()))
+    std::fs::read_to_string(file).map_err(|error| invalid_file(file, error.to_string()))
 }
 
-/// The one document, in YAML or JSON, of a file that an argument names.
+/// The only document, in YAML or JSON, of a file that an argument names.
 pub(super) fn document(file: &Path) -> Result<Value, ComposeError> {
-    let document =
-        yaml::read(text(file)?.as_bytes()).map_err(|error| refused(file, error.to_string()))?;
+    let document = yaml::read(text(file)?.as_bytes())
+        .map_err(|error| invalid_file(file, error.to_string()))?;
     match document.complaint {
-        Some(complaint) => Err(refused(file, complaint.to_string())),
+        Some(complaint) => Err(invalid_file(file, complaint.to_string())),
         None => Ok(document.value),
     }
 }
 
-/// Why a file cannot be gone by.
-fn refused(file: &Path, why: String) -> ComposeError {
+/// The error for an invalid file.
+fn invalid_file(file: &Path, why: String) -> ComposeError {
     ComposeError::Configuration {
         file: file.display().to_string(),
         why,

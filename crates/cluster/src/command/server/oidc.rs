@@ -1,4 +1,4 @@
-//! One issuer of tokens, named by arguments. They say what a file for --authentication-config can say, and go the same way.
+//! The OpenID Connect issuer of the `--oidc-*` flags, which are translated to an AuthenticationConfiguration.
 
 use std::path::{Path, PathBuf};
 
@@ -6,43 +6,43 @@ use clap::Args;
 use mizzen_apiserver::jose::{ALGORITHMS, Algorithm};
 use mizzen_value::{Value, json, value};
 
-use super::{refused, text};
+use super::{invalid_file, text};
 use crate::compose::ComposeError;
 
 /// The arguments of OpenID Connect.
 #[derive(Args, Clone)]
 pub(super) struct OidcArgs {
-    /// Let in whoever shows a token of this issuer: its HTTPS URL
+    /// Authenticate ID tokens of the issuer with this HTTPS URL
     #[arg(long, value_name = "URL")]
     oidc_issuer_url: Option<String>,
-    /// Whom its tokens must be for
+    /// Require this client ID as an audience of tokens
     #[arg(long, value_name = "ID")]
     oidc_client_id: Option<String>,
-    /// The claim that is the user's name [default: sub]
+    /// Use this claim as the user name [default: sub]
     #[arg(long, value_name = "CLAIM")]
     oidc_username_claim: Option<String>,
-    /// What is put before names; - for nothing [default: the issuer's URL and #, but nothing for the claim email]
+    /// Prepend this prefix to user names; - for none [default: the issuer URL and #; none for the claim email]
     #[arg(long, value_name = "TEXT", allow_hyphen_values = true)]
     oidc_username_prefix: Option<String>,
-    /// The claim that has the user's groups
+    /// Use this claim as the groups of the user
     #[arg(long, value_name = "CLAIM")]
     oidc_groups_claim: Option<String>,
-    /// What is put before groups
+    /// Prepend this prefix to groups
     #[arg(long, value_name = "TEXT")]
     oidc_groups_prefix: Option<String>,
-    /// A claim that must have a value; may be repeated
+    /// Require this claim with this value; may be repeated
     #[arg(long, value_name = "CLAIM=VALUE")]
     oidc_required_claim: Vec<String>,
-    /// Who may have signed the issuer's certificate [default: those whom this machine trusts]
+    /// Verify the certificate of the issuer by these authorities (PEM) [default: the authorities of this host]
     #[arg(long, value_name = "FILE")]
     oidc_ca_file: Option<PathBuf>,
-    /// The kinds of signatures that count [default: RS256]
+    /// Accept these signature algorithms [default: RS256]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     oidc_signing_algs: Vec<String>,
 }
 
 impl OidcArgs {
-    /// Whether any of them is given.
+    /// Whether any flag is set.
     pub(super) fn is_given(&self) -> bool {
         let texts = [
             &self.oidc_issuer_url,
@@ -58,7 +58,7 @@ impl OidcArgs {
             || self.oidc_ca_file.is_some()
     }
 
-    /// The kinds of signatures that count.
+    /// The accepted signature algorithms.
     pub(super) fn algorithms(&self) -> Result<Vec<&'static Algorithm>, ComposeError> {
         let named = match self.oidc_signing_algs.is_empty() {
             true => vec!["RS256".to_string()],
@@ -71,17 +71,17 @@ impl OidcArgs {
                     "unsupported signing alg: {name:?}; there are {}",
                     all.join(", ")
                 );
-                refused(Path::new("--oidc-signing-algs"), why)
+                invalid_file(Path::new("--oidc-signing-algs"), why)
             })
         };
         named.iter().map(known).collect()
     }
 
-    /// What they say, as a file would say it.
+    /// The equivalent AuthenticationConfiguration.
     pub(super) fn configuration(&self) -> Result<String, ComposeError> {
         let (Some(url), Some(client)) = (&self.oidc_issuer_url, &self.oidc_client_id) else {
             let why = "oidc-issuer-url and oidc-client-id must be specified together when any oidc-* flags are set";
-            return Err(refused(Path::new("--oidc-issuer-url"), why.into()));
+            return Err(invalid_file(Path::new("--oidc-issuer-url"), why.into()));
         };
         let authority = self
             .oidc_ca_file
@@ -99,7 +99,7 @@ impl OidcArgs {
                 .entry("claimMappings")
                 .set("groups", value!({ "claim": claim, "prefix": prefix }));
         }
-        authenticator.set("claimValidationRules", self.required()?);
+        authenticator.set("claimValidationRules", self.required_claims()?);
         let mut document = value!({
             "apiVersion": "apiserver.config.k8s.io/v1", "kind": "AuthenticationConfiguration"
         });
@@ -107,7 +107,7 @@ impl OidcArgs {
         Ok(json::to_string(&document))
     }
 
-    /// Kubernetes: names of different issuers are told apart unless somebody wants it otherwise.
+    /// Kubernetes: the default prefix distinguishes user names of different issuers.
     fn username(&self, url: &str) -> Value {
         let claim = self.oidc_username_claim.as_deref().unwrap_or("sub");
         let prefix = match self.oidc_username_prefix.as_deref().unwrap_or_default() {
@@ -118,14 +118,14 @@ impl OidcArgs {
         value!({ "claim": claim, "prefix": prefix })
     }
 
-    fn required(&self) -> Result<Vec<Value>, ComposeError> {
+    fn required_claims(&self) -> Result<Vec<Value>, ComposeError> {
         let read = |pair: &String| match pair.split_once('=') {
             Some((claim, value)) => {
                 Ok(value!({ "claim": (claim.trim()), "requiredValue": (value.trim()) }))
             }
             None => {
                 let why = format!("malformed pair, expect string=string: {pair:?}");
-                Err(refused(Path::new("--oidc-required-claim"), why))
+                Err(invalid_file(Path::new("--oidc-required-claim"), why))
             }
         };
         self.oidc_required_claim.iter().map(read).collect()

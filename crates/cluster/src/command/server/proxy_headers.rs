@@ -1,26 +1,26 @@
-//! In which headers do front proxies say for whom they ask?
+//! The headers in which front proxies name the user.
 
 use std::path::Path;
 
 use clap::Args;
 use mizzen_apiserver::authenticate::ProxyHeaders;
 
-use super::refused;
+use super::invalid_file;
 use crate::compose::ComposeError;
 
-/// The arguments of front proxies' headers.
+/// The arguments of front proxy headers.
 #[derive(Args, Clone, Default)]
 pub(crate) struct ProxyHeaderArgs {
-    /// Take a user's name from the first of these headers of a front proxy that has one [default: X-Remote-User]
+    /// Read the user name from the first of these headers that a front proxy sets [default: X-Remote-User]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     requestheader_username_headers: Vec<String>,
-    /// Take a user's uid from the first of these headers of a front proxy that has one [default: X-Remote-Uid]
+    /// Read the UID from the first of these headers that a front proxy sets [default: X-Remote-Uid]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     requestheader_uid_headers: Vec<String>,
-    /// Take a user's groups from these headers of a front proxy [default: X-Remote-Group]
+    /// Read groups from these headers of a front proxy [default: X-Remote-Group]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     requestheader_group_headers: Vec<String>,
-    /// Take what else is said of a user from headers of a front proxy that begin so [default: X-Remote-Extra-]
+    /// Read extra values of the user from headers with these prefixes [default: X-Remote-Extra-]
     #[arg(long, value_name = "PREFIX,…", value_delimiter = ',')]
     requestheader_extra_headers_prefix: Vec<String>,
 }
@@ -31,27 +31,27 @@ impl ProxyHeaderArgs {
         let standard = ProxyHeaders::default();
         let extras = &self.requestheader_extra_headers_prefix;
         Ok(ProxyHeaders {
-            users: chosen(
+            users: headers_or_standard(
                 "username-headers",
                 &self.requestheader_username_headers,
                 standard.users,
             )?,
-            uids: chosen(UIDS, &self.requestheader_uid_headers, standard.uids)?,
-            groups: chosen(
+            uids: headers_or_standard(UIDS, &self.requestheader_uid_headers, standard.uids)?,
+            groups: headers_or_standard(
                 "group-headers",
                 &self.requestheader_group_headers,
                 standard.groups,
             )?,
-            extras: chosen("extra-headers-prefix", extras, standard.extras)?,
+            extras: headers_or_standard("extra-headers-prefix", extras, standard.extras)?,
         })
     }
 }
 
 const UIDS: &str = "uid-headers";
 
-/// What an argument says, or the standard if it says nothing. Kubernetes: one without the standard is odd, and for uids,
-/// which came later, an error (server/options/authentication.go).
-fn chosen(
+/// The headers of an argument, by default the standard ones. Kubernetes: headers without the standard one are a warning, and
+/// for UIDs an error (server/options/authentication.go).
+fn headers_or_standard(
     flag: &str,
     given: &[String],
     standard: Vec<String>,
@@ -60,9 +60,9 @@ fn chosen(
         return Ok(standard);
     }
     let flag = format!("requestheader-{flag}");
-    let refuse = |why: String| Err(refused(Path::new(&format!("--{flag}")), why));
+    let invalid = |why: String| Err(invalid_file(Path::new(&format!("--{flag}")), why));
     if given.iter().any(|name| name.trim().is_empty()) {
-        return refuse(format!("empty value in {flag:?}"));
+        return invalid(format!("empty value in {flag:?}"));
     }
     for name in &standard {
         if given.iter().any(|own| own.eq_ignore_ascii_case(name)) {
@@ -77,7 +77,7 @@ fn chosen(
             "--{flag} is set without specifying the standard {name} {what} - API aggregation will not work"
         );
         match flag.ends_with(UIDS) {
-            true => return refuse(why),
+            true => return invalid(why),
             false => tracing::warn!("{why}"),
         }
     }
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn headers_have_names_and_the_standard_is_among_them() {
+    fn headers_must_include_the_standard_one() {
         check(&[], Ok(&["X-Remote-Uid"]));
         check(
             &["X-Mesh-Uid", "x-remote-uid"],

@@ -1,4 +1,4 @@
-//! Which keys sign service accounts' tokens, whose tokens are good, and for whom.
+//! The keys, issuers and audiences of service account tokens.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -9,42 +9,41 @@ use mizzen_apiserver::jose::PublicKey;
 use mizzen_cel::library::parse_reference;
 use mizzen_value::json::quote;
 
-use super::authentication::duration;
-use super::{refused, text};
+use super::{duration, invalid_file, text};
 use crate::compose::ComposeError;
 use crate::token_key::{TokenKey, public_keys};
 
 /// The arguments of service accounts.
 #[derive(Args, Clone)]
 pub(crate) struct ServiceAccountArgs {
-    /// Sign tokens with the key in this file, RSA or elliptic curve [default: a key of its own in the data directory]
+    /// Sign tokens with this key (PEM; RSA or elliptic curve) [default: a generated key in the data directory]
     #[arg(long, value_name = "FILE")]
     service_account_signing_key_file: Option<PathBuf>,
-    /// Believe tokens that were signed with keys of this file, public or private, as well; may be repeated
+    /// Accept also tokens signed with keys of this file (public or private, PEM); may be repeated
     #[arg(long, value_name = "FILE")]
     service_account_key_file: Vec<PathBuf>,
-    /// Who says that tokens are good; of several, which are all believed, the first is written into new tokens
+    /// Issue tokens with this issuer; may be repeated: tokens of all are accepted, new tokens have the first
     #[arg(long, value_name = "URL")]
     service_account_issuer: Vec<String>,
-    /// Where others are told to find the keys [default: at this server]
+    /// Publish this URL of the public keys in OpenID discovery [default: of this server]
     #[arg(long, value_name = "URL")]
     service_account_jwks_uri: Option<String>,
-    /// Whom tokens must be for, one of these [default: the issuers]
+    /// Require one of these audiences in tokens [default: the issuers]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     api_audiences: Vec<String>,
-    /// Let no new token hold longer than this [default: as long as is wanted]
+    /// Limit the life of new tokens to this [default: no limit]
     #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "0", hide_default_value = true)]
     service_account_max_token_expiration: Duration,
-    /// Let a token hold for a year that a kubelet wants for a pod that may never read it again
+    /// Extend tokens of pods to a year, for pods that never reload them
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = true, action = ArgAction::Set)]
     service_account_extend_token_expiration: bool,
-    /// Let a token that is kept in a secret hold only as long as the secret and its account are there
+    /// Reject tokens in secrets whose secret or service account is deleted
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true", default_value_t = true, action = ArgAction::Set)]
     service_account_lookup: bool,
 }
 
 impl ServiceAccountArgs {
-    /// The key that signs. One is made in a directory that has no data yet.
+    /// The signing key, generated if the data directory is new.
     pub(crate) fn signer(
         &self,
         directory: Option<&Path>,
@@ -58,7 +57,7 @@ impl ServiceAccountArgs {
         })
     }
 
-    /// Whose tokens are good, and for whom.
+    /// The issuers, audiences and keys.
     pub(crate) fn service_accounts(&self) -> Result<ServiceAccounts, ComposeError> {
         let default = ServiceAccounts::default();
         let texts = |list: &[String]| list.iter().map(Into::into).collect();
@@ -75,15 +74,15 @@ impl ServiceAccountArgs {
             issuers,
             audiences,
             keys_url,
-            longest: self.longest()?,
+            longest: self.max_expiration()?,
             extends: self.service_account_extend_token_expiration,
             looks_up: self.service_account_lookup,
         })
     }
 
-    /// How many seconds a token may hold. Kubernetes: what is extended may hold longer
+    /// The maximum life of a token in seconds. Kubernetes: extended tokens may live longer
     /// (controlplane/apiserver/options/options.go).
-    fn longest(&self) -> Result<Option<i64>, ComposeError> {
+    fn max_expiration(&self) -> Result<Option<i64>, ComposeError> {
         let seconds = self.service_account_max_token_expiration.as_secs();
         if self.service_account_max_token_expiration.is_zero() {
             return Ok(None);
@@ -92,7 +91,7 @@ impl ServiceAccountArgs {
             let flag = Path::new("--service-account-max-token-expiration");
             let why =
                 "the service-account-max-token-expiration must be between 1 hour and 2^32 seconds";
-            return Err(refused(flag, why.into()));
+            return Err(invalid_file(flag, why.into()));
         }
         Ok(i64::try_from(seconds).ok())
     }
@@ -100,7 +99,7 @@ impl ServiceAccountArgs {
     fn keys(&self) -> Result<Vec<PublicKey>, ComposeError> {
         let mut keys = Vec::new();
         for file in &self.service_account_key_file {
-            keys.extend(public_keys(&text(file)?).map_err(|why| refused(file, why))?);
+            keys.extend(public_keys(&text(file)?).map_err(|why| invalid_file(file, why))?);
         }
         Ok(keys)
     }
@@ -110,30 +109,31 @@ impl ServiceAccountArgs {
             Some(url) if !url.starts_with("https://") => {
                 let why =
                     format!("service-account-jwks-uri requires https scheme, parsed as: {url}");
-                Err(refused(Path::new("--service-account-jwks-uri"), why))
+                Err(invalid_file(Path::new("--service-account-jwks-uri"), why))
             }
             url => Ok(url.clone()),
         }
     }
 }
 
+/// Rejects invalid issuers with upstream's messages.
 fn check_issuers(issuers: &[String]) -> Result<(), ComposeError> {
-    let refuse = |why: String| Err(refused(Path::new("--service-account-issuer"), why));
+    let invalid = |why: String| Err(invalid_file(Path::new("--service-account-issuer"), why));
     for (at, issuer) in issuers.iter().enumerate() {
         if let Some(why) = parse_reference(issuer)
             .err()
             .filter(|_| issuer.contains(':'))
         {
             let shown = quote(issuer);
-            return refuse(format!(
+            return invalid(format!(
                 "service-account-issuer {shown} contained a ':' but was not a valid URL: {why}"
             ));
         }
         if issuer.is_empty() {
-            return refuse("service-account-issuer should not be an empty string".into());
+            return invalid("service-account-issuer should not be an empty string".into());
         }
         if issuers[..at].contains(issuer) {
-            return refuse(format!(
+            return invalid(format!(
                 "service-account-issuer {issuer:?} is already specified"
             ));
         }
@@ -148,13 +148,13 @@ mod tests {
     #[track_caller]
     fn check(issuers: &[&str], expected: &str) {
         let issuers: Vec<String> = issuers.iter().map(|issuer| issuer.to_string()).collect();
-        let said = check_issuers(&issuers)
+        let error = check_issuers(&issuers)
             .map_err(|error| error.to_string())
             .err()
             .unwrap_or_default();
         assert!(
-            said.ends_with(expected) && said.is_empty() == expected.is_empty(),
-            "{said}"
+            error.ends_with(expected) && error.is_empty() == expected.is_empty(),
+            "{error}"
         );
     }
 

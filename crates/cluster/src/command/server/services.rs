@@ -1,4 +1,4 @@
-//! Which addresses do services have?
+//! The addresses and node ports of Services.
 
 use std::ops::RangeInclusive;
 
@@ -7,15 +7,15 @@ use mizzen_value::address::Block;
 
 use crate::compose::ComposeError;
 
-/// The least that the range must have from which services usually get addresses.
-const LEAST_SIZE: u128 = 8;
-/// How long the prefix of a range of IPv6 must be.
-const V6_PREFIX: u32 = 64;
+/// The minimum size of the first range.
+const MIN_SIZE: u128 = 8;
+/// The minimum prefix of an IPv6 range.
+const MIN_V6_PREFIX: u32 = 64;
 
 /// The arguments of services.
 #[derive(Args, Clone)]
 pub(crate) struct ServiceArgs {
-    /// Give services addresses of this range, or of two, one of each family; the first is the usual one
+    /// Allocate cluster IPs from this range, or from two of different IP families; the first is the default
     #[arg(
         long,
         value_name = "RANGES",
@@ -23,10 +23,10 @@ pub(crate) struct ServiceArgs {
         default_value = "10.0.0.0/24"
     )]
     service_cluster_ip_range: Vec<String>,
-    /// Give services node ports of this range, both ends included: FROM-TO or FROM+COUNT
+    /// Allocate node ports from this range, inclusive: FROM-TO or FROM+COUNT
     #[arg(long, value_name = "RANGE", default_value = "30000-32767", value_parser = port_range)]
     service_node_port_range: RangeInclusive<u16>,
-    /// Make default/kubernetes a Service of type NodePort with this node port; 0 makes it one of type ClusterIP
+    /// Create default/kubernetes with type NodePort and this node port; 0 creates it with type ClusterIP
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     kubernetes_service_node_port: u16,
 }
@@ -55,16 +55,16 @@ impl ServiceArgs {
         Ok((port > 0).then_some(port))
     }
 
-    /// The ranges: one of each family.
+    /// The ranges, one per IP family.
     pub(crate) fn ranges(&self) -> Result<Vec<Block>, ComposeError> {
-        ranges(&self.service_cluster_ip_range).map_err(|why| ComposeError::Configuration {
+        parse_ranges(&self.service_cluster_ip_range).map_err(|why| ComposeError::Configuration {
             file: "--service-cluster-ip-range".into(),
             why,
         })
     }
 }
 
-/// `FROM-TO`, `FROM+COUNT` or one port. Kubernetes: apimachinery/pkg/util/net/port_range.go.
+/// Parses `FROM-TO`, `FROM+COUNT` or one port. Kubernetes: apimachinery/pkg/util/net/port_range.go.
 fn port_range(text: &str) -> Result<RangeInclusive<u16>, String> {
     let number = |part: &str| {
         part.trim()
@@ -90,7 +90,8 @@ fn port_range(text: &str) -> Result<RangeInclusive<u16>, String> {
     }
 }
 
-fn ranges(texts: &[String]) -> Result<Vec<Block>, String> {
+/// Parses and validates the ranges.
+fn parse_ranges(texts: &[String]) -> Result<Vec<Block>, String> {
     let read = |text: &String| {
         let block = Block::parse_sloppy(text)
             .ok_or_else(|| format!("{text:?} is not a range of addresses"))?;
@@ -101,8 +102,8 @@ fn ranges(texts: &[String]) -> Result<Vec<Block>, String> {
     };
     let ranges: Vec<Block> = texts.iter().map(read).collect::<Result<_, String>>()?;
     match ranges[..] {
-        [first] | [first, _] if first.size() < LEAST_SIZE => {
-            return Err(format!("{first} must have at least {LEAST_SIZE} addresses"));
+        [first] | [first, _] if first.size() < MIN_SIZE => {
+            return Err(format!("{first} must have at least {MIN_SIZE} addresses"));
         }
         [first, second] if first.width() == second.width() => {
             return Err(format!(
@@ -114,10 +115,10 @@ fn ranges(texts: &[String]) -> Result<Vec<Block>, String> {
     }
     match ranges
         .iter()
-        .find(|range| range.ip.is_ipv6() && range.prefix < V6_PREFIX)
+        .find(|range| range.ip.is_ipv6() && range.prefix < MIN_V6_PREFIX)
     {
         Some(large) => Err(format!(
-            "{large} is too large: the prefix must have at least {V6_PREFIX} bits"
+            "{large} is too large: the prefix must have at least {MIN_V6_PREFIX} bits"
         )),
         None => Ok(ranges),
     }
@@ -137,7 +138,7 @@ mod tests {
                 .collect::<Vec<_>>()
                 .join(",")
         };
-        assert_eq!(ranges(&texts).map_or_else(|why| why, shown), expected);
+        assert_eq!(parse_ranges(&texts).map_or_else(|why| why, shown), expected);
     }
 
     #[test]

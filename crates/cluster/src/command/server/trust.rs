@@ -1,4 +1,4 @@
-//! Whose client certificates count, besides those of the cluster's own authorities.
+//! Client certificate authorities besides the cluster's own.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,79 +10,84 @@ use tokio::sync::watch;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
-use super::{refused, text};
+use super::{invalid_file, text};
 use crate::compose::ComposeError;
 use crate::pki::{Authority, FRONT_PROXY_CLIENT};
 
 /// The arguments of client certificates.
 #[derive(Args, Clone)]
 pub(crate) struct TrustArgs {
-    /// Believe clients with certificates of these authorities, too; the file is read again when it changes
+    /// Authenticate client certificates of these authorities (PEM), too; the file is reloaded when it changes
     #[arg(long, value_name = "FILE")]
     client_ca_file: Option<PathBuf>,
-    /// Believe front proxies with certificates of these authorities, too; the file is read again when it changes
+    /// Authenticate front proxies by certificates of these authorities (PEM), too; the file is reloaded when it changes
     #[arg(long, value_name = "FILE")]
     requestheader_client_ca_file: Option<PathBuf>,
-    /// The names that front proxies may have [default: any, if there is a file of their authorities]
+    /// Allow only front proxies with these common names [default: any, with --requestheader-client-ca-file]
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     requestheader_allowed_names: Vec<String>,
 }
 
-/// Whom a server trusts, and what of that is said in files.
-pub(crate) struct Trust {
-    /// All of them, as they were found.
+/// The authorities that a server trusts, and the files that are reloaded.
+pub(crate) struct ClientTrust {
+    /// The authorities when the server started.
     pub trusted: Trusted,
-    followed: Vec<Followed>,
+    files: Vec<AuthorityFile>,
 }
 
-/// A file, what it said, what is trusted whatever it says, and where both go.
-struct Followed {
+/// A file of authorities.
+struct AuthorityFile {
     file: PathBuf,
-    said: String,
+    /// Its text.
+    text: String,
+    /// Authorities besides those of the file.
     own: String,
     field: fn(&mut Trusted) -> &mut String,
 }
 
 impl TrustArgs {
-    /// Whom to trust.
+    /// The authorities of an API server.
     pub(crate) fn trust(
         &self,
         clients: &Authority,
         front_proxies: &Authority,
-    ) -> Result<Trust, ComposeError> {
-        let mut trust = Trust {
+    ) -> Result<ClientTrust, ComposeError> {
+        let mut trust = ClientTrust {
             trusted: Trusted::default(),
-            followed: Vec::new(),
+            files: Vec::new(),
         };
-        trust.take(&self.client_ca_file, &clients.certificate, |trusted| {
+        trust.add(&self.client_ca_file, &clients.certificate, |trusted| {
             &mut trusted.clients
         })?;
         let file = &self.requestheader_client_ca_file;
-        trust.take(file, &front_proxies.certificate, |trusted| {
+        trust.add(file, &front_proxies.certificate, |trusted| {
             &mut trusted.front_proxies
         })?;
-        trust.trusted.allowed = self.allowed();
+        trust.trusted.allowed = self.allowed_names();
         self.check_overlap(&trust)?;
         Ok(trust)
     }
 
-    /// The authorities that a component trusts: each is that of a file or else the one that the server publishes. Kubernetes:
+    /// The authorities of a component: those of a file, or else those that the API server publishes. Kubernetes:
     /// server/options/authentication.go, DelegatingAuthenticationOptions.
-    pub(crate) fn delegated(&self, published: Option<&Trusted>) -> Result<Trust, ComposeError> {
+    pub(crate) fn delegated(
+        &self,
+        published: Option<&Trusted>,
+    ) -> Result<ClientTrust, ComposeError> {
         let published = published.cloned().unwrap_or_default();
         let or_published =
             |file: &Option<PathBuf>, own: String| if file.is_none() { own } else { String::new() };
-        let mut trust = Trust {
+        let mut trust = ClientTrust {
             trusted: Trusted::default(),
-            followed: Vec::new(),
+            files: Vec::new(),
         };
         let clients = or_published(&self.client_ca_file, published.clients);
-        trust.take(&self.client_ca_file, &clients, |trusted| {
+        trust.add(&self.client_ca_file, &clients, |trusted| {
             &mut trusted.clients
         })?;
         let file = &self.requestheader_client_ca_file;
         let front_proxies = or_published(file, published.front_proxies);
-        trust.take(file, &front_proxies, |trusted| &mut trusted.front_proxies)?;
+        trust.add(file, &front_proxies, |trusted| &mut trusted.front_proxies)?;
         trust.trusted.allowed = match file {
             Some(_) => self.requestheader_allowed_names.clone(),
             None => published.allowed,
@@ -91,8 +96,9 @@ impl TrustArgs {
         Ok(trust)
     }
 
-    /// Our own front proxy has a name; those of others may have any unless somebody says which.
-    fn allowed(&self) -> Vec<String> {
+    /// The allowed names of front proxies. The server's own has a fixed name; with a file of authorities any name is allowed
+    /// by default.
+    fn allowed_names(&self) -> Vec<String> {
         let any = self.requestheader_client_ca_file.is_some()
             && self.requestheader_allowed_names.is_empty();
         let own = (!any).then(|| FRONT_PROXY_CLIENT.to_owned());
@@ -103,8 +109,8 @@ impl TrustArgs {
             .collect()
     }
 
-    /// Whoever has a plain client certificate must not be able to speak for others.
-    fn check_overlap(&self, trust: &Trust) -> Result<(), ComposeError> {
+    /// Rejects authorities that would let holders of plain client certificates set front proxy headers.
+    fn check_overlap(&self, trust: &ClientTrust) -> Result<(), ComposeError> {
         let clients = certificates(&trust.trusted.clients);
         let overlap = certificates(&trust.trusted.front_proxies)
             .iter()
@@ -112,7 +118,7 @@ impl TrustArgs {
         match overlap && trust.trusted.allowed.is_empty() {
             true => {
                 let why = "--requestheader-client-ca-file and --client-ca-file contain overlapping certificates; --requestheader-allowed-names must be specified to ensure regular client certificates cannot set authenticating proxy headers for arbitrary users";
-                Err(refused(
+                Err(invalid_file(
                     Path::new("--requestheader-client-ca-file"),
                     why.into(),
                 ))
@@ -122,8 +128,9 @@ impl TrustArgs {
     }
 }
 
-impl Trust {
-    fn take(
+impl ClientTrust {
+    /// Adds the authorities of a file, if there is one, to the own ones.
+    fn add(
         &mut self,
         file: &Option<PathBuf>,
         own: &str,
@@ -133,60 +140,60 @@ impl Trust {
             *field(&mut self.trusted) = own.to_owned();
             return Ok(());
         };
-        let said = text(file)?;
-        if certificates(&said).is_empty() {
-            return Err(refused(file, NOTHING.into()));
+        let text = text(file)?;
+        if certificates(&text).is_empty() {
+            return Err(invalid_file(file, NO_CERTIFICATE.into()));
         }
-        *field(&mut self.trusted) = joined(own, &said);
-        self.followed.push(Followed {
+        *field(&mut self.trusted) = joined(own, &text);
+        self.files.push(AuthorityFile {
             file: file.clone(),
-            said,
+            text,
             own: own.to_owned(),
             field,
         });
         Ok(())
     }
 
-    /// Lets `authorities` trust what the files say from now on. Who listens is told whom that is.
+    /// Replaces `authorities` whenever a file changes. The receiver gets the new ones.
     pub(crate) fn follow(self, authorities: &Arc<Authorities>) -> watch::Receiver<Trusted> {
         let trusted = watch::Sender::new(self.trusted);
-        let told = trusted.subscribe();
-        for Followed {
+        let receiver = trusted.subscribe();
+        for AuthorityFile {
             file,
-            said,
+            text,
             own,
             field,
-        } in self.followed
+        } in self.files
         {
             let (trusted, authorities, name) = (trusted.clone(), authorities.clone(), file.clone());
-            let watcher = FileWatcher::new([file], [said.into_bytes()]);
+            let watcher = FileWatcher::new([file], [text.into_bytes()]);
             let changed = move |content: Result<&[u8], FileError>| {
-                let said = match content {
+                let text = match content {
                     Ok(content) => String::from_utf8_lossy(content),
                     Err(error) => {
                         tracing::error!(%error, "cannot read certificate authorities");
                         return false;
                     }
                 };
-                if certificates(&said).is_empty() {
-                    tracing::error!(file = %name.display(), "{NOTHING}");
+                if certificates(&text).is_empty() {
+                    tracing::error!(path = %name.display(), "{NO_CERTIFICATE}");
                     return false;
                 }
-                trusted.send_modify(|trusted| *field(trusted) = joined(&own, &said));
+                trusted.send_modify(|trusted| *field(trusted) = joined(&own, &text));
                 authorities.replace(&trusted.borrow());
-                tracing::info!(file = %name.display(), "certificate authorities have changed");
+                tracing::info!(path = %name.display(), "reloaded client certificate authorities");
                 true
             };
             tokio::spawn(watcher.run(changed));
         }
-        told
+        receiver
     }
 }
 
-const NOTHING: &str = "data does not contain any valid RSA or ECDSA certificates";
+const NO_CERTIFICATE: &str = "data does not contain any valid RSA or ECDSA certificates";
 
-fn joined(own: &str, said: &str) -> String {
-    format!("{}\n{}", own.trim_end(), said.trim_start())
+fn joined(own: &str, text: &str) -> String {
+    format!("{}\n{}", own.trim_end(), text.trim_start())
 }
 
 fn certificates(pem: &str) -> Vec<CertificateDer<'static>> {

@@ -21,7 +21,7 @@ const DURATION_NANOS: u32 = 10;
 const PERIOD_TYPE: u32 = 11;
 const PERIOD: u32 = 12;
 
-/// A profile while it is written.
+/// A profile that is being written.
 #[derive(Default)]
 pub(super) struct Encoder {
     out: Vec<u8>,
@@ -35,13 +35,13 @@ pub(super) struct Encoder {
 }
 
 impl Encoder {
-    /// A profile of that many samples per second of CPU time.
+    /// A profile with this many samples per second of CPU time.
     pub(super) fn new(frequency: i64) -> Encoder {
         let mut encoder = Encoder {
             period: 1_000_000_000 / frequency,
             ..Encoder::default()
         };
-        // Zero stands for no string.
+        // String 0 must be empty.
         encoder.string("");
         encoder.value_type(SAMPLE_TYPE, "samples", "count");
         encoder.value_type(SAMPLE_TYPE, "cpu", "nanoseconds");
@@ -50,7 +50,7 @@ impl Encoder {
         encoder
     }
 
-    /// A stack that was seen `count` times.
+    /// Adds a stack that was sampled `count` times.
     pub(super) fn sample(&mut self, stack: &Frames, count: i64) {
         let locations: Vec<i64> = stack
             .frames
@@ -72,7 +72,7 @@ impl Encoder {
         });
     }
 
-    /// The whole message.
+    /// The compressed message.
     pub(super) fn finish(mut self, start: SystemTime, duration: Duration) -> io::Result<Vec<u8>> {
         let nanos = |duration: Duration| i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
         let since_epoch = start.duration_since(UNIX_EPOCH).unwrap_or_default();

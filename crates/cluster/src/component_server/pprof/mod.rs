@@ -1,7 +1,8 @@
 //! `/debug/pprof`: profiles of the running process, for `go tool pprof`.
 //!
-//! Kubernetes: server/routes/profiling.go, which serves Go's `net/http/pprof`. There is a CPU profile, and a lookup of symbols. The
-//! other profiles (heap, goroutine, block, mutex, threadcreate, execution traces) are of Go's runtime; they are unknown profiles here.
+//! Kubernetes: server/routes/profiling.go, which serves Go's `net/http/pprof`. CPU profiles and symbol
+//! lookup are served. The other profiles (heap, goroutine, block, mutex, threadcreate, execution traces) are of Go's runtime
+//! and unknown here.
 
 mod cpu;
 mod encode;
@@ -15,7 +16,7 @@ use tokio::task::spawn_blocking;
 
 use cpu::CpuProfiler;
 
-/// Go: how long a CPU profile lasts unless a number of seconds is given.
+/// Go: the default duration of a CPU profile.
 const DEFAULT_DURATION: Duration = Duration::from_secs(30);
 
 const INDEX: &str = "<html>\n<head>\n<title>/debug/pprof/</title>\n</head>\n<body>\n/debug/pprof/\n<br>\nTypes of profiles available:\n\
@@ -26,19 +27,19 @@ const INDEX: &str = "<html>\n<head>\n<title>/debug/pprof/</title>\n</head>\n<bod
     <li>symbol: names of functions, by their addresses in the query or the body, separated by '+'</li>\n\
     </ul>\n</p>\n</body>\n</html>";
 
-/// Serves a path below `/debug`, or none that this module does not have.
+/// Serves `/debug/pprof`; none for other paths.
 pub(super) async fn serve(request: NonResourceRequest<'_>) -> Option<Response<Bytes>> {
     Some(match request.path.strip_prefix("/debug/pprof")? {
         "" => redirect(request.method),
         "/" => ok("text/html; charset=utf-8", INDEX.into()),
-        "/profile" => profile(request.query).await,
-        "/symbol" => symbols(request).await,
+        "/profile" => serve_profile(request.query).await,
+        "/symbol" => serve_symbols(request).await,
         name if name.starts_with('/') => error(StatusCode::NOT_FOUND, "Unknown profile"),
         _ => return None,
     })
 }
 
-/// Go: `http.Redirect` says where to in a body only to those that read one.
+/// Go: `http.Redirect` writes a body only for GET.
 fn redirect(method: &Method) -> Response<Bytes> {
     let body = match *method {
         Method::GET => "<a href=\"/debug/pprof/\">Found</a>.\n\n",
@@ -55,12 +56,12 @@ fn redirect(method: &Method) -> Response<Bytes> {
     response
 }
 
-/// Profiles the process for a while. A client that leaves ends it.
-async fn profile(query: &str) -> Response<Bytes> {
+/// Profiles the process for a time. It ends when the client disconnects.
+async fn serve_profile(query: &str) -> Response<Bytes> {
     let seconds = query
         .split('&')
         .find_map(|pair| pair.strip_prefix("seconds="));
-    // Go: what is no positive number counts as none.
+    // Go: an invalid or non-positive number is ignored.
     let duration = seconds
         .and_then(|text| text.parse::<i64>().ok())
         .and_then(|seconds| u64::try_from(seconds).ok())
@@ -92,15 +93,15 @@ fn not_enabled(why: &str) -> Response<Bytes> {
     )
 }
 
-/// The names of the functions at the addresses that the query, or the body of a POST, lists.
-async fn symbols(request: NonResourceRequest<'_>) -> Response<Bytes> {
+/// The names of functions by the addresses in the query, or in the body of a POST.
+async fn serve_symbols(request: NonResourceRequest<'_>) -> Response<Bytes> {
     let addresses = match *request.method {
         Method::POST => String::from_utf8_lossy(request.body).into_owned(),
         _ => request.query.to_owned(),
     };
     // The first lookup reads the symbols of the whole program.
     let table = spawn_blocking(move || {
-        // Go: a number that is not zero says that there are symbols.
+        // Go: a number that is not zero means that symbols are available.
         let mut table = "num_symbols: 1\n".to_owned();
         for address in addresses.split('+').filter_map(parse_address) {
             if let Some(name) = cpu::function_name(address) {
@@ -143,7 +144,7 @@ fn ok(media_type: &'static str, body: Bytes) -> Response<Bytes> {
     response
 }
 
-/// Go: an error of pprof's has a header of its own.
+/// Go: errors of pprof have a header of their own.
 fn error(code: StatusCode, text: &str) -> Response<Bytes> {
     let mut response = ok("text/plain; charset=utf-8", format!("{text}\n").into());
     *response.status_mut() = code;
@@ -158,7 +159,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_as_go_reads_them() {
+    fn addresses_are_parsed_as_in_go() {
         for (text, expected) in [
             ("0x1F", Some(31)),
             ("31", Some(31)),

@@ -1,4 +1,4 @@
-//! A whole cluster whose wall clock is set, and one that was suspended.
+//! A control plane whose wall clock steps, and one that was suspended.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use mizzen_sdk::Key;
 use mizzen_sdk::resource::{DEPLOYMENTS, JOBS, LEASES, NODES, PODS};
 use mizzen_value::Value;
 
+use super::faults::SeededRandom;
 use super::picture::is_ready;
-use super::trouble::Dice;
 use super::world::World;
 
 const HOUR: i64 = 3600;
@@ -30,7 +30,7 @@ async fn pass(world: &World, seconds: u64) {
 
 /// A cluster with a deployment of three pods that are ready.
 async fn world() -> World {
-    let mut world = World::new(Dice::new(1)).await;
+    let mut world = World::new(SeededRandom::new(1)).await;
     world.start().await;
     pass(&world, 5).await;
     world.apply(include_str!("web.yaml")).await;
@@ -57,7 +57,7 @@ async fn pods(world: &World) -> BTreeMap<String, (String, String, bool)> {
         .collect()
 }
 
-/// The conditions and taints of all nodes that say that one is not well.
+/// The conditions and taints of unhealthy nodes.
 async fn ailments(world: &World) -> Vec<String> {
     let mut found = Vec::new();
     for node in world
@@ -82,7 +82,7 @@ async fn ailments(world: &World) -> Vec<String> {
     found
 }
 
-/// How long ago a lease was renewed, by the wall clock.
+/// The time since the renewal of a lease, by the wall clock.
 async fn lease_age(world: &World, node: &str) -> i64 {
     let lease = world
         .api
@@ -94,7 +94,7 @@ async fn lease_age(world: &World, node: &str) -> i64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_step_of_the_clock_moves_no_pod_and_loses_no_node() {
+async fn a_clock_step_evicts_no_pod_and_loses_no_node() {
     for step in [-HOUR, HOUR] {
         let world = world().await;
         let before = pods(&world).await;
@@ -114,11 +114,11 @@ async fn a_step_of_the_clock_moves_no_pod_and_loses_no_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rollout_goes_on_through_a_step_of_the_clock() {
+async fn a_rollout_continues_through_a_clock_step() {
     for step in [-HOUR, HOUR] {
         let world = world().await;
         world.apply(include_str!("web-v2.yaml")).await;
-        // In the middle of it.
+        // In the middle of the rollout.
         world.pass(Duration::from_millis(20)).await;
         world.clock.step(step);
         pass(&world, 60).await;
@@ -145,7 +145,7 @@ async fn a_rollout_goes_on_through_a_step_of_the_clock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_back_off_of_a_job_ends_through_a_step_of_the_clock() {
+async fn the_back_off_of_a_job_ends_despite_a_clock_step() {
     for step in [-HOUR, HOUR] {
         let world = world().await;
         world.apply(JOB).await;
@@ -184,7 +184,7 @@ async fn a_restart_with_an_older_clock_keeps_pods_running() {
 
 /// Every timer is an hour late at once, and the wall clock as well: a suspend that the monotonic clock counts.
 #[tokio::test(start_paused = true)]
-async fn after_a_suspend_pods_run_on_and_nodes_are_well() {
+async fn after_a_suspend_pods_run_and_nodes_are_ready() {
     let world = world().await;
     let before = pods(&world).await;
     tokio::time::advance(Duration::from_secs(3600)).await;

@@ -1,4 +1,4 @@
-//! How do a pod and a node live in a whole cluster?
+//! The life of pods and nodes in a whole control plane.
 
 use std::time::Duration;
 
@@ -6,11 +6,11 @@ use mizzen_sdk::resource::{NODES, PODS};
 use mizzen_sdk::{Key, Object};
 use mizzen_value::{Value, json};
 
-use super::trouble::Dice;
+use super::faults::SeededRandom;
 use super::world::World;
 
 async fn world() -> World {
-    let mut world = World::new(Dice::new(1)).await;
+    let mut world = World::new(SeededRandom::new(1)).await;
     world.start().await;
     world.pass(Duration::from_secs(5)).await;
     world
@@ -23,7 +23,7 @@ fn conditions(object: &Value) -> Vec<String> {
         .collect()
 }
 
-/// The conditions that a pod has had, one after the other.
+/// The conditions of a pod in the order in which they appeared.
 async fn history(world: &World, name: &str) -> Vec<String> {
     let path = format!(
         "/api/v1/namespaces/default/pods?watch=true&resourceVersion=1&timeoutSeconds=1&fieldSelector=metadata.name={name}"
@@ -55,7 +55,7 @@ async fn the_conditions_of_a_new_pod_appear_in_their_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_finds_no_node_says_so_until_there_is_one() {
+async fn an_unschedulable_pod_is_scheduled_when_a_node_appears() {
     let world = world().await;
     world
         .apply("{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: default}, spec: {nodeSelector: {kubernetes.io/hostname: late-0}, containers: [{name: c, image: i}]}}")
@@ -103,7 +103,7 @@ async fn find(world: &World, name: &str) -> Option<Object> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_was_taken_for_gone_lives_again() {
+async fn an_unreachable_node_becomes_ready_again() {
     let world = world().await;
     let late = world.nodes("late", 1);
     world.pass(Duration::from_secs(30)).await;

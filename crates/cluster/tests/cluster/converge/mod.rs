@@ -1,33 +1,33 @@
-//! Does the world end up the same, whatever gets lost on the way?
+//! Does the cluster converge to the same state, whatever faults occur?
 //!
-//! Each scenario runs once in peace. Then, for every seed, it runs again while watch events are dropped, watches are cut or
-//! refused, writes that happened are answered by an error, and the loops are killed and started again. When peace returns the
-//! world must look as it did the first time. `MIZZEN_SEED=n` plays one seed and prints what was written.
+//! Each scenario runs once without faults. Then, for every seed, it runs again while watch events are dropped, watches are cut or
+//! rejected, applied writes get an error, and components are killed and restarted. When the faults end, the
+//! state must be that of the first run. `MIZZEN_SEED=n` runs one seed and prints the writes.
 
 mod clock;
+mod faults;
 mod lives;
 mod picture;
 mod scenario;
-mod trouble;
 mod walk;
 mod world;
 
 use std::time::Duration;
 
+use faults::SeededRandom;
 use scenario::{SCENARIOS, Scenario};
-use trouble::Dice;
 use world::World;
 
-/// How long the world may take to come to rest.
+/// How long the cluster may take to converge.
 const REST: Duration = Duration::from_secs(900);
-/// How long it must look the same to be at rest.
+/// How long the state must be unchanged.
 const LOOK: Duration = Duration::from_secs(60);
 
-/// How many seeds are played in all, a part of them by each test. `MIZZEN_SEEDS=1000` plays more of them.
+/// The number of seeds, a part of them in each test. `MIZZEN_SEEDS=1000` runs more.
 const SEEDS: u64 = 120;
 
 async fn in_peace(scenario: &Scenario) -> String {
-    let mut world = World::new(Dice::new(0)).await;
+    let mut world = World::new(SeededRandom::new(0)).await;
     world.start().await;
     for step in scenario.steps {
         world.perform(step).await;
@@ -37,9 +37,9 @@ async fn in_peace(scenario: &Scenario) -> String {
     world.picture().await
 }
 
-/// The world when it has looked as `expected` twice, or when it has had its time.
+/// The state when it was `expected` twice, or after the timeout.
 async fn in_trouble(scenario: &Scenario, seed: u64, expected: &str) -> String {
-    let mut world = World::new(Dice::new(seed)).await;
+    let mut world = World::new(SeededRandom::new(seed)).await;
     world.start().await;
     world.trouble(true);
     for step in scenario.steps {
@@ -71,7 +71,7 @@ async fn in_trouble(scenario: &Scenario, seed: u64, expected: &str) -> String {
     world.picture().await
 }
 
-/// Plays every `n_parts`th seed, beginning with `part`; each plays one of the scenarios.
+/// Runs every `n_parts`th seed, beginning with `part`; each runs one of the scenarios.
 fn check(part: u64, n_parts: u64) {
     let runtime = || {
         tokio::runtime::Builder::new_current_thread()
@@ -114,28 +114,28 @@ fn check(part: u64, n_parts: u64) {
 }
 
 #[test]
-fn the_world_ends_up_the_same_first_part() {
+fn with_faults_the_cluster_converges_to_the_same_state_first_part() {
     check(0, 4);
 }
 
 #[test]
-fn the_world_ends_up_the_same_second_part() {
+fn with_faults_the_cluster_converges_to_the_same_state_second_part() {
     check(1, 4);
 }
 
 #[test]
-fn the_world_ends_up_the_same_third_part() {
+fn with_faults_the_cluster_converges_to_the_same_state_third_part() {
     check(2, 4);
 }
 
 #[test]
-fn the_world_ends_up_the_same_fourth_part() {
+fn with_faults_the_cluster_converges_to_the_same_state_fourth_part() {
     check(3, 4);
 }
 
-/// Without this the comparison could be one of two empty worlds.
+/// Ensures that the compared states are not empty.
 #[test]
-fn in_peace_everything_comes_to_life() {
+fn without_faults_the_cluster_converges() {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .start_paused(true)

@@ -1,4 +1,4 @@
-//! What a world looks like: everything that must not depend on luck.
+//! The state of a cluster that must not depend on chance.
 
 use mizzen_sdk::api::Api;
 use mizzen_sdk::resource::{
@@ -39,7 +39,7 @@ pub(super) async fn draw(api: &Api) -> String {
         let objects = api.list(kind, "", &Default::default()).await.unwrap();
         let mut drawn: Vec<String> = objects.iter().map(|object| line(kind, object)).collect();
         drawn.sort();
-        // How often a job tried is luck, and how many pods there were when their owner left them.
+        // The number of attempts of a job, and of orphaned pods, depends on chance.
         let is_luck = |line: &str| {
             line.starts_with("Pod ") && (line.contains(" Succeeded ") || !line.contains(" of "))
         };
@@ -73,7 +73,7 @@ fn line(kind: &Resource, object: &Object) -> String {
     .into()
 }
 
-/// A generated name ends in chance, and that of a pod of a job is all the same.
+/// Generated names have a random suffix; names of pods of a job are not compared.
 fn name(object: &Object) -> String {
     match object["metadata"]["generateName"].str() {
         "" => object.name().into(),
@@ -91,7 +91,7 @@ fn pod(pod: &Object) -> String {
     )
 }
 
-/// Whether a pod says that it is ready.
+/// Whether a pod is ready.
 pub(super) fn is_ready(pod: &Object) -> bool {
     let conditions = pod["status"]["conditions"].list();
     conditions
@@ -107,7 +107,7 @@ fn endpoints(slice: &Object) -> String {
     )
 }
 
-/// What a status counts.
+/// The numbers in a status.
 fn numbers(status: &Value) -> String {
     let mut numbers: Vec<String> = Vec::new();
     for (field, value) in status.entries() {

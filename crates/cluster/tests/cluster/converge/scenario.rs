@@ -1,12 +1,12 @@
-//! What people do, and when.
+//! Scenarios: the actions of users, and when they happen.
 
-/// What happens in one world.
+/// A scenario.
 pub(super) struct Scenario {
     pub name: &'static str,
     pub steps: &'static [Step],
 }
 
-/// Something that somebody does, and how long nobody does anything after it.
+/// An action of the user, and the pause after it.
 pub(super) struct Step {
     pub action: Action,
     pub seconds: u64,
@@ -15,14 +15,14 @@ pub(super) struct Step {
 pub(super) enum Action {
     /// Objects in YAML.
     Apply(&'static str),
-    /// Whoever is about to leave something to itself waits until it is there: so many objects at a path.
+    /// Waits until there are this many objects at a path.
     Await { path: &'static str, n: usize },
-    /// An object goes, and its dependents with it or not.
+    /// Deletes an object, with its dependents or without.
     Delete {
         path: &'static str,
         propagation: &'static str,
     },
-    /// The pods at a path are asked to go, one after the other, each until it may.
+    /// Evicts the pods at a path, one after the other, each until it is allowed.
     Evict(&'static str),
 }
 

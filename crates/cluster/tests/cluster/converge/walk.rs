@@ -1,4 +1,4 @@
-//! The walk that everyone who learns Kubernetes is told, step by step: who does what, and in which order.
+//! The life of a Deployment step by step: which component does what, in which order.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use mizzen_sdk::api::DeleteOptions;
 use mizzen_sdk::resource::{DEPLOYMENTS, PODS, REPLICA_SETS};
 use mizzen_sdk::{Key, Object};
 
+use super::faults::{SeededRandom, Write};
 use super::picture::is_ready;
 use super::scenario::{Action, Step};
-use super::trouble::{Dice, Write};
 use super::world::World;
 
 const WEB: Step = Step {
@@ -17,7 +17,7 @@ const WEB: Step = Step {
     seconds: 0,
 };
 
-/// Where, in what was written, an actor first did something. Names end in chance, so that a part of the path must do.
+/// The index of the first write of a user to a path. Names have a random suffix, so a part of the path is matched.
 #[track_caller]
 fn at(writes: &[Write], actor: &str, method: Method, part: &str) -> usize {
     let found = writes.iter().position(|write| {
@@ -26,7 +26,7 @@ fn at(writes: &[Write], actor: &str, method: Method, part: &str) -> usize {
     found.unwrap_or_else(|| panic!("{actor} never did {method} {part}; there is {writes:#?}"))
 }
 
-/// Asserts that these things were done, in this order.
+/// Asserts that these writes happened in this order.
 #[track_caller]
 fn in_order(writes: &[Write], steps: &[(&str, Method, &str)]) {
     let places: Vec<usize> = steps
@@ -45,8 +45,8 @@ async fn pods(world: &World) -> Vec<Object> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deployment_becomes_running_pods_and_a_pod_that_dies_is_replaced() {
-    let mut world = World::new(Dice::new(1)).await;
+async fn a_deployment_gets_running_pods_and_replaces_a_failed_one() {
+    let mut world = World::new(SeededRandom::new(1)).await;
     world.start().await;
     world.pass(Duration::from_secs(5)).await;
     world.writes();

@@ -1,4 +1,4 @@
-//! A whole cluster in one thread, on time that passes when everybody waits.
+//! A whole control plane in one thread, on paused time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,34 +20,34 @@ use mizzen_value::{Value, yaml};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep};
 
+use super::faults::{FaultyService, Log, SeededRandom, Write};
 use super::picture;
 use super::scenario::{Action, Step};
-use super::trouble::{Dice, Log, Troubled, Write};
 
-/// The time at which every world begins.
+/// The start time of every simulation.
 const BEGIN: i64 = 1_700_000_000;
 
 pub(super) struct World {
     server: Server,
-    /// The user, on whose way nothing goes wrong.
+    /// The client of the user, without faults.
     pub api: Api,
-    /// The wall clock of the server and of everything beside it.
+    /// The wall clock of the server and of all components.
     pub clock: SettableClock,
     began: Instant,
-    dice: Dice,
+    random: SeededRandom,
     trouble: Arc<AtomicBool>,
     log: Log,
     loops: Option<Loops>,
 }
 
-/// Everything that runs beside the server. It stops when this is dropped.
+/// The components besides the server. They stop when this is dropped.
 struct Loops {
     _controllers: controllers::Handle,
     _scheduler: scheduler::Handle,
     _nodes: JoinSet<()>,
 }
 
-impl Random for Dice {
+impl Random for SeededRandom {
     fn fill(&self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(4) {
             chunk.copy_from_slice(&self.next().to_le_bytes()[..chunk.len()]);
@@ -56,10 +56,10 @@ impl Random for Dice {
 }
 
 impl World {
-    pub(super) async fn new(dice: Dice) -> World {
+    pub(super) async fn new(random: SeededRandom) -> World {
         let clock = SettableClock::starting_at(BEGIN);
         let store = Store::in_memory(Default::default());
-        let registry = Registry::new(store, Arc::new(clock.clone()), Arc::new(dice.clone()));
+        let registry = Registry::new(store, Arc::new(clock.clone()), Arc::new(random.clone()));
         let server = Server::new(
             registry,
             Options {
@@ -77,7 +77,7 @@ impl World {
             api,
             clock,
             began: Instant::now(),
-            dice,
+            random,
             trouble: Arc::default(),
             log: Log::default(),
             loops: None,
@@ -92,7 +92,7 @@ impl World {
         world
     }
 
-    /// Kills the loops that run, and starts new ones that know nothing.
+    /// Kills the components, and starts new ones with empty caches.
     pub(super) async fn start(&mut self) {
         self.loops = None;
         let clock = seam::told_by(self.clock.clone());
@@ -109,7 +109,7 @@ impl World {
         });
     }
 
-    /// Nodes, which fall silent when this is dropped.
+    /// Nodes, which stop renewing their leases when this is dropped.
     pub(super) fn nodes(&self, prefix: &str, n_nodes: usize) -> JoinSet<()> {
         let mut nodes = node::Options::simulated(self.client("kubelet"), n_nodes);
         (nodes.prefix, nodes.clock) = (prefix.into(), seam::told_by(self.clock.clone()));
@@ -117,8 +117,8 @@ impl World {
     }
 
     fn chance(&self) -> seam::Chance {
-        let dice = self.dice.clone();
-        Arc::new(move || dice.fraction())
+        let random = self.random.clone();
+        Arc::new(move || random.fraction())
     }
 
     fn client(&self, actor: &str) -> Client {
@@ -126,27 +126,27 @@ impl World {
     }
 
     fn way(&self) -> Way {
-        let (server, dice, is_on, log) = (
+        let (server, random, is_on, log) = (
             self.server.clone(),
-            self.dice.clone(),
+            self.random.clone(),
             self.trouble.clone(),
             self.log.clone(),
         );
         Way {
             server,
-            dice,
+            random,
             is_on,
             log,
             began: self.began,
         }
     }
 
-    /// What was written since this was last asked, and by whom.
+    /// Drains the recorded writes and their users.
     pub(super) fn writes(&self) -> Vec<Write> {
         std::mem::take(&mut self.log.lock())
     }
 
-    /// Whether things go wrong from now on.
+    /// Switches faults on or off.
     pub(super) fn trouble(&self, is_on: bool) {
         self.trouble.store(is_on, Ordering::Relaxed);
     }
@@ -155,11 +155,11 @@ impl World {
         sleep(time).await;
     }
 
-    /// Lets time pass in which the loops may be killed.
+    /// Lets time pass, in which components may be killed.
     pub(super) async fn suffer(&mut self, seconds: u64) {
         for _ in 0..seconds {
             self.pass(Duration::from_secs(1)).await;
-            if self.dice.percent(10) {
+            if self.random.percent(10) {
                 self.start().await;
             }
         }
@@ -183,7 +183,7 @@ impl World {
         }
     }
 
-    /// Waits until there are `n` objects at a path, whatever goes wrong meanwhile.
+    /// Waits until there are `n` objects at a path, despite faults.
     async fn wait(&mut self, path: &str, n: usize) {
         for _ in 0..600 {
             let found = self.api.raw(http::Method::GET, path, None).await.unwrap();
@@ -202,7 +202,7 @@ impl World {
         }
     }
 
-    /// Asks pods to go, as `kubectl drain` does.
+    /// Evicts pods, as `kubectl drain` does.
     async fn evict(&mut self, path: &str) {
         let pods = self.api.raw(http::Method::GET, path, None).await.unwrap();
         for pod in pods["items"].list() {
@@ -260,10 +260,10 @@ impl World {
     }
 }
 
-/// The way to the server for the loops.
+/// The transport of components to the server.
 struct Way {
     server: Server,
-    dice: Dice,
+    random: SeededRandom,
     is_on: Arc<AtomicBool>,
     log: Log,
     began: Instant,
@@ -274,14 +274,14 @@ impl Way {
         let inner = self
             .server
             .in_process(User::master("system:loops"), "loops");
-        let (dice, is_on, log) = (self.dice.clone(), self.is_on.clone(), self.log.clone());
+        let (random, is_on, log) = (self.random.clone(), self.is_on.clone(), self.log.clone());
         Client::new(
-            Troubled {
+            FaultyService {
                 inner,
                 actor: actor.into(),
                 log,
                 began: self.began,
-                dice,
+                random,
                 is_on,
             },
             "default",
@@ -289,7 +289,7 @@ impl Way {
     }
 }
 
-/// Where objects of this kind live.
+/// The path of objects of this kind.
 fn collection(object: &Object) -> String {
     let (version, kind) = (
         object["apiVersion"].str(),

@@ -9,7 +9,7 @@ use super::{Kubectl, text};
 use crate::process::PATIENCE;
 
 #[tokio::test]
-async fn looks_around_in_an_empty_cluster() {
+async fn reads_an_empty_cluster() {
     let Some(kubectl) = Kubectl::start().await else {
         return;
     };
@@ -174,7 +174,7 @@ async fn an_editor_changes_an_object() {
 }
 
 #[tokio::test]
-async fn what_is_applied_twice_stays_as_it_is() {
+async fn a_second_apply_changes_nothing() {
     let Some(kubectl) = Kubectl::start().await else {
         return;
     };
@@ -208,7 +208,7 @@ async fn what_is_applied_twice_stays_as_it_is() {
 }
 
 #[tokio::test]
-async fn what_the_server_applies_has_owners() {
+async fn server_side_apply_records_managed_fields() {
     let Some(kubectl) = Kubectl::start().await else {
         return;
     };
@@ -332,7 +332,7 @@ async fn a_pod_from_creation_to_deletion() {
 }
 
 #[tokio::test]
-async fn an_unknown_field_is_refused() {
+async fn an_unknown_field_is_rejected() {
     let Some(kubectl) = Kubectl::start().await else {
         return;
     };
@@ -358,7 +358,7 @@ async fn an_unknown_field_is_refused() {
 }
 
 #[tokio::test]
-async fn an_invalid_object_is_refused_with_every_reason() {
+async fn an_invalid_object_is_rejected_with_every_violation() {
     let Some(kubectl) = Kubectl::start().await else {
         return;
     };
@@ -423,7 +423,7 @@ async fn dry_runs_change_nothing() {
 }
 
 #[tokio::test]
-async fn other_kinds_are_shown_as_people_know_them() {
+async fn other_kinds_have_upstreams_table_columns() {
     let Some(kubectl) = Kubectl::start().await else {
         return;
     };
@@ -467,7 +467,7 @@ async fn other_kinds_are_shown_as_people_know_them() {
 }
 
 #[tokio::test]
-async fn asks_who_it_is_and_what_it_may_do() {
+async fn auth_whoami_and_can_i() {
     let Some(kubectl) = Kubectl::start().await else {
         return;
     };
@@ -530,7 +530,7 @@ async fn reconciles_roles() {
 }
 
 #[tokio::test]
-async fn uses_a_kind_as_soon_as_it_is_defined() {
+async fn a_custom_kind_is_served_once_its_crd_is_created() {
     let Some(kubectl) = Kubectl::start().await else {
         return;
     };

@@ -5,7 +5,7 @@ use super::{Kubectl, text};
 const IMAGE: &str = "{.spec.template.spec.containers[0].image}";
 
 impl Kubectl {
-    /// What is at a place of an object.
+    /// The value at a path of an object.
     async fn value(&self, object: &str, path: &str) -> String {
         self.run(&format!("get {object} -o jsonpath={path}")).await
     }
@@ -211,7 +211,7 @@ async fn a_rollout_is_paused_resumed_restarted_and_undone() {
     assert_eq!(kubectl.value("deploy web", IMAGE).await, "web:old-1");
 }
 
-/// What the deployment controller keeps of a revision.
+/// The history of revisions.
 fn replica_set(revision: u32, owner: &str) -> String {
     format!(
         r#"{{"metadata":{{"name":"web-{revision}","labels":{{"app":"web"}},"annotations":{{"deployment.kubernetes.io/revision":"{revision}"}},

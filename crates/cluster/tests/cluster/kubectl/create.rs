@@ -1,4 +1,4 @@
-//! `kubectl create` with all its sub-commands, `run`, `expose` and `autoscale`: what it makes is as it was asked for.
+//! `kubectl create` with all its subcommands, `run`, `expose` and `autoscale`.
 
 use super::{Kubectl, text};
 

@@ -284,7 +284,7 @@ async fn manifests_of_the_first_years_are_applied_and_read_in_both_versions() {
     kubectl
         .has("v1", ["deployments", "apps", "web"], "{.spec.replicas}=3")
         .await;
-    // Without a version kubectl takes the one that is left.
+    // Without a version kubectl uses the served one.
     kubectl
         .shows("get deployment web -o jsonpath={.apiVersion}", &["apps/v1"])
         .await;
@@ -300,7 +300,7 @@ async fn manifests_of_the_first_years_are_applied_and_read_in_both_versions() {
 }
 
 #[tokio::test]
-async fn an_old_chart_is_refused_by_a_server_of_today() {
+async fn an_old_chart_is_rejected_without_legacy_apis() {
     let Some(kubectl) = Kubectl::start().await else {
         return;
     };

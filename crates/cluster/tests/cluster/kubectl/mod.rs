@@ -1,12 +1,12 @@
-//! The real kubectl, as people type it.
+//! The real kubectl.
 
 mod basics;
 mod change;
 mod create;
 mod legacy;
-mod look;
 mod operate;
 mod pizza;
+mod read;
 mod stream;
 mod top;
 
@@ -41,7 +41,7 @@ const SINCE: &[(&str, u32)] = &[
     ("wait --for=delete", 22),
 ];
 
-/// A server and a kubectl that knows it.
+/// A server and a kubectl for it.
 struct Kubectl {
     home: Home,
     process: Process,
@@ -49,7 +49,7 @@ struct Kubectl {
 }
 
 impl Kubectl {
-    /// None, loudly, where there is no kubectl.
+    /// None, with a message, if there is no kubectl.
     async fn start() -> Option<Kubectl> {
         Kubectl::start_in(Home::in_memory()).await
     }
@@ -104,7 +104,7 @@ impl Kubectl {
     fn command(&self, arguments: &str) -> Command {
         let mut command = Command::new("kubectl");
         command.arg("--kubeconfig").arg(self.home.kubeconfig());
-        // What kubectl remembers of a server stays with this one.
+        // The cache of kubectl is separate for each server.
         command
             .env("HOME", self.home.path())
             .env("KUBECACHEDIR", self.home.path().join("cache"));
@@ -122,7 +122,7 @@ impl Kubectl {
             .unwrap()
     }
 
-    /// What a command prints; it must succeed.
+    /// The output of a command, which must succeed.
     async fn run(&self, arguments: &str) -> String {
         let output = self.output(self.command(arguments)).await;
         let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
@@ -133,7 +133,7 @@ impl Kubectl {
         stdout
     }
 
-    /// What a command complains of; it must fail.
+    /// The error of a command, which must fail.
     async fn refused(&self, arguments: &str) -> String {
         let output = self.output(self.command(arguments)).await;
         assert!(

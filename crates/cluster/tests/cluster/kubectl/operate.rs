@@ -1,4 +1,4 @@
-//! What the one who runs a cluster does: nodes, certificates, and getting rid of things.
+//! Administration: nodes, certificates, deletion.
 
 use super::Kubectl;
 
@@ -12,7 +12,7 @@ async fn a_node_is_cordoned_tainted_and_drained() {
     kubectl.shows("get nodes", &["SchedulingDisabled"]).await;
     kubectl.run("uncordon one").await;
     kubectl.run("taint nodes one a=b:NoSchedule").await;
-    // A new node is not ready until it says so.
+    // A new node is not ready until its status is written.
     let taints = "get node one -o jsonpath={.spec.taints[*].key}";
     assert_eq!(kubectl.run(taints).await, "a node.kubernetes.io/not-ready");
     kubectl.run("taint nodes one a-").await;
@@ -24,7 +24,7 @@ async fn a_node_is_cordoned_tainted_and_drained() {
         .await
         .expect(201);
     let refused = kubectl.refused("drain one").await;
-    // The second is what kubectl said before 1.24.
+    // The second is the message before kubectl 1.24.
     assert!(
         ["declare no controller", "not managed by"]
             .iter()
@@ -38,7 +38,7 @@ async fn a_node_is_cordoned_tainted_and_drained() {
 }
 
 #[tokio::test]
-async fn a_certificate_is_approved_or_denied() {
+async fn a_certificate_signing_request_is_approved_or_denied() {
     let Some(kubectl) = Kubectl::start().await else {
         return;
     };
@@ -57,7 +57,7 @@ async fn a_certificate_is_approved_or_denied() {
 }
 
 #[tokio::test]
-async fn things_are_deleted_in_every_way() {
+async fn objects_are_deleted_in_every_way() {
     let Some(kubectl) = Kubectl::start().await else {
         return;
     };

@@ -1,4 +1,4 @@
-//! `examples/pizza` with the real kubectl: as an API server behind this one, and as a definition with a webhook.
+//! `examples/pizza` with the real kubectl: as an aggregated API server, and as a CRD with a conversion webhook.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -31,7 +31,7 @@ struct Restaurant {
 }
 
 impl Restaurant {
-    /// Serves pizzas behind a server.
+    /// Runs the aggregated API server.
     async fn open(kubectl: &Kubectl) -> Restaurant {
         let store = Store::in_memory(Default::default());
         let registry = Registry::new(store, Arc::new(WallClock), Arc::new(SystemRandom));
@@ -46,7 +46,7 @@ impl Restaurant {
         .await
     }
 
-    /// Converts pizzas of a definition.
+    /// Runs the conversion webhook.
     async fn convert() -> Restaurant {
         Restaurant::start(|listener, identity, _| async move {
             pizza::webhook::serve(listener, &identity).await.unwrap();
@@ -71,7 +71,7 @@ impl Restaurant {
         }
     }
 
-    /// Answers nobody any more.
+    /// Stops serving.
     async fn close(mut self) {
         drop(self.stop.take());
         timeout(PATIENCE, self.task)
@@ -80,7 +80,7 @@ impl Restaurant {
             .unwrap();
     }
 
-    /// The certificate as a file that kubectl can be given.
+    /// The certificate as a file for kubectl.
     fn certificate(&self, directory: &Path) -> PathBuf {
         let file = directory.join("pizza.crt");
         std::fs::write(&file, &self.identity.certificate).unwrap();
@@ -106,7 +106,7 @@ impl Kubectl {
         self.run(&format!("apply -f {}", path.display())).await;
     }
 
-    /// Registers a restaurant and waits until it is there.
+    /// Creates a restaurant and waits until it exists.
     async fn register(&self, restaurant: &Restaurant) {
         self.apply_manifest("apiservice.yaml", restaurant, |text| text)
             .await;
@@ -120,7 +120,7 @@ impl Kubectl {
             .await;
     }
 
-    /// What an object says at a path.
+    /// The value at a path of an object.
     async fn says(&self, what: &str, path: &str) -> String {
         self.run(&format!("get {what} -o jsonpath={path}")).await
     }
@@ -130,7 +130,7 @@ impl Kubectl {
         serde_json::from_str(&self.run(&format!("get {what} -o json")).await).unwrap()
     }
 
-    /// A watch, whose lines come as events do.
+    /// A watch of kubectl.
     fn watch(&self, what: &str) -> Watch {
         let mut command = self.command(&format!(
             "get {what} --watch --output-watch-events --no-headers"
@@ -146,7 +146,7 @@ impl Kubectl {
 
 struct Watch {
     lines: Lines<BufReader<ChildStdout>>,
-    /// Held so that it is not killed.
+    /// Keeps the process alive.
     _child: Child,
 }
 
@@ -177,7 +177,7 @@ fn manifest(file: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_server_of_ones_own_serves_pizzas_in_both_versions() {
+async fn an_aggregated_server_serves_both_versions() {
     let Some(kubectl) = Kubectl::start().await else {
         return;
     };
@@ -235,7 +235,7 @@ async fn a_server_of_ones_own_serves_pizzas_in_both_versions() {
 }
 
 #[tokio::test]
-async fn a_server_of_ones_own_fills_in_refuses_and_tells() {
+async fn an_aggregated_server_defaults_validates_and_warns() {
     let Some(kubectl) = Kubectl::start().await else {
         return;
     };
@@ -294,7 +294,7 @@ async fn a_server_of_ones_own_fills_in_refuses_and_tells() {
 }
 
 #[tokio::test]
-async fn a_server_of_ones_own_asks_who_may() {
+async fn an_aggregated_server_delegates_authorization() {
     let Some(kubectl) = Kubectl::start().await else {
         return;
     };
@@ -313,7 +313,7 @@ async fn a_server_of_ones_own_asks_who_may() {
         .run("create clusterrolebinding serving --clusterrole=serving --serviceaccount=default:waiter")
         .await;
 
-    // Not through the main server, but to this one directly.
+    // Directly, not through the main server.
     let certificate = restaurant.certificate(kubectl.home.path());
     let directly = async |name: &str| {
         let path = format!("/api/v1/namespaces/default/serviceaccounts/{name}/token");
@@ -345,7 +345,7 @@ async fn a_server_of_ones_own_asks_who_may() {
 }
 
 #[tokio::test]
-async fn a_server_of_ones_own_that_is_away_is_503() {
+async fn an_unavailable_aggregated_server_is_503() {
     let Some(kubectl) = Kubectl::start().await else {
         return;
     };
@@ -356,12 +356,12 @@ async fn a_server_of_ones_own_that_is_away_is_503() {
         .refused(&format!("get --raw /apis/{GROUP}/v1alpha1/toppings"))
         .await;
     assert!(refused.contains("ServiceUnavailable"), "{refused}");
-    // Nobody else is slower or poorer for it.
+    // Other requests are not affected.
     kubectl.shows("get namespaces", &["default"]).await;
 }
 
 #[tokio::test]
-async fn a_definition_and_a_webhook_serve_pizzas_in_both_versions() {
+async fn a_crd_with_a_conversion_webhook_serves_both_versions() {
     let Some(kubectl) = Kubectl::start().await else {
         return;
     };
@@ -400,7 +400,7 @@ async fn a_definition_and_a_webhook_serve_pizzas_in_both_versions() {
     let all = kubectl.says(&beta, lists).await;
     assert!(all.starts_with(counted), "{all}");
 
-    // From now on pizzas are stored in the other version. Those that are there already are once they are written again.
+    // Pizzas are stored in the other version now; existing ones when they are written again.
     let other_way = |text: String| {
         text.replace("storage: true", "storage: TRUE")
             .replace("storage: false", "storage: true")

@@ -1,4 +1,4 @@
-//! What reaches into a pod: exec, attach, port-forward and proxy, over both protocols that kubectl speaks.
+//! exec, attach, port-forward and proxy, over both protocols of kubectl.
 
 use std::process::Stdio;
 
@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use super::{Kubectl, text};
 use crate::process::{Home, PATIENCE};
 
-/// A whole cluster with a pod that runs, answers HTTP and counts, and a Service in front of it.
+/// A control plane with a running pod that serves HTTP and counts, and its Service.
 async fn start() -> Option<Kubectl> {
     let kubectl = Kubectl::start_in(Home::in_memory().whole()).await?;
     kubectl.run("create -f streams.yaml").await;
@@ -110,7 +110,7 @@ async fn a_command_runs_in_a_container_with_its_output_input_and_exit_code() {
 }
 
 #[tokio::test]
-async fn an_attached_client_sees_what_a_container_writes_from_now_on_until_its_end() {
+async fn an_attached_client_gets_output_until_the_container_ends() {
     let Some(kubectl) = start().await else { return };
     for (websocket, pod) in [(true, "counter-a"), (false, "counter-b")] {
         let script = "for i in 1 2 3 4 5 6; do sleep 1; echo tick; done";

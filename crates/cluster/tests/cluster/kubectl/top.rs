@@ -1,4 +1,4 @@
-//! What nodes and pods use: `kubectl top`, and the objects behind it.
+//! `kubectl top`, and the metrics API.
 
 use super::Kubectl;
 use crate::process::Home;
@@ -60,7 +60,7 @@ async fn top_shows_what_simulated_nodes_and_pods_use() {
 }
 
 #[tokio::test]
-async fn an_api_server_alone_has_no_metrics() {
+async fn an_api_server_alone_does_not_serve_the_metrics_api() {
     let Some(kubectl) = Kubectl::start().await else {
         return;
     };
@@ -69,7 +69,7 @@ async fn an_api_server_alone_has_no_metrics() {
 }
 
 #[tokio::test]
-async fn metrics_are_served_without_nodes_only_if_a_flag_says_so() {
+async fn without_nodes_a_flag_enables_the_metrics_api() {
     const VERSION: &str = "get --raw /apis/metrics.k8s.io/v1beta1";
     let home = || Home::in_memory().whole().with("--nodes=0");
     let Some(kubectl) = Kubectl::start_in(home()).await else {

@@ -1,4 +1,4 @@
-//! `mizzen up` as a person uses it: a deployment comes to life, its steps can be watched, its logs read.
+//! `mizzen up`: a Deployment runs, its steps are traced, its logs are read.
 
 use std::process::Stdio;
 
@@ -12,7 +12,7 @@ use crate::process::{Home, PATIENCE};
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 
 #[tokio::test]
-async fn a_deployment_comes_to_life_and_its_steps_are_told() {
+async fn the_steps_of_a_deployment_are_printed() {
     let home = Home::in_memory().whole();
     let process = home.start().await;
     let client = process.admin().await;
@@ -29,7 +29,7 @@ async fn a_deployment_comes_to_life_and_its_steps_are_told() {
         .await
         .expect("it says that it waits")
         .unwrap();
-    assert!(waiting.is_some_and(|line| line.contains("not there yet")));
+    assert!(waiting.is_some_and(|line| line.contains("does not exist yet")));
     let labels = json!({"app": "web"});
     let containers = json!([{"name": "web", "image": "web:1"}]);
     let metadata = json!({"labels": labels, "annotations": {"mizzen.dev/logs": "hello\nworld"}});
@@ -90,7 +90,7 @@ async fn a_deployment_comes_to_life_and_its_steps_are_told() {
 }
 
 #[tokio::test]
-async fn loops_alone_need_a_kubeconfig_that_leads_somewhere() {
+async fn components_need_a_valid_kubeconfig() {
     for part in ["controllers", "scheduler", "node"] {
         let output = Command::new(env!("CARGO_BIN_EXE_mizzen"))
             .args([part, "--kubeconfig", "/nonexistent"])
@@ -108,7 +108,7 @@ async fn loops_alone_need_a_kubeconfig_that_leads_somewhere() {
 }
 
 #[tokio::test]
-async fn loops_that_run_alone_do_what_they_do_beside_the_server() {
+async fn standalone_components_work_as_in_the_control_plane() {
     let home = Home::in_memory();
     let process = home.start().await;
     let client = process.admin().await;
@@ -156,7 +156,7 @@ async fn loops_that_run_alone_do_what_they_do_beside_the_server() {
     process.stop().await;
 }
 
-/// The scheduler allocates and reserves, a loop gives back: both write what only those may who bind claims.
+/// The scheduler allocates and reserves devices, a controller releases them: both need the permission to bind claims.
 #[tokio::test]
 async fn devices_are_allocated_and_given_back_under_the_roles_of_upstream() {
     const CLAIMS: &str = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims";
@@ -216,7 +216,7 @@ async fn devices_are_allocated_and_given_back_under_the_roles_of_upstream() {
             .expect("the claim comes to be so");
     };
     until(true, true).await;
-    // Kubernetes: the scheduler leaves an allocation to others if its pod is deleted before it is bound.
+    // Kubernetes: the scheduler does not release an allocation if its pod is deleted before it is bound.
     let mut pods = client
         .watch(&format!(
             "{PODS}?watch=true&fieldSelector=status.phase=Running"

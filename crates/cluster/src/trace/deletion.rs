@@ -1,10 +1,10 @@
-//! Who deletes an object, and why? Nobody signs a deletion; what is known of the object and of its owner tells.
+//! The actor and the cause of a deletion, derived from the object and its owner: the API does not record them.
 
 use mizzen_sdk::Object;
 
-use super::step::{Change, condition, controller, named};
+use super::step::{ObjectChange, UNKNOWN, condition, controller, named};
 
-/// Who writes the reasons for which pods are made to leave (`DisruptionTarget`).
+/// The actors of the reasons of `DisruptionTarget`.
 const EVICTORS: [(&str, &str); 5] = [
     ("EvictionByEvictionAPI", "eviction"),
     ("DeletionByTaintManager", "taint-eviction-controller"),
@@ -16,17 +16,36 @@ const EVICTORS: [(&str, &str); 5] = [
     ("DeletionByPodGC", "pod-garbage-collector"),
 ];
 
-impl Change<'_> {
-    /// Who deletes this object, and why. The first that can be known counts.
+impl ObjectChange<'_> {
+    /// The actor and the cause: the first rule that applies.
     pub(super) fn deleter(&self, object: &Object) -> (String, String) {
-        let known = disruption(object)
+        let found = self
+            .disrupted(object)
             .or_else(|| self.orphaned(object))
             .or_else(|| self.surplus())
             .or_else(|| self.replaced(object));
-        known.unwrap_or_else(|| ("somebody".into(), String::new()))
+        found.unwrap_or_else(|| (UNKNOWN.into(), String::new()))
     }
 
-    /// Its owner goes, or is gone.
+    /// It has the condition `DisruptionTarget`.
+    fn disrupted(&self, object: &Object) -> Option<(String, String)> {
+        let condition = condition(object, "DisruptionTarget");
+        if condition["status"].str() != "True" {
+            return None;
+        }
+        let reason = condition["reason"].str();
+        let evictor = EVICTORS.iter().find(|(known, _)| *known == reason);
+        let actor = match (evictor, reason) {
+            (Some((_, actor)), _) => (*actor).into(),
+            (None, "TerminationByKubelet") => {
+                format!("kubelet {}", object["spec"]["nodeName"].str())
+            }
+            _ => UNKNOWN.into(),
+        };
+        Some((actor, condition["message"].str().into()))
+    }
+
+    /// Its owner is terminating, or deleted.
     fn orphaned(&self, object: &Object) -> Option<(String, String)> {
         let owner = object.controller()?;
         let name = format!(
@@ -35,14 +54,14 @@ impl Change<'_> {
             owner["name"].str()
         );
         let cause = match self.owner {
-            Some((_, owner)) if owner.is_going() => format!("{name} is deleted"),
+            Some((_, owner)) if owner.is_going() => format!("{name} is terminating"),
             Some(_) => return None,
-            None => format!("{name} is gone"),
+            None => format!("{name} was deleted"),
         };
         Some(("garbage-collector".into(), cause))
     }
 
-    /// Its owner has more than it wants.
+    /// Its owner has more replicas than desired.
     fn surplus(&self) -> Option<(String, String)> {
         let (kind, owner) = self.owner?;
         let wanted = owner["spec"]["replicas"]
@@ -52,12 +71,12 @@ impl Change<'_> {
         is_surplus.then(|| {
             (
                 controller(kind),
-                format!("{} wants {wanted}", named(kind, owner)),
+                format!("{} has {wanted} replicas", named(kind, owner)),
             )
         })
     }
 
-    /// Its owner has something new instead, or no use for it any more.
+    /// Its owner replaces it, or does not need it any more.
     fn replaced(&self, object: &Object) -> Option<(String, String)> {
         let (kind, owner) = self.owner?;
         let name = named(kind, owner);
@@ -65,7 +84,7 @@ impl Change<'_> {
         let updated = owner["status"]["updateRevision"].str();
         let cause = match kind {
             "StatefulSet" if !updated.is_empty() && revision != updated => {
-                format!("{name} is rolled out")
+                format!("{name} rolls out")
             }
             "Job" if owner["spec"]["suspend"].bool() => format!("{name} is suspended"),
             "Job" => match ["FailureTarget", "Failed", "SuccessCriteriaMet"]
@@ -76,37 +95,21 @@ impl Change<'_> {
                 {
                     format!("{name} failed")
                 }
-                [_, _, met] if met["status"].str() == "True" => format!("{name} has what it wants"),
+                [_, _, met] if met["status"].str() == "True" => {
+                    format!("{name} met its success criteria")
+                }
                 _ => return None,
             },
             "Deployment" if object["spec"]["replicas"].int() == 0 => {
-                format!("{name} keeps only so many old sets")
+                format!("{name} exceeds its revision history limit")
             }
             "CronJob" if !object["status"]["conditions"].is_empty() => {
-                format!("{name} keeps only so many jobs that are over")
+                format!("{name} exceeds its job history limit")
             }
             _ => return None,
         };
         Some((controller(kind), cause))
     }
-}
-
-fn disruption(object: &Object) -> Option<(String, String)> {
-    let said = condition(object, "DisruptionTarget");
-    if said["status"].str() != "True" {
-        return None;
-    }
-    let reason = said["reason"].str();
-    let evictor = EVICTORS
-        .iter()
-        .find(|(known, _)| *known == reason)
-        .map(|(_, actor)| actor.to_string());
-    let by_kubelet = || format!("kubelet {}", object["spec"]["nodeName"].str());
-    let actor = evictor.unwrap_or_else(|| match reason {
-        "TerminationByKubelet" => by_kubelet(),
-        _ => "somebody".into(),
-    });
-    Some((actor, said["message"].str().into()))
 }
 
 #[cfg(test)]
@@ -130,7 +133,7 @@ mod tests {
         let old = object(text);
         let owner = owner.map(|(kind, text)| (kind, object(text)));
         let owner = owner.as_ref().map(|(kind, owner)| (*kind, owner));
-        let change = Change {
+        let change = ObjectChange {
             kind,
             old: Some(&old),
             new: None,
@@ -144,13 +147,13 @@ mod tests {
     const OWNED: &str = "metadata: {name: p, ownerReferences: [{kind: ReplicaSet, name: web-1, uid: s, controller: true}]}";
 
     #[test]
-    fn whoever_makes_pods_leave_says_so_in_a_condition() {
+    fn a_disruption_target_names_its_actor() {
         for (reason, actor) in [
             ("EvictionByEvictionAPI", "eviction"),
             ("DeletionByTaintManager", "taint-eviction-controller"),
             ("PreemptionByScheduler", "scheduler"),
             ("TerminationByKubelet", "kubelet n1"),
-            ("Boredom", "somebody"),
+            ("Boredom", "unknown"),
         ] {
             let conditions = format!(
                 "[{{type: DisruptionTarget, status: 'True', reason: {reason}, message: why}}]"
@@ -172,14 +175,14 @@ mod tests {
     }
 
     #[test]
-    fn what_has_lost_its_owner_is_collected() {
+    fn objects_without_an_owner_are_garbage_collected() {
         let pod = format!("{{{OWNED}}}");
         check(
             "Pod",
             &pod,
             None,
             0,
-            ("garbage-collector", "replicaset/web-1 is gone"),
+            ("garbage-collector", "replicaset/web-1 was deleted"),
         );
         let going = "{metadata: {name: web-1, deletionTimestamp: x}, spec: {replicas: 3}}";
         check(
@@ -187,13 +190,13 @@ mod tests {
             &pod,
             Some(("ReplicaSet", going)),
             0,
-            ("garbage-collector", "replicaset/web-1 is deleted"),
+            ("garbage-collector", "replicaset/web-1 is terminating"),
         );
-        check("Pod", "{metadata: {name: p}}", None, 0, ("somebody", ""));
+        check("Pod", "{metadata: {name: p}}", None, 0, ("unknown", ""));
     }
 
     #[test]
-    fn an_owner_lets_go_what_it_does_not_want() {
+    fn an_owner_deletes_what_it_does_not_need() {
         let pod = format!("{{{OWNED}}}");
         let set = "{metadata: {name: web-1}, spec: {replicas: 3}}";
         check(
@@ -201,9 +204,9 @@ mod tests {
             &pod,
             Some(("ReplicaSet", set)),
             3,
-            ("replicaset-controller", "replicaset/web-1 wants 3"),
+            ("replicaset-controller", "replicaset/web-1 has 3 replicas"),
         );
-        check("Pod", &pod, Some(("ReplicaSet", set)), 2, ("somebody", ""));
+        check("Pod", &pod, Some(("ReplicaSet", set)), 2, ("unknown", ""));
         let stateful =
             "{metadata: {name: db}, spec: {replicas: 3}, status: {updateRevision: db-2}}";
         check(
@@ -211,7 +214,7 @@ mod tests {
             &pod,
             Some(("StatefulSet", stateful)),
             2,
-            ("statefulset-controller", "statefulset/db is rolled out"),
+            ("statefulset-controller", "statefulset/db rolls out"),
         );
         let job =
             "{metadata: {name: j}, status: {conditions: [{type: FailureTarget, status: 'True'}]}}";
@@ -239,7 +242,7 @@ mod tests {
             9,
             (
                 "deployment-controller",
-                "deployment/web keeps only so many old sets",
+                "deployment/web exceeds its revision history limit",
             ),
         );
     }

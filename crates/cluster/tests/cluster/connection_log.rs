@@ -1,4 +1,4 @@
-//! What the parts that run alone say when they cannot work: who, where and why, and no more than helps.
+//! The logs of standalone components that cannot reach the server or lack permissions.
 
 use std::path::Path;
 use std::process::Output;
@@ -15,7 +15,7 @@ async fn ended(mut command: Command) -> Output {
         .unwrap()
 }
 
-/// Writes a kubeconfig in which a part is another.
+/// Writes a changed kubeconfig.
 fn with(home: &Home, name: &str, change: impl Fn(&str) -> String) -> std::path::PathBuf {
     let text = std::fs::read_to_string(home.kubeconfig()).unwrap();
     let file = home.path().join(name);
@@ -24,7 +24,7 @@ fn with(home: &Home, name: &str, change: impl Fn(&str) -> String) -> std::path::
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_named_with_the_reason() {
+async fn the_log_names_an_unreachable_server_and_the_reason() {
     let home = Home::in_memory();
     let process = home.start().await;
     let expected = format!(
@@ -48,7 +48,7 @@ async fn a_server_that_is_not_there_is_named_with_the_reason() {
 }
 
 #[tokio::test]
-async fn a_server_that_nobody_vouches_for_is_named_with_the_reason() {
+async fn the_log_names_a_server_with_an_untrusted_certificate() {
     let (home, other) = (Home::in_memory(), Home::in_memory());
     let (process, _other) = tokio::join!(home.start(), other.start());
     let authority = |text: &str| {
@@ -79,7 +79,7 @@ async fn a_server_that_nobody_vouches_for_is_named_with_the_reason() {
 }
 
 #[tokio::test]
-async fn who_may_not_do_what_is_said_once() {
+async fn a_missing_permission_is_logged_once() {
     let home = Home::on_disk();
     let process = home.start().await;
     let joe = Command::new(env!("CARGO_BIN_EXE_mizzen"))
@@ -103,7 +103,7 @@ async fn who_may_not_do_what_is_said_once() {
     for _ in 0..10 {
         let line = scheduler.line().await;
         let what = line
-            .split_once("refuses: ")
+            .split_once("forbids: ")
             .unwrap_or_else(|| panic!("{line}"))
             .1
             .to_owned();
@@ -117,14 +117,14 @@ async fn who_may_not_do_what_is_said_once() {
 }
 
 #[tokio::test]
-async fn nodes_that_no_server_would_take_are_refused_at_once() {
+async fn invalid_node_names_and_capacities_are_rejected() {
     for (argument, value, expected) in [
         (
             "--name",
             "UPPER_",
             "a lowercase RFC 1123 subdomain must consist of",
         ),
-        ("--capacity", "cpu=-1", "cpu=-1 is less than nothing"),
+        ("--capacity", "cpu=-1", "cpu=-1 is negative"),
         (
             "--capacity",
             "a b=1",
@@ -142,13 +142,13 @@ async fn nodes_that_no_server_would_take_are_refused_at_once() {
 }
 
 #[tokio::test]
-async fn nodes_are_said_to_be_at_work_when_they_are() {
+async fn nodes_are_reported_as_running_once_they_are_registered() {
     let home = Home::in_memory();
     let process = home.start().await;
     let line = Speaking::start(&["node", "--nodes", "40"], &home.kubeconfig())
         .line()
         .await;
-    assert_eq!(line, "40 simulated nodes are at work");
+    assert_eq!(line, "40 simulated nodes are running");
     let leases = process
         .admin()
         .await
@@ -161,7 +161,7 @@ async fn nodes_are_said_to_be_at_work_when_they_are() {
 }
 
 #[tokio::test]
-async fn what_the_server_says_of_a_node_is_shown_in_its_words() {
+async fn node_errors_of_the_api_server_are_printed() {
     let home = Home::in_memory();
     let _process = home.start().await;
     let mut nodes = Speaking::start(&["node", "--capacity", "pods=1500m"], &home.kubeconfig());
@@ -175,7 +175,7 @@ async fn what_the_server_says_of_a_node_is_shown_in_its_words() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn nothing_panics_because_nobody_listens() {
+async fn nothing_panics_when_output_is_closed() {
     let home = Home::in_memory();
     let full = || {
         std::fs::OpenOptions::new()
@@ -195,7 +195,7 @@ async fn nothing_panics_because_nobody_listens() {
         .stderr(full())
         .spawn()
         .unwrap();
-    // It has said that it reaches nobody, or tried to, several times by then.
+    // By then it has logged several times that the server is unreachable.
     let ended = timeout(std::time::Duration::from_secs(2), waiting.wait()).await;
     assert!(ended.is_err(), "{ended:?}");
 }

@@ -1,4 +1,4 @@
-//! `mizzen up` beside parts that run alone: of several one works.
+//! `mizzen up` with standalone components: one of several leads.
 
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ fn holder(lease: &Value) -> &str {
 }
 
 #[tokio::test]
-async fn whoever_comes_beside_a_whole_cluster_waits_and_says_for_whom() {
+async fn a_second_component_waits_for_the_lease_and_names_the_leader() {
     let home = Home::in_memory().whole();
     let process = home.start().await;
     let client = process.admin().await;
@@ -32,7 +32,7 @@ async fn whoever_comes_beside_a_whole_cluster_waits_and_says_for_whom() {
         let line = Speaking::start(&[command], &home.kubeconfig()).line().await;
         let lease = lease(&client, name).await;
         let expected = format!(
-            "waiting for the lease kube-system/{name}, which {} holds",
+            "waiting for the lease kube-system/{name}, held by {}",
             holder(&lease)
         );
         assert!(line.contains(&expected), "{line}, not {expected}");
@@ -41,7 +41,7 @@ async fn whoever_comes_beside_a_whole_cluster_waits_and_says_for_whom() {
 }
 
 #[tokio::test]
-async fn who_leads_is_told_as_events() {
+async fn leadership_changes_are_events() {
     let process = Home::in_memory().whole().start().await;
     let client = process.admin().await;
     let path =
@@ -69,7 +69,7 @@ async fn who_leads_is_told_as_events() {
 }
 
 #[tokio::test]
-async fn a_cluster_that_was_killed_works_at_once_when_it_is_back() {
+async fn a_killed_control_plane_takes_over_its_leases_at_once() {
     let home = Home::on_disk().whole();
     let process = home.start().await;
     let names = ["kube-controller-manager", "kube-scheduler"];
@@ -91,7 +91,7 @@ async fn a_cluster_that_was_killed_works_at_once_when_it_is_back() {
 }
 
 #[tokio::test]
-async fn a_cluster_serves_while_somebody_else_works() {
+async fn an_api_server_serves_while_another_process_leads() {
     let home = Home::on_disk().whole();
     let process = home.start().await;
     process.stop().await;
@@ -112,7 +112,8 @@ async fn a_cluster_serves_while_somebody_else_works() {
     process.stop().await;
     let home = home.whole().logging();
     let process = home.start().await;
-    let expected = "the loops: waiting for the lease kube-system/kube-controller-manager, which somebody holds";
+    let expected =
+        "controllers: waiting for the lease kube-system/kube-controller-manager, held by somebody";
     assert!(home.log().contains(expected), "{}", home.log());
     let scheduler = lease(&process.admin().await, "kube-scheduler").await;
     assert_ne!(
@@ -124,7 +125,7 @@ async fn a_cluster_serves_while_somebody_else_works() {
 }
 
 #[tokio::test]
-async fn how_pods_are_placed_is_said_in_a_file() {
+async fn the_scheduler_is_configured_by_a_file() {
     let home = Home::in_memory().whole();
     let file = home.path().join("scheduler.yaml");
     let argument = file.to_str().unwrap();

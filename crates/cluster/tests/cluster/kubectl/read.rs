@@ -1,4 +1,4 @@
-//! What only looks: `get` in every form, `describe`, `explain`, `wait`, `events`, `auth`, `cluster-info`.
+//! Read-only commands: `get` in every form, `describe`, `explain`, `wait`, `events`, `auth`, `cluster-info`.
 
 use super::Kubectl;
 
@@ -64,7 +64,7 @@ async fn get_in_every_form() {
 }
 
 #[tokio::test]
-async fn describe_knows_what_to_show() {
+async fn describe_shows_details() {
     let Some(kubectl) = Kubectl::start().await else {
         return;
     };
@@ -154,7 +154,7 @@ async fn explain_and_discovery() {
 }
 
 #[tokio::test]
-async fn wait_for_what_is_and_what_is_not() {
+async fn wait_for_conditions_and_deletion() {
     let Some(kubectl) = Kubectl::start().await else {
         return;
     };
@@ -224,7 +224,7 @@ async fn events_are_listed() {
 }
 
 #[tokio::test]
-async fn who_am_i_and_what_may_i() {
+async fn whoami_and_can_i() {
     let Some(kubectl) = Kubectl::start().await else {
         return;
     };

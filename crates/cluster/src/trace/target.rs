@@ -1,4 +1,4 @@
-//! Which object is meant? A kind by any name that kubectl takes, and the name of an object.
+//! The object to trace: a kind by any name that kubectl accepts, and the name of an object.
 
 use http::Method;
 use mizzen_object::validate::names::is_dns1123_subdomain;
@@ -8,38 +8,38 @@ use mizzen_value::Value;
 
 use super::{KINDS, TraceError};
 
-/// What somebody asked for.
+/// The object to trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Wish {
-    /// The kind as it was written: `deploy`, `deployments.apps`.
+pub(super) struct TraceTarget {
+    /// The kind as it was given: `deploy`, `deployments.apps`.
     pub kind: String,
     /// The object's name.
     pub name: String,
 }
 
-/// Reads `deployment/web`.
-pub(super) fn parse(text: &str) -> Result<Wish, String> {
+/// Parses `deployment/web`.
+pub(super) fn parse(text: &str) -> Result<TraceTarget, String> {
     let expected = || "expected KIND/NAME, such as deployment/web".to_string();
     let (kind, name) = text.split_once('/').ok_or_else(expected)?;
     if kind.is_empty() || name.is_empty() || name.contains('/') {
         return Err(expected());
     }
     match is_dns1123_subdomain(name).first() {
-        Some(problem) => Err(format!("nothing can be called {name:?}: {problem}")),
-        None => Ok(Wish {
+        Some(problem) => Err(format!("invalid name {name:?}: {problem}")),
+        None => Ok(TraceTarget {
             kind: kind.to_lowercase(),
             name: name.into(),
         }),
     }
 }
 
-impl Wish {
-    /// Which of the kinds is meant, as the server calls them.
+impl TraceTarget {
+    /// The index of the kind, by the names in discovery.
     pub(super) async fn find(&self, api: &Api) -> Result<usize, TraceError> {
-        let mut known: Vec<(String, Vec<Value>)> = Vec::new();
+        let mut discovered: Vec<(String, Vec<Value>)> = Vec::new();
         for resource in &KINDS {
             let version = resource.api_version();
-            if !known.iter().any(|(one, _)| *one == version) {
+            if !discovered.iter().any(|(known, _)| *known == version) {
                 let path = resource.path("");
                 let root = path
                     .strip_suffix(&format!("/{}", resource.plural))
@@ -47,17 +47,17 @@ impl Wish {
                 let list = api
                     .raw(Method::GET, root, None)
                     .await
-                    .map_err(TraceError::Refused)?;
-                known.push((version, list["resources"].list().to_vec()));
+                    .map_err(TraceError::Request)?;
+                discovered.push((version, list["resources"].list().to_vec()));
             }
         }
         let named = |resource: &Resource| {
-            let of_version = known
+            let of_version = discovered
                 .iter()
                 .filter(|(one, _)| *one == resource.api_version());
             let mut entries = of_version.flat_map(|(_, entries)| entries);
             entries.any(|entry| {
-                entry["name"].str() == &*resource.plural && self.names(resource, entry)
+                entry["name"].str() == &*resource.plural && self.matches(resource, entry)
             })
         };
         KINDS
@@ -68,16 +68,16 @@ impl Wish {
             })
     }
 
-    /// Whether a resource can be called so, with its group or without.
-    fn names(&self, resource: &Resource, entry: &Value) -> bool {
-        let (word, place) = self
+    /// Whether the kind is a name of a resource, with its group or without.
+    fn matches(&self, resource: &Resource, entry: &Value) -> bool {
+        let (word, group) = self
             .kind
             .split_once('.')
-            .map_or((&*self.kind, None), |(word, place)| (word, Some(place)));
+            .map_or((&*self.kind, None), |(word, group)| (word, Some(group)));
         let full = format!("{}.{}", resource.version, resource.group);
-        let is_there = place.is_none_or(|place| place == &*resource.group || place == full);
+        let is_group = group.is_none_or(|group| group == &*resource.group || group == full);
         let mut short = entry["shortNames"].list().iter();
-        is_there
+        is_group
             && (word == entry["name"].str()
                 || word == entry["singularName"].str()
                 || word == entry["kind"].str().to_lowercase()
@@ -85,11 +85,11 @@ impl Wish {
     }
 }
 
-/// The kinds that can be traced, for people.
+/// The supported kinds, for messages.
 pub(super) fn kinds() -> String {
     KINDS
         .iter()
-        .map(|known| known.kind.to_lowercase())
+        .map(|resource| resource.kind.to_lowercase())
         .collect::<Vec<_>>()
         .join(", ")
 }
@@ -102,24 +102,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_no_kind_and_name_is_refused() {
+    fn malformed_targets_are_rejected() {
         for text in ["web", "deployment/", "/web", "deployment/web/x"] {
             assert!(parse(text).unwrap_err().contains("KIND/NAME"), "{text}");
         }
         assert!(
             parse("Deployment/WEB_")
                 .unwrap_err()
-                .contains("nothing can be called \"WEB_\"")
+                .contains("invalid name \"WEB_\"")
         );
     }
 
     #[test]
-    fn a_kind_has_the_names_that_the_server_gives_it() {
+    fn a_kind_matches_the_names_in_discovery() {
         let entry = value!({"name": "deployments", "singularName": "deployment", "kind": "Deployment", "shortNames": ["deploy"]});
         let names = |kind: &str| {
             parse(&format!("{kind}/web"))
                 .unwrap()
-                .names(&DEPLOYMENTS, &entry)
+                .matches(&DEPLOYMENTS, &entry)
         };
         for kind in [
             "deploy",
@@ -136,8 +136,8 @@ mod tests {
         let pods =
             value!({"name": "pods", "singularName": "pod", "kind": "Pod", "shortNames": ["po"]});
         assert!(
-            parse("po/a").unwrap().names(&PODS, &pods)
-                && parse("pods.v1./a").unwrap().names(&PODS, &pods)
+            parse("po/a").unwrap().matches(&PODS, &pods)
+                && parse("pods.v1./a").unwrap().matches(&PODS, &pods)
         );
     }
 }

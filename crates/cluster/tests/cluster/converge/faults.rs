@@ -1,4 +1,4 @@
-//! What can go wrong between a loop and the server.
+//! Faults between components and the server.
 
 use parking_lot::Mutex;
 use std::convert::Infallible;
@@ -15,13 +15,13 @@ use mizzen_apiserver::{Body, InProcess};
 use tokio::time::Instant;
 use tower::Service;
 
-/// Chance from one seed. Clones throw the same dice.
+/// Random numbers of one seed. Clones share the state.
 #[derive(Clone)]
-pub(super) struct Dice(Arc<AtomicU64>);
+pub(super) struct SeededRandom(Arc<AtomicU64>);
 
-impl Dice {
-    pub(super) fn new(seed: u64) -> Dice {
-        Dice(Arc::new(AtomicU64::new(
+impl SeededRandom {
+    pub(super) fn new(seed: u64) -> SeededRandom {
+        SeededRandom(Arc::new(AtomicU64::new(
             seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(1),
         )))
     }
@@ -47,32 +47,32 @@ impl Dice {
     }
 }
 
-/// Who wrote what, in order.
+/// The recorded writes, in order.
 pub(super) type Log = Arc<Mutex<Vec<Write>>>;
 
-/// A write that somebody made.
+/// A recorded write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Write {
-    /// After how many seconds.
+    /// The time in seconds.
     pub at: u64,
     pub actor: String,
     pub method: Method,
     pub path: String,
 }
 
-/// A way to the server on which things go wrong while there is trouble.
+/// A transport to the server with faults, while they are switched on.
 #[derive(Clone)]
-pub(super) struct Troubled {
+pub(super) struct FaultyService {
     pub inner: InProcess,
-    /// Who goes this way.
+    /// The user.
     pub actor: String,
     pub log: Log,
     pub began: Instant,
-    pub dice: Dice,
+    pub random: SeededRandom,
     pub is_on: Arc<AtomicBool>,
 }
 
-impl Troubled {
+impl FaultyService {
     fn is_on(&self) -> bool {
         self.is_on.load(Ordering::Relaxed)
     }
@@ -92,19 +92,19 @@ impl Troubled {
             .uri()
             .query()
             .is_some_and(|query| query.contains("watch=true"));
-        if is_watch && self.is_on() && self.dice.percent(20) {
+        if is_watch && self.is_on() && self.random.percent(20) {
             return refusal(410, "Expired");
         }
         let Ok(answer) = self.inner.call(request).await;
-        if is_write && self.is_on() && self.dice.percent(10) {
-            // It has happened, but whoever asked is told otherwise.
-            return match self.dice.percent(50) {
+        if is_write && self.is_on() && self.random.percent(10) {
+            // The write was applied, but the client gets an error.
+            return match self.random.percent(50) {
                 true => refusal(409, "Conflict"),
                 false => refusal(500, "InternalError"),
             };
         }
-        let cut = (is_watch && self.is_on()).then(|| self.dice.below(40) as usize);
-        let trouble = is_watch.then(|| (self.dice.clone(), self.is_on.clone()));
+        let cut = (is_watch && self.is_on()).then(|| self.random.below(40) as usize);
+        let trouble = is_watch.then(|| (self.random.clone(), self.is_on.clone()));
         answer.map(|body| Lossy {
             inner: Some(body),
             trouble,
@@ -131,7 +131,7 @@ fn refusal(code: u16, reason: &str) -> Response<Lossy> {
         .unwrap()
 }
 
-impl Service<Request<ClientBody>> for Troubled {
+impl Service<Request<ClientBody>> for FaultyService {
     type Response = Response<Lossy>;
     type Error = Infallible;
     type Future = Pin<Box<dyn Future<Output = Result<Response<Lossy>, Infallible>> + Send>>;
@@ -146,20 +146,20 @@ impl Service<Request<ClientBody>> for Troubled {
     }
 }
 
-/// A body of which events get lost.
+/// A watch body that loses events.
 pub(super) struct Lossy {
     inner: Option<Body>,
-    trouble: Option<(Dice, Arc<AtomicBool>)>,
-    /// After how many events the watch breaks off.
+    trouble: Option<(SeededRandom, Arc<AtomicBool>)>,
+    /// The number of events after which the watch is cut.
     cut: Option<usize>,
-    /// The beginning of a line whose end has not come yet.
+    /// The beginning of an incomplete line.
     waiting: BytesMut,
 }
 
 impl Lossy {
-    /// What of some bytes gets through.
+    /// The bytes that are delivered.
     fn let_through(&mut self, bytes: &Bytes) -> Bytes {
-        let Some((dice, is_on)) = &self.trouble else {
+        let Some((random, is_on)) = &self.trouble else {
             return bytes.clone();
         };
         self.waiting.extend_from_slice(bytes);
@@ -167,7 +167,7 @@ impl Lossy {
         while let Some(end) = self.waiting.iter().position(|byte| *byte == b'\n') {
             let line = self.waiting.split_to(end + 1);
             let is_bookmark = line.starts_with(br#"{"type":"BOOKMARK""#);
-            if is_bookmark || !is_on.load(Ordering::Relaxed) || !dice.percent(30) {
+            if is_bookmark || !is_on.load(Ordering::Relaxed) || !random.percent(30) {
                 through.extend_from_slice(&line);
             }
             self.cut = self.cut.map(|left| left.saturating_sub(1));

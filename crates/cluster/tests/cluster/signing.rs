@@ -1,4 +1,4 @@
-//! `mizzen controllers` with files that somebody else keeps: authorities, the server's certificate, the key of tokens.
+//! `mizzen controllers` with files of authorities, of the server's certificate and of the token key.
 
 use std::path::{Path, PathBuf};
 use std::process::{Output, Stdio};
@@ -18,7 +18,7 @@ const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests"
 const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
 const NODE: &str = "kubernetes.io/kube-apiserver-client-kubelet";
 
-/// The forms in which a key may be kept, each with the same key as everybody reads it.
+/// The formats of a key file, each with its PKCS #8 equivalent.
 const KEYS: [(&str, &str); 4] = [
     (
         include_str!("../keys/rsa.pkcs1.pem"),
@@ -38,7 +38,7 @@ const KEYS: [(&str, &str); 4] = [
     ),
 ];
 
-/// The files of an authority whose key is kept in the first of two forms.
+/// The files of an authority with a key in this format.
 fn authority(home: &Home, name: &str, (kept, read): (&str, &str)) -> [PathBuf; 2] {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, name);
@@ -59,7 +59,7 @@ fn write(home: &Home, name: &str, text: &str) -> PathBuf {
     path
 }
 
-/// The loops, told of files.
+/// The controllers with these files.
 fn command(home: &Home, files: &[(&str, &Path)]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_mizzen"));
     command
@@ -90,7 +90,7 @@ async fn refused(home: &Home, files: &[(&str, &Path)]) -> String {
     String::from_utf8(stderr).unwrap()
 }
 
-/// Asks for a certificate for somebody, and approves it.
+/// Creates a certificate signing request, and approves it.
 async fn ask(client: &Client, name: &str, signer: &str) {
     let mut params = CertificateParams::default();
     params
@@ -137,7 +137,7 @@ async fn said(client: &Client, path: &str, name: &str, field: &str) -> String {
     }
 }
 
-/// Who signed the certificate of a request.
+/// The issuer of the certificate of a request.
 async fn issuer(client: &Client, name: &str, authority: &Path) -> String {
     let certificate = said(client, REQUESTS, name, "/status/certificate").await;
     let der = |pem: &[u8]| Pem::iter_from_buffer(pem).next().unwrap().unwrap().contents;
@@ -156,7 +156,7 @@ async fn issuer(client: &Client, name: &str, authority: &Path) -> String {
 }
 
 #[tokio::test]
-async fn requests_are_signed_with_keys_of_every_form() {
+async fn certificate_signing_accepts_every_key_format() {
     let home = Home::in_memory();
     let process = home.start().await;
     let client = process.admin().await;
@@ -190,7 +190,7 @@ async fn each_signer_may_have_an_authority_of_its_own() {
             ("--cluster-signing-kubelet-client-key-file", &key),
         ],
     );
-    // The one for which nobody signs comes first, so that it would be signed first.
+    // The request without an authority comes first, so that it would be signed first.
     ask(&client, "other", CLIENT).await;
     ask(&client, "node", NODE).await;
     assert_eq!(issuer(&client, "node", &certificate).await, "CN=nodes");
@@ -204,7 +204,7 @@ async fn each_signer_may_have_an_authority_of_its_own() {
 }
 
 #[tokio::test]
-async fn the_servers_certificate_is_published_and_tokens_are_kept() {
+async fn controllers_publish_the_root_ca_and_sign_tokens() {
     let home = Home::on_disk();
     let process = home.start().await;
     let client = process.admin().await;
@@ -249,7 +249,7 @@ async fn the_servers_certificate_is_published_and_tokens_are_kept() {
 }
 
 #[tokio::test]
-async fn files_that_make_no_sense_are_named() {
+async fn the_error_names_invalid_files() {
     let home = Home::in_memory();
     let process = home.start().await;
     let [certificate, key] = authority(&home, "one", KEYS[0]);

@@ -1,110 +1,111 @@
-//! What belongs to the traced object: it, what it controls, and what that controls in turn.
+//! The traced object and its dependents, by controller references.
 
 use std::collections::HashMap;
 
 use mizzen_sdk::{Key, Object};
 
 use super::KINDS;
-use super::step::{Change, Step, condition, named, there};
-use super::warning::Warnings;
+use super::step::{ObjectChange, TraceStep, condition, existing, named};
+use super::warning::TraceWarnings;
 
-/// All objects that belong to the traced one.
-pub(super) struct Known {
+/// The traced object and its dependents.
+pub(super) struct TracedObjects {
     root_kind: usize,
     root: Key,
     objects: HashMap<String, (usize, Object)>,
-    /// Objects whose owner has not been seen yet.
-    strangers: Vec<(usize, Object)>,
-    warnings: Warnings,
-    /// Whether the traced object was there once.
-    was_there: bool,
+    /// Objects whose owner is not known yet.
+    pending: Vec<(usize, Object)>,
+    warnings: TraceWarnings,
+    /// Whether the traced object has existed.
+    has_existed: bool,
 }
 
-/// How it ends for somebody who waits until all is ready.
+/// The end of --until-ready.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Outcome {
-    /// All of it is ready, or complete.
+pub(super) enum ReadyOutcome {
+    /// All pods are ready, or it is complete.
     Ready,
-    /// It will not be, and why.
+    /// It cannot become ready, for this reason.
     Never(String),
 }
 
-impl Known {
-    /// Nothing is known of `root` yet.
-    pub(super) fn new(root_kind: usize, root: Key) -> Known {
-        let (objects, strangers, warnings) = (HashMap::new(), Vec::new(), Warnings::default());
-        Known {
+impl TracedObjects {
+    /// No object is known yet.
+    pub(super) fn new(root_kind: usize, root: Key) -> TracedObjects {
+        TracedObjects {
             root_kind,
             root,
-            objects,
-            strangers,
-            warnings,
-            was_there: false,
+            objects: HashMap::new(),
+            pending: Vec::new(),
+            warnings: TraceWarnings::default(),
+            has_existed: false,
         }
     }
 
-    /// The steps that led to an object being as it is now, or gone.
-    pub(super) fn see(
+    /// The steps of a watch event.
+    pub(super) fn on_change(
         &mut self,
         kind: usize,
         object: Object,
-        is_gone: bool,
+        is_deleted: bool,
         initial: bool,
-    ) -> Vec<Step> {
+    ) -> Vec<TraceStep> {
         if !self.belongs(kind, &object) {
-            self.remember_stranger(kind, object, is_gone);
+            self.pending
+                .retain(|(_, pending)| pending.uid() != object.uid());
+            if !is_deleted && object.controller().is_some() {
+                self.pending.push((kind, object));
+            }
             return Vec::new();
         }
         let old = self.objects.remove(object.uid());
-        if is_gone && old.is_none() {
+        if is_deleted && old.is_none() {
             return Vec::new();
         }
         let steps = match initial {
-            true => vec![there(&KINDS[kind].kind, &object)],
+            true => vec![existing(&KINDS[kind].kind, &object)],
             false => self.change(
                 kind,
                 old.as_ref().map(|(_, old)| old),
-                (!is_gone).then_some(&object),
+                (!is_deleted).then_some(&object),
             ),
         };
         let uid = object.uid().to_string();
-        self.was_there |= self.is_root(kind, &object);
-        if !is_gone {
+        self.has_existed |= self.is_root(kind, &object);
+        if !is_deleted {
             self.objects.insert(uid.clone(), (kind, object));
         }
-        let warnings = self.warnings.about(&uid);
+        let warnings = self.warnings.take_pending(&uid);
         let adopted = self.adopt(&uid);
         steps.into_iter().chain(warnings).chain(adopted).collect()
     }
 
-    /// The step that an event tells, if it is one.
-    pub(super) fn hear(&mut self, event: &Object) -> Option<Step> {
-        let Known {
+    /// The step of a Warning event.
+    pub(super) fn on_event(&mut self, event: &Object) -> Option<TraceStep> {
+        let TracedObjects {
             warnings, objects, ..
         } = self;
-        warnings.hear(event, |uid| objects.contains_key(uid))
+        warnings.on_event(event, |uid| objects.contains_key(uid))
     }
 
-    /// What becomes of the traced object, if that is settled.
-    pub(super) fn outcome(&self) -> Option<Outcome> {
-        let Some((kind, root)) = self
-            .objects
-            .values()
-            .find(|(kind, one)| self.is_root(*kind, one))
-        else {
-            return self.was_there.then(|| Outcome::Never("it is gone".into()));
+    /// The outcome of --until-ready, if it is known.
+    pub(super) fn outcome(&self) -> Option<ReadyOutcome> {
+        let mut objects = self.objects.values();
+        let root = objects.find(|(kind, object)| self.is_root(*kind, object));
+        let Some((_, root)) = root else {
+            let was_deleted = self.has_existed;
+            return was_deleted.then(|| ReadyOutcome::Never("it was deleted".into()));
         };
-        let kind: &str = &KINDS[*kind].kind;
-        let never = failure(kind, root).or_else(|| self.impossible());
+        let never = self.failure(root).or_else(|| self.impossible());
         never
-            .map(Outcome::Never)
-            .or_else(|| self.is_ready(root).then_some(Outcome::Ready))
+            .map(ReadyOutcome::Never)
+            .or_else(|| self.is_ready(root).then_some(ReadyOutcome::Ready))
     }
 
-    /// A pod that no node will ever run as it is.
+    /// A pod with an invalid simulation annotation, which no node can run.
     fn impossible(&self) -> Option<String> {
-        let is_so = |one: &&Object| one["status"]["reason"].str() == "InvalidSimulation";
-        let pod = self.objects.values().map(|(_, one)| one).find(is_so)?;
+        let is_invalid = |one: &&Object| one["status"]["reason"].str() == "InvalidSimulation";
+        let pod = self.objects.values().map(|(_, one)| one).find(is_invalid)?;
         Some(format!(
             "{}: {}",
             named("Pod", pod),
@@ -142,28 +143,20 @@ impl Known {
                 .is_some_and(|owner| self.objects.contains_key(owner["uid"].str()))
     }
 
-    fn remember_stranger(&mut self, kind: usize, object: Object, is_gone: bool) {
-        self.strangers
-            .retain(|(_, known)| known.uid() != object.uid());
-        if !is_gone && object.controller().is_some() {
-            self.strangers.push((kind, object));
-        }
-    }
-
-    /// What came before its owner did.
-    fn adopt(&mut self, uid: &str) -> Vec<Step> {
-        let strangers = std::mem::take(&mut self.strangers);
-        let (own, others) = strangers
+    /// The steps of pending objects of an owner.
+    fn adopt(&mut self, uid: &str) -> Vec<TraceStep> {
+        let pending = std::mem::take(&mut self.pending);
+        let (own, rest) = pending
             .into_iter()
             .partition(|(_, object)| object.is_controlled_by(uid));
-        self.strangers = others;
+        self.pending = rest;
         let own: Vec<(usize, Object)> = own;
         own.into_iter()
-            .flat_map(|(kind, object)| self.see(kind, object, false, true))
+            .flat_map(|(kind, object)| self.on_change(kind, object, false, true))
             .collect()
     }
 
-    fn change(&self, kind: usize, old: Option<&Object>, new: Option<&Object>) -> Vec<Step> {
+    fn change(&self, kind: usize, old: Option<&Object>, new: Option<&Object>) -> Vec<TraceStep> {
         let Some(object) = new.or(old) else {
             return Vec::new();
         };
@@ -181,7 +174,7 @@ impl Known {
             .values()
             .filter(|(_, one)| is_sibling(one) && one.uid() != object.uid());
         let n_siblings = siblings.count();
-        Change {
+        ObjectChange {
             kind: &KINDS[kind].kind,
             old,
             new,
@@ -190,26 +183,26 @@ impl Known {
         }
         .steps()
     }
-}
 
-/// Why an object will not be ready or complete.
-fn failure(kind: &str, object: &Object) -> Option<String> {
-    let status = &object["status"];
-    let (failed, progress) = (
-        condition(object, "Failed"),
-        condition(object, "Progressing"),
-    );
-    let said = match kind {
-        "Job" if failed["status"].str() == "True" => failed,
-        "Pod" if status["phase"].str() == "Failed" => status,
-        "Deployment" if progress["reason"].str() == "ProgressDeadlineExceeded" => progress,
-        _ => return None,
-    };
-    let why = [said["reason"].str(), said["message"].str()]
-        .into_iter()
-        .filter(|text| !text.is_empty());
-    let why: Vec<&str> = std::iter::once("failed").chain(why).collect();
-    Some(format!("{} {}", named(kind, object), why.join(": ")))
+    /// Why the traced object cannot become ready or complete.
+    fn failure(&self, object: &Object) -> Option<String> {
+        let (kind, status) = (&*KINDS[self.root_kind].kind, &object["status"]);
+        let (failed, progress) = (
+            condition(object, "Failed"),
+            condition(object, "Progressing"),
+        );
+        let cause = match kind {
+            "Job" if failed["status"].str() == "True" => failed,
+            "Pod" if status["phase"].str() == "Failed" => status,
+            "Deployment" if progress["reason"].str() == "ProgressDeadlineExceeded" => progress,
+            _ => return None,
+        };
+        let why = [cause["reason"].str(), cause["message"].str()]
+            .into_iter()
+            .filter(|text| !text.is_empty());
+        let why: Vec<&str> = std::iter::once("failed").chain(why).collect();
+        Some(format!("{} {}", named(kind, object), why.join(": ")))
+    }
 }
 
 #[cfg(test)]
@@ -227,15 +220,15 @@ mod tests {
         Object(yaml::read(text.as_bytes()).unwrap().value)
     }
 
-    fn known() -> Known {
-        Known::new(DEPLOYMENT, Key::new("a", "web"))
+    fn objects() -> TracedObjects {
+        TracedObjects::new(DEPLOYMENT, Key::new("a", "web"))
     }
 
     const WEB: &str = "{metadata: {name: web, namespace: a, uid: d}, spec: {replicas: 1}}";
     const SET: &str = "{metadata: {name: s, namespace: a, uid: s, ownerReferences: [{uid: d, controller: true}]}, spec: {replicas: 1}}";
     const ITS_POD: &str = "{metadata: {name: p, namespace: a, uid: p, ownerReferences: [{uid: s, controller: true}]}}";
 
-    fn said(steps: Vec<Step>) -> Vec<String> {
+    fn lines(steps: Vec<TraceStep>) -> Vec<String> {
         steps
             .iter()
             .map(|step| format!("{} {}", step.object, step.what))
@@ -243,23 +236,23 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_the_object_is_told_and_nothing_else() {
-        let mut known = known();
+    fn only_the_object_and_its_dependents_are_printed() {
+        let mut objects = objects();
         assert_eq!(
-            said(known.see(DEPLOYMENT, object(WEB), false, false)),
-            ["deployment/web created, wants 1 pod"]
+            lines(objects.on_change(DEPLOYMENT, object(WEB), false, false)),
+            ["deployment/web created, replicas 1"]
         );
         assert_eq!(
-            said(known.see(REPLICA_SET, object(SET), false, false)),
-            ["replicaset/s created, wants 1 pod"]
+            lines(objects.on_change(REPLICA_SET, object(SET), false, false)),
+            ["replicaset/s created, replicas 1"]
         );
         assert_eq!(
-            said(known.see(POD, object(ITS_POD), false, false)),
+            lines(objects.on_change(POD, object(ITS_POD), false, false)),
             ["pod/p created"]
         );
         assert!(
-            known
-                .see(
+            objects
+                .on_change(
                     POD,
                     object("{metadata: {name: q, uid: q, namespace: a}}"),
                     false,
@@ -268,64 +261,72 @@ mod tests {
                 .is_empty()
         );
         assert_eq!(
-            said(known.see(POD, object(ITS_POD), true, false)),
-            ["pod/p gone"]
+            lines(objects.on_change(POD, object(ITS_POD), true, false)),
+            ["pod/p deleted"]
         );
     }
 
     #[test]
-    fn what_comes_before_its_owner_is_told_after_it() {
-        let mut known = known();
-        assert!(known.see(POD, object(ITS_POD), false, true).is_empty());
-        assert!(known.see(REPLICA_SET, object(SET), false, true).is_empty());
-        let all = said(known.see(DEPLOYMENT, object(WEB), false, true));
+    fn an_object_that_comes_before_its_owner_is_printed_after_it() {
+        let mut objects = objects();
+        assert!(
+            objects
+                .on_change(POD, object(ITS_POD), false, true)
+                .is_empty()
+        );
+        assert!(
+            objects
+                .on_change(REPLICA_SET, object(SET), false, true)
+                .is_empty()
+        );
+        let all = lines(objects.on_change(DEPLOYMENT, object(WEB), false, true));
         assert_eq!(
             all,
             [
-                "deployment/web is there",
-                "replicaset/s is there",
-                "pod/p is there"
+                "deployment/web exists",
+                "replicaset/s exists",
+                "pod/p exists"
             ]
         );
     }
 
     #[test]
-    fn a_deployment_is_ready_when_all_its_pods_are_and_new() {
-        let mut known = known();
-        let check = |known: &mut Known, status: &str, ready: bool| {
+    fn a_deployment_is_ready_when_all_pods_are_updated_and_ready() {
+        let mut objects = objects();
+        let check = |objects: &mut TracedObjects, status: &str, ready: bool| {
             let text = format!(
                 "{{metadata: {{name: web, namespace: a, uid: d, generation: 2}}, spec: {{replicas: 2}}, status: {{{status}}}}}"
             );
-            known.see(DEPLOYMENT, object(&text), false, false);
-            assert_eq!(known.outcome().is_some(), ready, "{status}");
+            objects.on_change(DEPLOYMENT, object(&text), false, false);
+            assert_eq!(objects.outcome().is_some(), ready, "{status}");
         };
         check(
-            &mut known,
+            &mut objects,
             "observedGeneration: 1, readyReplicas: 2, updatedReplicas: 2",
             false,
         );
         check(
-            &mut known,
+            &mut objects,
             "observedGeneration: 2, readyReplicas: 1, updatedReplicas: 2",
             false,
         );
         check(
-            &mut known,
+            &mut objects,
             "observedGeneration: 2, readyReplicas: 2, updatedReplicas: 1",
             false,
         );
         check(
-            &mut known,
+            &mut objects,
             "observedGeneration: 2, readyReplicas: 2, updatedReplicas: 2",
             true,
         );
     }
 
     #[test]
-    fn what_can_never_be_ready_is_told() {
-        let check = |kind: usize, text: &str, expected: Option<Outcome>| {
-            let mut known = Known::new(kind, Key::new("a", "web"));
-            known.see(
+    fn an_object_that_cannot_become_ready_has_a_reason() {
+        let check = |kind: usize, text: &str, expected: Option<ReadyOutcome>| {
+            let mut objects = TracedObjects::new(kind, Key::new("a", "web"));
+            objects.on_change(
                 kind,
                 object(&format!(
                     "{{metadata: {{name: web, namespace: a, uid: d}}, {text}}}"
@@ -333,9 +334,9 @@ mod tests {
                 false,
                 false,
             );
-            assert_eq!(known.outcome(), expected, "{text}");
+            assert_eq!(objects.outcome(), expected, "{text}");
         };
-        let never = |why: &str| Some(Outcome::Never(why.into()));
+        let never = |why: &str| Some(ReadyOutcome::Never(why.into()));
         let failed = "status: {conditions: [{type: Failed, status: 'True', reason: BackoffLimitExceeded, message: too often}]}";
         check(
             JOB,
@@ -345,14 +346,14 @@ mod tests {
         check(
             JOB,
             "status: {conditions: [{type: Complete, status: 'True'}]}",
-            Some(Outcome::Ready),
+            Some(ReadyOutcome::Ready),
         );
         check(
             POD,
             "status: {phase: Failed, reason: InvalidSimulation, message: nope}",
             never("pod/web failed: InvalidSimulation: nope"),
         );
-        check(POD, "status: {phase: Succeeded}", Some(Outcome::Ready));
+        check(POD, "status: {phase: Succeeded}", Some(ReadyOutcome::Ready));
         check(POD, "status: {phase: Pending}", None);
         let late = "status: {conditions: [{type: Progressing, status: 'False', reason: ProgressDeadlineExceeded, message: late}]}";
         check(
@@ -363,27 +364,30 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_for_what_went_waits_in_vain() {
-        let mut known = known();
-        assert_eq!(known.outcome(), None);
-        known.see(DEPLOYMENT, object(WEB), false, false);
-        assert_eq!(known.outcome(), None);
-        known.see(DEPLOYMENT, object(WEB), true, false);
-        assert_eq!(known.outcome(), Some(Outcome::Never("it is gone".into())));
+    fn a_deleted_object_cannot_become_ready() {
+        let mut objects = objects();
+        assert_eq!(objects.outcome(), None);
+        objects.on_change(DEPLOYMENT, object(WEB), false, false);
+        assert_eq!(objects.outcome(), None);
+        objects.on_change(DEPLOYMENT, object(WEB), true, false);
+        assert_eq!(
+            objects.outcome(),
+            Some(ReadyOutcome::Never("it was deleted".into()))
+        );
     }
 
     #[test]
-    fn warnings_are_told_after_what_they_are_about() {
-        let mut known = known();
+    fn warnings_are_printed_after_their_object() {
+        let mut objects = objects();
         let event = object(
             "{type: Warning, reason: FailedCreate, message: nope, involvedObject: {kind: Deployment, name: web, uid: d}}",
         );
-        assert_eq!(known.hear(&event), None);
-        let told = said(known.see(DEPLOYMENT, object(WEB), false, false));
+        assert_eq!(objects.on_event(&event), None);
+        let printed = lines(objects.on_change(DEPLOYMENT, object(WEB), false, false));
         assert_eq!(
-            told,
+            printed,
             [
-                "deployment/web created, wants 1 pod",
+                "deployment/web created, replicas 1",
                 "deployment/web warning FailedCreate: nope"
             ]
         );
