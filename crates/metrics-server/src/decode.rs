@@ -9,7 +9,7 @@ use std::collections::HashMap;
 pub(crate) struct Point {
     /// When the container was started, in nanoseconds since 1970; 0 if that is not known.
     pub started: i64,
-    /// When this was so, in nanoseconds since 1970.
+    /// The time of the measurement, in nanoseconds since 1970.
     pub at: i64,
     /// The CPU time since the start, in nanoseconds of one core.
     pub cpu_nanos: u64,

@@ -25,7 +25,7 @@ pub(crate) struct History {
 pub(crate) struct Usage {
     pub nanocores: u64,
     pub memory_bytes: u64,
-    /// When this was so, in nanoseconds since 1970.
+    /// The time of the measurement, in nanoseconds since 1970.
     pub at: i64,
     /// Over how many nanoseconds CPU was measured.
     pub window: i64,
@@ -39,7 +39,7 @@ pub(crate) struct PodUsage {
 }
 
 impl History {
-    /// Takes a new report.
+    /// Adds a report.
     pub(crate) fn add(&mut self, new: Batch) {
         let node = new.node.and_then(|point| {
             let (last, previous) = (self.last.node, self.previous.node);

@@ -1,9 +1,8 @@
-//! Versions without a hub: who turns one into another.
+//! Conversion between versions of custom kinds.
 //!
-//! Built-in kinds are kept, prepared and judged in one version, and their hooks lead there and back. The versions
-//! of a custom kind are equals: an object is prepared and judged in the version that the client speaks, kept in the
-//! one that its definition names, and what turns one into the other may be far away, slow or broken. So it is asked
-//! for many objects at once, and may refuse.
+//! Built-in kinds are prepared, validated and stored in their hub version, and hooks convert. Objects of a custom kind
+//! are prepared and validated in the version of the request and stored in the storage version of the definition. The
+//! converter may be a webhook that is slow or fails, so it is async, converts many objects per call, and may fail.
 
 use mizzen_object::{Kind, Status};
 use mizzen_store::Record;
@@ -11,31 +10,31 @@ use mizzen_value::Value;
 
 use crate::Future;
 
-/// Turns objects into other versions of themselves.
+/// Converts objects between versions of a custom kind.
 pub trait Convert: Send + Sync {
-    /// The kind in the version in which objects are stored now.
+    /// The kind in its current storage version.
     fn stored(&self) -> &Kind;
 
-    /// Whether a record's text is the object in `kind`'s version, as it would be stored today.
+    /// Whether a record is stored in the version of `kind`, in its current form.
     fn is_current(&self, record: &Record, kind: &Kind) -> bool;
 
-    /// Stored objects, whatever version each is in, as objects of `kind`'s version, in the same order.
+    /// Converts stored objects, each of any version, to the version of `kind`, in the same order.
     fn read<'a>(
         &'a self,
         objects: Vec<Value>,
         kind: &'a Kind,
     ) -> Future<'a, Result<Vec<Value>, Status>>;
 
-    /// An object of `kind`'s version as it is to be stored.
+    /// Converts an object of the version of `kind` to the storage version.
     fn write<'a>(&'a self, object: Value, kind: &'a Kind) -> Future<'a, Result<Value, Status>>;
 
-    /// Objects of any versions as objects of `kind`'s version, in the same order, with everything that they have.
+    /// Converts objects of any versions to the version of `kind`, in the same order, without pruning.
     fn translate<'a>(
         &'a self,
         objects: Vec<Value>,
         kind: &'a Kind,
     ) -> Future<'a, Result<Vec<Value>, Status>>;
 
-    /// Whether an object is the same in all its versions, but for what their schemas know of.
+    /// Whether conversion only changes apiVersion (strategy None).
     fn only_renames(&self) -> bool;
 }

@@ -1,4 +1,4 @@
-//! Making an object.
+//! Creates an object.
 
 use mizzen_object::validate::meta;
 use mizzen_object::{
@@ -21,19 +21,19 @@ const NAME_TRIES: usize = 8;
 pub struct Create<'a> {
     /// Its resource.
     pub resource: &'a Resource,
-    /// Where it is created.
+    /// Its key.
     pub namespace: &'a str,
     /// The object, decoded, defaulted and mutated.
     pub object: Value,
-    /// Who asks.
+    /// The user of the request.
     pub user: User,
-    /// Do everything but store it.
+    /// Dry run: everything but the commit.
     pub dry_run: bool,
-    /// Whether it is applied, so that owners are never forgotten.
+    /// Server-side apply: managed fields are never dropped.
     pub applies: bool,
     /// Validating admission.
     pub gate: &'a dyn Gate,
-    /// Where warnings for the client go.
+    /// Collects warnings for the client.
     pub warnings: Option<&'a Warnings>,
 }
 
@@ -98,7 +98,7 @@ impl Registry {
         }
         gate.check(Some(&object), None).await?;
 
-        // Kubernetes: only the storage minds a version, and a dry run does not get there.
+        // Kubernetes: the storage layer rejects a resourceVersion, and a dry run does not reach it.
         if create.dry_run {
             object.entry("metadata").set("resourceVersion", version);
             return self.pretend(resource, &key, object).await;
@@ -130,7 +130,7 @@ impl Registry {
                 let taken = has_prefix && status.reason == "AlreadyExists";
                 Err(match taken && generated {
                     true => Refusal::NameTaken(status),
-                    // Kubernetes: a prefix is blamed, though the name is not made of it (rest.CheckGeneratedNameError).
+                    // Kubernetes: the message names generateName although the name was given (rest.CheckGeneratedNameError).
                     false if taken => Refusal::Final(Refusal::NameTaken(status).into_status()),
                     false => Refusal::Final(status),
                 })
@@ -156,7 +156,7 @@ impl Registry {
     }
 }
 
-/// Says of a refusal that the object that is there is on its way out, if it is.
+/// Adds to an AlreadyExists error that the existing object is being deleted.
 fn exists(resource: &Resource, mut status: Status, there: &Record) -> Status {
     let is_going = |object: Value| !object["metadata"]["deletionTimestamp"].is_null();
     if decode(resource, there).is_ok_and(is_going) {
@@ -167,7 +167,7 @@ fn exists(resource: &Resource, mut status: Status, there: &Record) -> Status {
 
 /// Why an attempt failed.
 enum Refusal {
-    /// Another generated name may do.
+    /// The generated name is taken.
     NameTaken(Status),
     Final(Status),
 }
@@ -194,7 +194,7 @@ impl From<Status> for Refusal {
     }
 }
 
-/// Refuses for all reasons at once; `violations` are those that are known already.
+/// Validates a new object and returns all violations; `violations` are the earlier ones.
 async fn validate_new(
     create: &Create<'_>,
     object: &Value,
@@ -231,7 +231,7 @@ async fn validate_new(
     if violations.is_empty() {
         return Ok(());
     }
-    // Kubernetes: an object that is stored in another group is judged under that group's name.
+    // Kubernetes: an object that is stored in another group is validated under that group's name.
     Err(Status::invalid(
         &kind.gvk,
         metadata["name"].str(),
@@ -239,7 +239,7 @@ async fn validate_new(
     ))
 }
 
-/// Judges metadata as the kind's own validation does.
+/// Validates metadata as the validation of the kind does.
 pub(crate) fn check_own_meta(
     kind: &Kind,
     action: Action,
@@ -260,7 +260,7 @@ pub(crate) fn check_own_meta(
     }
 }
 
-/// Kubernetes: what a custom object says it is, is a matter of validation, and of nothing else if it is wrong.
+/// Kubernetes: kind and apiVersion of a custom object are validated first, and alone if they are wrong.
 pub(crate) fn check_kind(kind: &Kind, object: &Value) -> Result<(), Status> {
     if !kind.rules.loose {
         return Ok(());

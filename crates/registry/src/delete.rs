@@ -1,4 +1,4 @@
-//! Taking an object away: at once, after a grace period, or when nothing holds it any more.
+//! Deletes an object: at once, after its grace period, or when the last finalizer is removed.
 
 use mizzen_object::{GroupResource, GroupVersionKind, Status};
 use mizzen_store::{Expect, Write, WriteError};
@@ -8,54 +8,54 @@ use crate::encode::same;
 use crate::status::refused;
 use crate::{Gate, Key, ListOptions, Match, Object, Registry, Resource, encode};
 
-/// Keeps dependents when their owner goes.
+/// The finalizer of orphan propagation.
 const ORPHAN: &str = "orphan";
-/// Lets an owner go only after its dependents.
+/// The finalizer of foreground propagation.
 const FOREGROUND: &str = "foregroundDeletion";
 
-/// What happens to the objects that an object owns.
+/// propagationPolicy: what happens to dependents.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Propagation {
-    /// They stay.
+    /// Orphan: dependents stay.
     Orphan,
-    /// They go after their owner.
+    /// Background: dependents are deleted after their owner.
     Background,
-    /// They go before their owner.
+    /// Foreground: dependents are deleted before their owner.
     Foreground,
 }
 
 /// How an object is deleted.
 #[derive(Debug, Clone, Default)]
 pub struct DeleteOptions {
-    /// Seconds the object is given.
+    /// gracePeriodSeconds.
     pub grace: Option<i64>,
     /// What happens to its dependents.
     pub propagation: Option<Propagation>,
-    /// The old way to say it.
+    /// The deprecated orphanDependents.
     pub orphan_dependents: Option<bool>,
-    /// The uid that the object must have.
+    /// Precondition: the uid.
     pub uid: Option<String>,
-    /// The version that the object must have.
+    /// Precondition: the resourceVersion.
     pub version: Option<String>,
-    /// Do everything but store it.
+    /// Dry run: everything but the commit.
     pub dry_run: bool,
 }
 
 /// A deleted object.
 pub struct Deleted {
-    /// The object as it was last.
+    /// The last state of the object.
     pub object: Object,
-    /// Whether it is gone; otherwise something holds it.
+    /// Whether it is gone; otherwise finalizers or a grace period hold it.
     pub gone: bool,
 }
 
 /// What to do with the object now.
 enum Step {
-    /// Nothing: it is on its way already.
+    /// Nothing: it is already being deleted.
     Wait,
-    /// Store it as being deleted.
+    /// Set its deletionTimestamp.
     Mark,
-    /// Store it as being deleted, then remove it.
+    /// Set its deletionTimestamp, then remove it.
     MarkAndRemove,
     Remove,
 }
@@ -105,7 +105,7 @@ impl Registry {
                 _ => Write::put(space, key.stored(), expect, draft).with_reserve(),
             };
             let mut outcome = self.store.commit_one(write).await;
-            // Kubernetes: who watches sees that it goes before it is gone.
+            // Kubernetes: watchers see the deletionTimestamp before the DELETED event.
             if let (Step::MarkAndRemove, Ok(marked)) = (&step, &outcome) {
                 let draft = encode::draft(resource.stored(), &mut object, self.now());
                 let write = Write::delete(space, key.stored(), Expect::At(marked.revision), draft);
@@ -122,7 +122,7 @@ impl Registry {
         }
     }
 
-    /// Deletes every object that a list would show; returns that list.
+    /// Deletes every object of a list and returns that list.
     pub async fn delete_collection(
         &self,
         resource: &Resource,
@@ -160,7 +160,7 @@ impl Registry {
         Ok(found)
     }
 
-    /// Changes `object` to how it looks in its next state, and says which that is.
+    /// Changes `object` to its next state and returns which state that is.
     fn plan(&self, resource: &Resource, object: &mut Value, options: &DeleteOptions) -> Step {
         let hooks = &resource.judged().hooks;
         let deleting = !object["metadata"]["deletionTimestamp"].is_null();
@@ -223,7 +223,7 @@ impl Registry {
         metadata.set("deletionGracePeriodSeconds", 0);
     }
 
-    /// Adds and removes the finalizers that say what happens to dependents.
+    /// Sets the finalizers of the propagation policy.
     fn set_finalizers(&self, resource: &Resource, object: &mut Value, options: &DeleteOptions) {
         let metadata = object.entry("metadata");
         let policy = propagation(resource, metadata, options);
@@ -242,17 +242,17 @@ impl Registry {
     }
 }
 
-/// How far a graceful deletion is.
+/// The progress of a graceful deletion.
 enum Grace {
-    /// The kind knows none, or its time is over.
+    /// The kind has none, or its grace period is over.
     None,
-    /// It runs already and is not shortened.
+    /// It is running and is not shortened.
     Pending,
-    /// It begins, or goes on for this long.
+    /// It starts or continues with this grace period.
     Begun(i64),
 }
 
-/// A grace period that runs already can only become shorter.
+/// A running grace period can only be shortened.
 fn shorten_grace(metadata: &mut Value, asked: Option<i64>) -> Grace {
     let running = metadata["deletionGracePeriodSeconds"].int();
     if running == 0 {
@@ -276,7 +276,7 @@ fn bump_generation(metadata: &mut Value) {
     }
 }
 
-/// What the caller says counts, then what the object says, then what is usual for the kind.
+/// The grace period of the request, else of the object, else of the kind.
 fn propagation(resource: &Resource, metadata: &Value, options: &DeleteOptions) -> Propagation {
     // Kubernetes: rest.Unsupported.
     if resource.kind().rules.no_garbage_collection {
@@ -319,7 +319,7 @@ fn pretend(resource: &Resource, mut object: Value, step: Step) -> Deleted {
 }
 
 impl DeleteOptions {
-    /// Refuses to delete an object that is not the one that was meant.
+    /// Checks the preconditions.
     pub fn check_preconditions(&self, resource: &Resource, object: &Value) -> Result<(), Status> {
         let metadata = &object["metadata"];
         let checks = [
@@ -338,7 +338,7 @@ impl DeleteOptions {
                     "the {title} in the precondition ({wanted}) does not match the {title} in record ({stored}). The \
                      object might have been {happened}"
                 );
-                // Kubernetes: this refusal names the kind where others name the resource (rest/delete.go).
+                // Kubernetes: this error names the kind, not the resource (rest/delete.go).
                 let GroupVersionKind { group, kind, .. } = resource.kind().gvk.clone();
                 let kind = GroupResource {
                     group,

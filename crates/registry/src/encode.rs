@@ -1,4 +1,4 @@
-//! From value to bytes: the canonical text with a gap where the store writes the revision.
+//! Encodes an object: canonical JSON with a gap where the store writes the revision.
 
 use std::ops::Range;
 
@@ -19,7 +19,7 @@ const MAX_SEND_BYTES: usize = 2 * 1024 * 1024;
 /// What etcd adds to a request when it proposes it: a header with a number of ten bytes, and the request's own length.
 const PROPOSAL_BYTES: usize = 19;
 
-/// The draft of an object that somebody has written. If it is too large and `owners` can be forgotten, they are.
+/// Encodes a written object. If it is too large and `owners` allows it, its managed fields are dropped.
 pub(crate) fn bounded(
     kind: &Kind,
     value: &mut Value,
@@ -40,7 +40,7 @@ pub(crate) fn bounded(
     Ok(lighter)
 }
 
-/// Where upstream would write an object.
+/// The etcd key under which upstream would store the object.
 pub(crate) struct Place {
     /// The key there.
     pub key: String,
@@ -48,17 +48,17 @@ pub(crate) struct Place {
     pub replaces: Option<Revision>,
 }
 
-/// What becomes of an object's owners when it is too large with them.
+/// What happens to the managed fields of an object that is too large with them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Owners {
-    /// They go.
+    /// They are dropped.
     Forgettable,
-    /// They stay: they are what the write is about.
+    /// They are kept: the write is an apply.
     Kept,
 }
 
 impl Owners {
-    /// As a write is an apply or not.
+    /// `Keep` for an apply.
     pub(crate) fn of(applies: bool) -> Owners {
         if applies {
             Owners::Kept
@@ -68,7 +68,8 @@ impl Owners {
     }
 }
 
-/// Refuses what upstream could not store. Text is mostly longer than protobuf, so only what is long is measured twice.
+/// Rejects an object that upstream could not store. JSON is mostly longer than protobuf, so only long objects are
+/// measured twice.
 fn check_size(kind: &Kind, value: &Value, draft: &Draft, place: &Place) -> Result<(), Status> {
     const SLACK: usize = 4096;
     if draft.value.len() + SLACK <= MAX_REQUEST_BYTES {
@@ -97,7 +98,7 @@ fn check_size(kind: &Kind, value: &Value, draft: &Draft, place: &Place) -> Resul
 }
 
 /// The length of the transaction that writes a value: a comparison of the key's revision, the write, and the read that
-/// is made instead if another write was faster.
+/// that is executed if the comparison fails.
 fn transaction_bytes(value: usize, place: &Place) -> usize {
     let key = field_bytes(place.key.len());
     let revision = place.replaces.map_or(0, |revision| revision.0);
@@ -166,7 +167,7 @@ pub(crate) fn located(value: &Value) -> (Vec<u8>, Range<usize>) {
     (out, version)
 }
 
-/// Whether a draft has the stored object's content, whatever its version.
+/// Whether a draft equals the stored object, except for the resourceVersion.
 pub(crate) fn same(draft: &Draft, record: &Record) -> bool {
     let (Some(at), Some(digits)) = (draft.stamp, record.digits()) else {
         return false;
@@ -175,7 +176,7 @@ pub(crate) fn same(draft: &Draft, record: &Record) -> bool {
         && draft.value[at..] == record.value[digits.end..]
 }
 
-/// The text of an object as it stands, for what is never stored.
+/// Encodes an object that is not stored.
 pub(crate) fn plain(kind: &Kind, value: &mut Value) -> Vec<u8> {
     name_it(kind, value);
     schema::canonical_stored(&kind.root, value);

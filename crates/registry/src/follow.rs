@@ -1,8 +1,7 @@
-//! What has changed since somebody last looked, for those who keep an index of objects.
+//! Changes since the last call, for components that keep an index of objects.
 //!
-//! A follower holds a place in the window of recent events and never waits: it is asked when the index is needed, so
-//! that the index shows every write that was acknowledged before. When it has not looked for so long that the window
-//! has moved on, it starts again from everything there is.
+//! A follower is a cursor into the watch window that never waits. It is read when the index is used, so the index shows
+//! every acknowledged write. A follower that has fallen out of the window starts again with a list.
 
 use std::sync::Arc;
 
@@ -12,11 +11,11 @@ use mizzen_value::Value;
 use crate::Resource;
 use crate::decode::decode_outline;
 
-/// What has changed since the last look.
+/// The changes since the last call.
 pub enum Changes {
     /// These objects, in order.
     Some(Vec<Changed>),
-    /// Too much to tell: these are all objects that there are now.
+    /// The window has moved on: all objects.
     All(Vec<Value>),
 }
 
@@ -28,7 +27,7 @@ pub struct Changed {
     pub after: Option<Value>,
 }
 
-/// A place in the history of a resource.
+/// A cursor into the history of a resource.
 pub struct Follower {
     resource: Resource,
     uninteresting: &'static [&'static str],
@@ -41,7 +40,7 @@ impl Follower {
         Follower::skimming(resource, &[])
     }
 
-    /// The same for somebody who wants nothing of objects but what they need: members of these names are not read.
+    /// A follower that does not decode the members with these names.
     pub fn skimming(resource: Resource, uninteresting: &'static [&'static str]) -> Follower {
         Follower {
             resource,
@@ -55,15 +54,15 @@ impl Follower {
         &self.resource
     }
 
-    /// When the resource last changed: while this stays the same, there is nothing new to see.
+    /// The revision of the last change of the resource.
     pub fn last_change(resource: &Resource) -> Revision {
         resource.space().snapshot().revision()
     }
 
-    /// What has changed since the last call.
+    /// The changes since the last call.
     pub fn changes(&mut self) -> Changes {
         let (resource, uninteresting) = (&self.resource, self.uninteresting);
-        // An object that cannot be decoded, which is logged and counted, is not there for an index.
+        // Indexes skip an object that cannot be decoded; it is logged and counted.
         let read = |record: &Arc<Record>| decode_outline(resource, record, uninteresting).ok();
         let mut changed = Vec::new();
         let Some(watch) = &mut self.watch else {
@@ -86,8 +85,8 @@ impl Follower {
 
     fn restart(&mut self) -> Changes {
         let snapshot = self.resource.space().snapshot();
-        // The snapshot shows its revision, so the window reaches back to it unless it moves on this very moment; then
-        // the next look starts again.
+        // The window reaches back to the revision of the snapshot, unless it moves on at this moment; then the next call
+        // lists again.
         self.watch = self.resource.space().watch(snapshot.at()).ok();
         Changes::All(
             snapshot

@@ -1,16 +1,16 @@
-//! What a caller puts into a write: how the object changes, and who must agree to the outcome.
+//! The two hooks of a write: how an update computes the new object, and validating admission.
 
 use std::pin::Pin;
 
 use mizzen_object::{Status, Violations};
 use mizzen_value::Value;
 
-/// A future in a box, as trait objects need it.
+/// A boxed future, for traits that are used as objects.
 pub type Future<'a, T> = Pin<Box<dyn std::future::Future<Output = T> + Send + 'a>>;
 
-/// The last word before an object is stored: validating admission. Sees the object as it would be stored.
+/// Validating admission: runs last, on the object as it would be stored.
 pub trait Gate: Send + Sync {
-    /// Lets `new` (none for a delete) take the place of `old` (none for a create), or refuses.
+    /// Admits the replacement of `old` (none for a create) by `new` (none for a delete), or rejects it.
     fn check<'a>(
         &'a self,
         new: Option<&'a Value>,
@@ -30,7 +30,7 @@ pub trait Gate: Send + Sync {
     }
 }
 
-/// Lets everything through.
+/// Admits everything.
 pub struct NoGate;
 
 impl Gate for NoGate {
@@ -43,9 +43,9 @@ impl Gate for NoGate {
     }
 }
 
-/// How an update makes the new object from the current one. Called again whenever somebody else was faster,
-/// so it must always start from what it is given.
+/// Computes the new object of an update from the current one. Called again after a conflict, so it must always
+/// start from its argument.
 pub trait Change: Send {
-    /// The object as it should be, in the caller's version. `current` is none where nothing is stored.
+    /// The new object, in the version of the request. `current` is none if nothing is stored.
     fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> Future<'a, Result<Value, Status>>;
 }

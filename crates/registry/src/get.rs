@@ -1,4 +1,4 @@
-//! Reading one object.
+//! Reads one object.
 
 use std::sync::Arc;
 
@@ -23,13 +23,13 @@ impl Registry {
         resource.show_one(self.find(resource, key, version)?).await
     }
 
-    /// The same for a built-in kind, for whose objects nobody has to be asked.
+    /// The same for a built-in kind, whose conversion is synchronous.
     pub fn get(&self, resource: &Resource, key: &Key, version: &str) -> Result<Object, Status> {
         let record = self.find(resource, key, version)?;
         resource.present(&record)?.ok_or_else(needs_others)
     }
 
-    /// One of the fields by which objects of its kind are selected, without reading the object.
+    /// A selectable field of an object, without decoding it.
     pub fn get_field(&self, resource: &Resource, key: &Key, field: &str) -> Result<Str, Status> {
         let record = self.find(resource, key, "")?;
         selected(resource, &record, field)
@@ -46,15 +46,15 @@ impl Registry {
         resource.record(key).ok_or_else(|| resource.missing(key))
     }
 
-    /// The object, if it is there when every write that was under way is decided.
+    /// The object, after all writes in flight are decided.
     pub async fn get_settled(&self, resource: &Resource, key: &Key) -> Option<Object> {
-        // Writes are decided in the order in which they come; one that changes nothing comes after all others.
+        // The store decides writes in order of arrival, so a check without a change is decided after all earlier writes.
         let check = Write::check(resource.space(), key.stored(), Expect::Any);
         self.store.commit(vec![check]).await.ok()?;
         resource.find(key).await.ok()?
     }
 
-    /// Whether any object has this value in one of its kind's indexed fields.
+    /// Whether any object has this value in an indexed field.
     pub fn is_taken(&self, resource: &Resource, field: &str, value: &str) -> bool {
         let snapshot = resource.space().snapshot();
         snapshot
@@ -64,7 +64,7 @@ impl Registry {
     }
 }
 
-/// 500: the caller did not expect a kind whose versions somebody else converts.
+/// 500: the caller uses the synchronous path for a kind that a converter must convert.
 pub(crate) fn needs_others() -> Status {
     Status::internal("the object is stored in another version and has to be converted")
 }

@@ -1,6 +1,6 @@
-//! What selecting an object needs, found once and kept with its record.
+//! The header of a record: labels and selectable fields, extracted once.
 //!
-//! Invariant: a selector is answered from here; no object is parsed twice to be selected.
+//! Invariant: selectors are evaluated on headers; no object is decoded twice to be selected.
 
 use std::sync::{Arc, OnceLock};
 
@@ -20,7 +20,7 @@ pub(crate) struct Header {
     /// Texts one after the other: key and value of each label, then the values of the kind's selectable fields, in the
     /// kind's order.
     text: Box<str>,
-    /// Where each of them ends.
+    /// The end offset of each.
     ends: Box<[u32]>,
     n_labels: u32,
     pub(crate) forms: Forms,
@@ -28,7 +28,7 @@ pub(crate) struct Header {
     pub(crate) renderings: OnceLock<Box<Mutex<Vec<Arc<Rendering>>>>>,
 }
 
-/// Forms of an object other than its text, each made when it is first asked for.
+/// Other representations of an object, each rendered on first use.
 #[derive(Default)]
 pub struct Forms {
     /// Its protobuf message, without envelope.
@@ -90,7 +90,7 @@ fn selectable(kind: &Kind, value: &Value, field: &str) -> Str {
     shown(value.at(field))
 }
 
-/// The terms under which the store finds an object without looking at others.
+/// The index terms of an object.
 pub(crate) fn terms(kind: &Kind, value: &Value) -> Vec<Arc<str>> {
     let labels = value["metadata"]["labels"].entries();
     let labels = labels.map(|(key, value)| label_term(key, value.str()));
@@ -161,7 +161,7 @@ pub(crate) fn required_term(
     })
 }
 
-/// Whether the selectors select a record.
+/// Whether the selectors match a record.
 pub(crate) fn matches(
     resource: &Resource,
     record: &Arc<Record>,
@@ -197,7 +197,7 @@ pub(crate) fn selected(
                 .field(at)
                 .unwrap_or_default()
                 .into()),
-            // Only the asked-for version has it.
+            // Only the requested version has it.
             None => {
                 let object = resource.present(record)?;
                 let value = object.map(|object| object.value()).unwrap_or_default();
@@ -211,7 +211,7 @@ fn position(kind: &Kind, field: &str) -> Option<usize> {
     kind.selectable.iter().position(|name| name == field)
 }
 
-/// Whether the selectors select an object in the version that is asked for.
+/// Whether the selectors match an object in the requested version.
 pub(crate) fn matches_object(
     resource: &Resource,
     object: &Object,

@@ -1,13 +1,13 @@
-//! Where an object is kept.
+//! The key of an object.
 
 use std::sync::Arc;
 
 use mizzen_value::Str;
 
-/// An object's place within its resource.
+/// Namespace and name of an object.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct Key {
-    /// The namespace, `""` for what has none.
+    /// The namespace; `""` for cluster-scoped kinds.
     pub namespace: Str,
     /// The name.
     pub name: Str,

@@ -1,10 +1,9 @@
-//! How does any kind live? The one engine, the only place where meaning meets bytes.
+//! Create, read, update, delete, list and watch for any kind: where objects meet the store.
 //!
 //! A [`Resource`] is a kind joined with the place where its objects are kept. Each verb is a file; a write
-//! is prepared, validated, let through a [`Gate`], stamped and committed, and tried again when somebody
-//! else was faster.
+//! is prepared, validated, admitted by a [`Gate`], stamped and committed, and retried after a conflict.
 //!
-//! Invariant: no kind is spelled here. What kinds do differently is data or a hook.
+//! Invariant: no kind is named here. Differences between kinds are data or hooks.
 
 mod compact;
 mod convert;
@@ -54,7 +53,7 @@ pub use mizzen_store::{
 use mizzen_value::clock::{Clock, Random};
 use mizzen_value::time::{self, Moment};
 
-/// The engine. Cheap to clone.
+/// The registry of all resources. Cheap to clone.
 #[derive(Clone)]
 pub struct Registry {
     store: Store,
@@ -63,7 +62,7 @@ pub struct Registry {
 }
 
 impl Registry {
-    /// An engine over `store`, with time and chance from outside.
+    /// A registry over `store`, with an injected clock and source of randomness.
     pub fn new(store: Store, clock: Arc<dyn Clock>, random: Arc<dyn Random>) -> Registry {
         Registry {
             store,
@@ -82,23 +81,23 @@ impl Registry {
         self.clock.now().0
     }
 
-    /// The time, as exactly as the clock tells it.
+    /// The time, in the resolution of the clock.
     pub fn moment(&self) -> Moment {
         let (seconds, nanos) = self.clock.now();
         Moment { seconds, nanos }
     }
 
-    /// Where unpredictable bytes come from.
+    /// The source of randomness.
     pub fn random(&self) -> &dyn Random {
         &*self.random
     }
 
-    /// The time as objects show it.
+    /// The current time in RFC 3339, as in objects.
     pub fn timestamp(&self) -> String {
         time::from_unix(self.now())
     }
 
-    /// Removes what has lived as long as it may; returns how many objects that were.
+    /// Deletes expired objects and returns their number.
     pub async fn expire(&self) -> usize {
         let now = u64::try_from(self.now()).unwrap_or_default();
         self.store.expire(now).await.unwrap_or_default()

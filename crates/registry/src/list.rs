@@ -1,4 +1,4 @@
-//! Reading many objects: all of them, those that a selector selects, or page by page.
+//! Lists objects: all, those that match selectors, or page by page.
 //!
 //! Every page of a list shows the state at the revision of the first page. The snapshot is kept until that revision is
 //! compacted, or the store needs its memory; then the client gets 410 with a token that goes on in the present.
@@ -19,14 +19,14 @@ use crate::{Key, Match, Object, Registry, Resource, parse_version};
 /// How many records are read, and converted, at once.
 const READ_AT_ONCE: usize = 500;
 
-/// Which objects a list or watch is about.
+/// The selection of a list or watch.
 #[derive(Debug, Clone, Default)]
 pub struct Selection {
     /// The namespace, `""` for all.
     pub namespace: Str,
-    /// What their labels must be.
+    /// The label selector.
     pub labels: LabelSelector,
-    /// What their fields must be.
+    /// The field selector.
     pub fields: FieldSelector,
 }
 
@@ -46,18 +46,18 @@ impl Selection {
     }
 }
 
-/// What a list is asked for.
+/// The options of a list.
 #[derive(Debug, Clone, Default)]
 pub struct ListOptions {
-    /// Which objects.
+    /// The selection of objects.
     pub selection: Selection,
-    /// The version, as text; empty for the latest.
+    /// The resourceVersion; empty for the latest.
     pub version: String,
-    /// How the version is meant.
+    /// resourceVersionMatch.
     pub matching: Match,
-    /// The most objects to return; 0 for all.
+    /// The limit; 0 for none.
     pub limit: usize,
-    /// Where to go on.
+    /// The continue token.
     pub token: String,
 }
 
@@ -67,7 +67,7 @@ impl ListOptions {
         !self.version.is_empty() && self.version != "0"
     }
 
-    /// The revision that the store must have reached; 0 where any will do. What makes no sense is refused later.
+    /// The minimum revision of the store; 0 for any. Invalid options are rejected later.
     fn revision(&self) -> u64 {
         match self.token.as_str() {
             "" => parse_version(&self.version).unwrap_or_default(),
@@ -80,15 +80,15 @@ impl ListOptions {
     }
 }
 
-/// Objects, and how to go on.
+/// A page of a list.
 pub struct List {
     /// The objects, in the order of their keys.
     pub items: Vec<Object>,
-    /// The version of the world that they show.
+    /// The revision of the list.
     pub version: Revision,
     /// The token for the next page; empty on the last.
     pub token: String,
-    /// How many there are on the pages to come, where that is known.
+    /// remainingItemCount, if known.
     pub remaining: Option<usize>,
     /// How many bytes the space had given up by then, as [`Space::superseded`](mizzen_store::Space::superseded) counts
     /// them. None if the objects are not the store's.
@@ -102,7 +102,7 @@ impl Registry {
         resource: &Resource,
         options: &ListOptions,
     ) -> Result<List, Status> {
-        // Kubernetes: what a token excludes is refused at once.
+        // Kubernetes: options that a continue token excludes are rejected first.
         if options.token.is_empty() || !options.has_version() {
             self.wait_until_fresh(resource, options.revision()).await?;
         }
@@ -119,7 +119,7 @@ impl Registry {
         Ok(self.finish(resource, options, &start, found))
     }
 
-    /// The same for a built-in kind, for whose objects nobody has to be asked.
+    /// The same for a built-in kind, whose conversion is synchronous.
     pub fn list(&self, resource: &Resource, options: &ListOptions) -> Result<List, Status> {
         let start = self.start(resource, options)?;
         let (limit, after) = start.bounds(options);
@@ -169,7 +169,7 @@ impl Registry {
         }
         let exact = match options.matching {
             Match::Exact => true,
-            // Kubernetes: a limit makes an unqualified version an exact one.
+            // Kubernetes: with a limit, a version without a match is exact.
             Match::Unset => options.limit > 0 && wanted > 0,
             Match::NotOlderThan => false,
         };
@@ -246,7 +246,7 @@ impl Registry {
     }
 }
 
-/// Where a list begins.
+/// The start of a list.
 struct Start {
     snapshot: Snapshot,
     version: Revision,
@@ -293,7 +293,7 @@ impl Start {
     }
 }
 
-/// Objects, and whether there are more.
+/// Objects, and whether more follow.
 pub(crate) type Found = (Vec<Object>, bool);
 
 fn snapshot_at(resource: &Resource, version: Revision) -> Option<Snapshot> {
@@ -426,7 +426,7 @@ fn select(
     }
 }
 
-/// 410 with a token that goes on in the present, for clients that can live with that.
+/// 410 with a token that continues at the latest revision (inconsistent continuation).
 fn expired_token(token: &Token) -> Status {
     let message = "The provided continue parameter is too old to display a consistent list result. You can start a \
                    new list without the continue parameter, or use the continue token in this response to retrieve \

@@ -1,4 +1,4 @@
-//! An object on its way out.
+//! An object as it is returned to a caller.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -12,18 +12,18 @@ use crate::decode;
 use crate::header::{Forms, Header};
 use crate::render::Rendering;
 
-/// An object as a caller gets it: text in the version that was asked for.
+/// An object as JSON, in the requested version.
 #[derive(Clone)]
 pub struct Object {
     /// Its text.
     pub json: Bytes,
     record: Option<Arc<Record>>,
-    /// What the text is of, if it is not the record's.
+    /// The rendering, if the JSON is not that of the record.
     rendering: Option<Arc<Rendering>>,
 }
 
 impl Object {
-    /// A record whose text is the object in the version that was asked for. It has been decoded before.
+    /// A record that is stored in the requested version. It was decoded before.
     pub(crate) fn stored(record: Arc<Record>) -> Object {
         Object {
             json: record.value.clone(),
@@ -41,7 +41,7 @@ impl Object {
         }
     }
 
-    /// An object that was never stored, as a dry run makes it. `json` is the text of an object.
+    /// An object that is not stored, from a dry run.
     pub fn unstored(json: Bytes) -> Object {
         Object {
             json,
@@ -50,7 +50,7 @@ impl Object {
         }
     }
 
-    /// The object, read.
+    /// The decoded object.
     ///
     /// # Panics
     /// If an unstored object's text is no JSON. A stored one's was decoded before.
@@ -58,13 +58,12 @@ impl Object {
         json::parse(&self.json).expect("an object's text is JSON")
     }
 
-    /// Other forms of the object that were made before, and a place to keep new ones. None for what is not
-    /// stored.
+    /// The cache of other representations. None for an object that is not stored.
     pub fn forms(&self, resource: &Resource) -> Option<&Forms> {
         self.header(resource).map(|header| &header.forms)
     }
 
-    /// What selects the object in the version of its text. None for what is not stored.
+    /// The header, in the version of the JSON. None for an object that is not stored.
     pub(crate) fn header(&self, resource: &Resource) -> Option<&Header> {
         match &self.rendering {
             Some(rendering) => Some(&rendering.header),
@@ -77,7 +76,7 @@ impl Object {
         self.record.as_ref()
     }
 
-    /// The same object with the version `revision`, which is of no record.
+    /// The same object with another resourceVersion.
     pub(crate) fn restamped(&self, revision: Revision) -> Object {
         let digits: Option<Range<usize>> = match &self.rendering {
             Some(rendering) => Some(rendering.digits.clone()),

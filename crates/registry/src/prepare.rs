@@ -1,4 +1,4 @@
-//! What the server does to every object before it is validated: names, system metadata, generation, status.
+//! Prepares an object before validation: name, system metadata, generation, status.
 
 use mizzen_object::{Action, Kind, NameRule, schema};
 use mizzen_value::Value;
@@ -6,9 +6,9 @@ use mizzen_value::clock::{name_suffix, uuid};
 
 use crate::{Key, Registry, Resource};
 
-/// The longest name that a generated suffix is put behind.
+/// The maximum length of the prefix of a generated name.
 const MAX_GENERATED_BASE: usize = 63 - SUFFIX;
-/// How many random characters a generated name ends in.
+/// The number of random characters of a generated name.
 const SUFFIX: usize = 5;
 
 impl Registry {
@@ -36,7 +36,7 @@ impl Registry {
         true
     }
 
-    /// Sets what only the server says about a new object.
+    /// Sets the system metadata of a new object.
     pub(crate) fn fill_system_metadata(&self, key: &Key, metadata: &mut Value) {
         let now = self.timestamp();
         metadata.remove("resourceVersion");
@@ -48,7 +48,7 @@ impl Registry {
     }
 }
 
-/// Clears what a client of this version may not say on create.
+/// Clears fields that a create must not set.
 pub(crate) fn reset_for_create(resource: &Resource, object: &mut Value) {
     let kind = resource.kind();
     if kind.has_status() && !kind.rules.status_on_create {
@@ -60,7 +60,7 @@ pub(crate) fn reset_for_create(resource: &Resource, object: &mut Value) {
     schema::canonical(&resource.judged().root, object);
 }
 
-/// Takes over from the stored object what an update in this version may not change.
+/// Restores fields that an update must not change.
 pub(crate) fn reset_for_update(resource: &Resource, action: Action, new: &mut Value, old: &Value) {
     let kind = resource.kind();
     match action {
@@ -91,7 +91,7 @@ pub(crate) fn reset_for_update(resource: &Resource, action: Action, new: &mut Va
     schema::canonical(&resource.judged().root, new);
 }
 
-/// Kubernetes: of a custom object that comes through `/status`, nothing but the status and who owns it counts
+/// Kubernetes: an update through `/status` of a custom kind changes status and managed fields only
 /// (apiextensions-apiserver/pkg/registry/customresource/status_strategy.go).
 fn keep_identity(new: &mut Value, old: &Value) {
     let owners = new["metadata"]["managedFields"].clone();
@@ -101,7 +101,7 @@ fn keep_identity(new: &mut Value, old: &Value) {
     new.entry("metadata").set("managedFields", owners);
 }
 
-/// Counts a change of what the user wants.
+/// Increments the generation if the spec changed.
 pub(crate) fn count_generation(kind: &Kind, new: &mut Value, old: &Value) {
     let rules = &kind.rules;
     if !rules.generation || rules.constant_generation {

@@ -27,7 +27,7 @@ pub(crate) struct Rendering {
 }
 
 impl Resource {
-    /// The rendering of a record that was made before.
+    /// The cached rendering of a record.
     pub(crate) fn rendered(&self, record: &Arc<Record>, header: &Header) -> Option<Object> {
         let renderings = header.renderings.get()?.lock();
         let found = renderings
@@ -36,7 +36,7 @@ impl Resource {
         Some(Object::rendered(found.clone(), record.clone()))
     }
 
-    /// Keeps `value`, which is a record's object in this version.
+    /// Caches `value`, the object of a record in this version.
     pub(crate) fn render(&self, record: Arc<Record>, value: &Value) -> Object {
         let (text, digits) = encode::located(value);
         let rendering = Arc::new(Rendering {
@@ -47,7 +47,7 @@ impl Resource {
         });
         if let Ok(header) = header(self, &record) {
             let mut renderings = header.renderings.get_or_init(Default::default).lock();
-            // A reader that was slower replaces the same text.
+            // A concurrent reader replaces it with the same text.
             renderings
                 .retain(|known| known.of.strong_count() > 0 && !known.of.ptr_eq(&rendering.of));
             renderings.push(rendering.clone());

@@ -1,4 +1,4 @@
-//! A kind joined with the place where its objects are kept.
+//! A resource: a kind with its storage.
 
 use std::sync::Arc;
 
@@ -21,19 +21,18 @@ pub(crate) struct Inner {
     head: Box<[u8]>,
 }
 
-/// How the version that is asked for and the one that is kept belong together.
+/// The relation between the requested version and the storage version.
 enum Versions {
-    /// They are the same.
+    /// They are equal.
     Same,
-    /// Objects are kept, prepared and judged in this one; hooks lead there and back.
+    /// Objects are prepared, validated and stored in this hub version; hooks convert.
     Hub(Kind),
-    /// Objects are prepared and judged in the version that is asked for.
+    /// Objects are prepared and validated in the requested version.
     Equals(Arc<dyn Convert>),
 }
 
 impl Resource {
-    /// Joins `kind` with its space. `stored` is the kind in the version in which objects are kept, if that
-    /// is another one.
+    /// The resource of `kind`. `stored` is the kind in its storage version, if that is another one.
     pub fn new(store: &Store, kind: Kind, stored: Option<Kind>) -> Resource {
         let head = head(&kind);
         Resource::with(
@@ -44,9 +43,9 @@ impl Resource {
         )
     }
 
-    /// Joins a version of a custom kind with its space.
+    /// The resource of one version of a custom kind.
     pub fn custom(store: &Store, kind: Kind, convert: Arc<dyn Convert>) -> Resource {
-        // Kubernetes: custom objects say what they are inside lists too.
+        // Kubernetes: custom objects have kind and apiVersion inside lists, too.
         Resource::with(store, kind, Versions::Equals(convert), Box::from(*b"{"))
     }
 
@@ -64,22 +63,22 @@ impl Resource {
         &self.0
     }
 
-    /// The kind in the version that is asked for.
+    /// The kind in the requested version.
     pub fn kind(&self) -> &Kind {
         &self.0.kind
     }
 
-    /// Whether the kind was defined while the server runs.
+    /// Whether the kind is defined by a CustomResourceDefinition.
     pub fn is_custom(&self) -> bool {
         matches!(self.0.versions, Versions::Equals(_))
     }
 
-    /// Whether objects are kept in another version that is the hub of this one.
+    /// Whether objects are stored in another version, the hub.
     pub fn is_converted(&self) -> bool {
         matches!(self.0.versions, Versions::Hub(_))
     }
 
-    /// The kind in the version that is kept.
+    /// The kind in its storage version.
     pub(crate) fn stored(&self) -> &Kind {
         match &self.0.versions {
             Versions::Same => &self.0.kind,
@@ -88,7 +87,7 @@ impl Resource {
         }
     }
 
-    /// The kind in the version in which objects are prepared and judged.
+    /// The kind in the version in which objects are prepared and validated.
     pub(crate) fn judged(&self) -> &Kind {
         match &self.0.versions {
             Versions::Hub(hub) => hub,
@@ -96,7 +95,7 @@ impl Resource {
         }
     }
 
-    /// Whether a record's text is what a client of this version gets.
+    /// Whether the record is stored in the requested version.
     pub(crate) fn is_current(&self, record: &Record) -> bool {
         match &self.0.versions {
             Versions::Same => true,
@@ -105,7 +104,7 @@ impl Resource {
         }
     }
 
-    /// Whether nobody has to be asked to convert its objects, which then have the same labels in all versions.
+    /// Whether conversion calls no webhook; labels are equal in all versions then.
     pub fn converts_alone(&self) -> bool {
         match &self.0.versions {
             Versions::Equals(convert) => convert.only_renames(),
@@ -113,7 +112,7 @@ impl Resource {
         }
     }
 
-    /// Where upstream keeps an object.
+    /// The etcd key under which upstream stores an object.
     pub(crate) fn storage_key(&self, key: &Key) -> String {
         let kind = self.judged();
         let prefix = match (kind.gvk.group.as_str(), kind.plural.as_str()) {
@@ -137,18 +136,17 @@ impl Resource {
         self.kind().rules.ttl.is_none()
     }
 
-    /// Where its objects are.
+    /// The keyspace of its objects.
     pub fn space(&self) -> &Space {
         &self.0.space
     }
 
-    /// The part of an object's text that says what it is; inside lists it is left out.
+    /// The prefix of an object's JSON with kind and apiVersion, which lists leave out.
     pub fn head(&self) -> &[u8] {
         &self.0.head
     }
 
-    /// Turns an object of this version into one of the hub's, and says what is wrong with it that cannot be
-    /// seen afterwards.
+    /// Converts an object to the hub version and returns violations that cannot be detected there.
     pub(crate) fn judge_and_convert(&self, value: &mut Value) -> Violations {
         let mut violations = Violations::default();
         if self.is_converted() {
@@ -161,7 +159,7 @@ impl Resource {
         violations
     }
 
-    /// Turns an object of this version into one of the hub's.
+    /// Converts an object of this version to the hub version.
     pub(crate) fn to_hub(&self, value: &mut Value) {
         if let Versions::Hub(hub) = &self.0.versions {
             self.0.kind.hooks.to_stored(value);
@@ -170,7 +168,7 @@ impl Resource {
         }
     }
 
-    /// Turns an object of the hub's version into this one.
+    /// Converts an object of the hub version to this version.
     #[expect(
         clippy::wrong_self_convention,
         reason = "it is the object that comes from the hub"
@@ -183,7 +181,7 @@ impl Resource {
         }
     }
 
-    /// A judged object as it is to be stored.
+    /// Converts a validated object to the storage version.
     pub(crate) async fn to_stored(&self, value: &mut Value) -> Result<(), Status> {
         if let Versions::Equals(convert) = &self.0.versions {
             *value = convert.write(std::mem::take(value), &self.0.kind).await?;
@@ -191,7 +189,7 @@ impl Resource {
         Ok(())
     }
 
-    /// Makes of an object what it would be if it were stored and read again. Kubernetes: so does a dry run
+    /// Converts an object to the storage version and back. Kubernetes: so does a dry run
     /// (registry/generic/registry/dryrun.go).
     pub(crate) async fn through_storage(&self, value: &mut Value) -> Result<(), Status> {
         if let Versions::Equals(convert) = &self.0.versions {
@@ -205,7 +203,7 @@ impl Resource {
         Ok(())
     }
 
-    /// A stored object as the one with which a judged one is compared.
+    /// A stored object in the version in which objects are validated.
     pub(crate) fn judged_value(&self, object: &Object) -> Result<Value, Status> {
         match (&self.0.versions, object.record()) {
             (Versions::Hub(_), Some(record)) => decode(self, record),
@@ -213,13 +211,13 @@ impl Resource {
         }
     }
 
-    /// A record of this resource in the version in which it is stored, without members that are not needed. One that
-    /// cannot be decoded is logged and counted.
+    /// Decodes a record in its storage version, without some members. A record that cannot be decoded is logged and
+    /// counted.
     pub fn decode_outline(&self, record: &Record, uninteresting: &[&str]) -> Result<Value, Status> {
         decode_outline(self, record, uninteresting)
     }
 
-    /// An object of this version as it is kept, with its kind there, if tables show that one.
+    /// The object in its storage version with the kind of that version, if tables show it.
     pub fn as_kept(&self, object: &Value) -> Option<(&Kind, Value)> {
         let Versions::Hub(hub) = &self.0.versions else {
             return None;
@@ -232,7 +230,7 @@ impl Resource {
         Some((hub, object))
     }
 
-    /// An object as it comes back from its hub.
+    /// Converts an object to the hub version and back.
     pub fn round_trip(&self, value: &mut Value) {
         self.to_hub(value);
         self.from_hub(value);
@@ -246,7 +244,7 @@ impl Resource {
         object
     }
 
-    /// An object of another version of the same kind in this one. Somebody far away may have to be asked.
+    /// Converts an object of another version of the same kind to this one. May call a conversion webhook.
     pub async fn turned(&self, object: &Value, from: &Resource) -> Result<Value, Status> {
         match &self.0.versions {
             Versions::Equals(convert) => {
@@ -260,14 +258,14 @@ impl Resource {
         }
     }
 
-    /// An object in the version in which it is judged, as a [`Gate`](crate::Gate) sees it, in this version.
+    /// Converts an object from the validation version, as a [`Gate`](crate::Gate) gets it, to this version.
     pub fn judged_as(&self, judged: &Value) -> Value {
         let mut object = judged.clone();
         self.from_hub(&mut object);
         object
     }
 
-    /// An object of another version of a custom kind in this one, with everything that it has.
+    /// Converts an object of another version of a custom kind to this one, without pruning.
     pub async fn translate(&self, mut object: Value) -> Result<Value, Status> {
         match &self.0.versions {
             Versions::Equals(convert) if !convert.only_renames() => {
@@ -281,7 +279,7 @@ impl Resource {
         }
     }
 
-    /// A stored object in this version, if that can be told at once: no converter has to be called.
+    /// Renders a stored object in this version, if no converter has to be called.
     pub(crate) fn present(&self, record: &Arc<Record>) -> Result<Option<Object>, Status> {
         let header = header(self, record)?;
         if self.is_current(record) {
@@ -300,7 +298,7 @@ impl Resource {
         }
     }
 
-    /// Stored objects in this version. Those that no reader has seen in it yet are converted together.
+    /// Renders stored objects in this version. Those that are not cached in it are converted in one call.
     pub(crate) async fn show(&self, records: Vec<Arc<Record>>) -> Result<Vec<Object>, Status> {
         let mut objects = Vec::with_capacity(records.len());
         let mut unknown = Vec::new();
@@ -324,7 +322,7 @@ impl Resource {
             .collect())
     }
 
-    /// One stored object in this version.
+    /// Renders one stored object in this version.
     pub(crate) async fn show_one(&self, record: Arc<Record>) -> Result<Object, Status> {
         match self.present(&record)? {
             Some(object) => Ok(object),
@@ -344,7 +342,7 @@ impl Resource {
         self.space().snapshot().get(&key.stored()).cloned()
     }
 
-    /// What to say of a key at which nothing is. Kubernetes: in no namespace nothing is looked for
+    /// The error for a missing object. Kubernetes: without a namespace the request is invalid
     /// (registry/generic/registry/store.go).
     pub(crate) fn missing(&self, key: &Key) -> Status {
         self.check_namespace(&key.namespace)
@@ -352,7 +350,7 @@ impl Resource {
             .unwrap_or_else(|| self.not_found(&key.name))
     }
 
-    /// Whether objects of this kind can be in this namespace.
+    /// Rejects an empty namespace for a namespaced kind.
     pub fn check_namespace(&self, namespace: &str) -> Result<(), Status> {
         match self.kind().is_namespaced() && namespace.is_empty() {
             true => Err(Status::bad_request("Namespace parameter required.")),
@@ -368,7 +366,7 @@ impl Resource {
     }
 }
 
-/// Sets what an object says it is.
+/// Sets kind and apiVersion.
 pub(crate) fn name_it(kind: &Kind, value: &mut Value) {
     value.set("kind", &kind.gvk.kind);
     value.set("apiVersion", kind.gvk.api_version());

@@ -1,16 +1,16 @@
-//! The only place where a store's refusal becomes an API answer.
+//! The only place where a store error becomes a Status.
 
 use mizzen_object::{Kind, Status};
 use mizzen_store::WriteError;
 
-/// What Kubernetes says when the version that an update starts from is not the latest.
+/// Kubernetes: the message of an update conflict.
 pub(crate) const MODIFIED: &str =
     "the object has been modified; please apply your changes to the latest version and try again";
 
-/// How long a client waits before it tries a write again for which there was no space.
+/// Retry-After for a write on a full disk.
 const NO_SPACE_RETRY_SECONDS: u32 = 5;
 
-/// The answer to a write that the store refused.
+/// The Status for a write error.
 pub(crate) fn refused(kind: &Kind, name: &str, error: WriteError) -> Status {
     match error {
         WriteError::Exists { .. } => Status::already_exists(&kind.resource(), name),
@@ -21,7 +21,7 @@ pub(crate) fn refused(kind: &Kind, name: &str, error: WriteError) -> Status {
     }
 }
 
-/// 503: nothing was stored, and trying again is safe. Clients wait as long as is said, then try again.
+/// 503 with Retry-After: nothing was stored, and a retry is safe.
 fn unavailable(error: &WriteError) -> Status {
     let status = Status::failure(503, "ServiceUnavailable", chain(error));
     Status {
@@ -30,7 +30,7 @@ fn unavailable(error: &WriteError) -> Status {
     }
 }
 
-/// An error with its causes, for the one reader who can do something about it.
+/// An error with its causes, for the administrator.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

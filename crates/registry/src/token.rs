@@ -1,21 +1,21 @@
-//! Continue tokens: where a list goes on, and in which version of the world.
+//! Continue tokens: the next key of a list and its revision.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{GeneralPurpose, NO_PAD, URL_SAFE_NO_PAD};
 use mizzen_value::{Value, json, value};
 
-/// Where a list goes on.
+/// A continue token.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Token {
-    /// The version of the first page; -1 for "whatever is there now".
+    /// The revision of the first page; -1 for the latest.
     pub version: i64,
-    /// The first key that may be sent, below the list's prefix.
+    /// The first key of the next page, relative to the prefix of the list.
     pub start: String,
     /// How many are left after the page that this token belongs to.
     pub left: Option<usize>,
 }
 
-/// As Go decodes: bits that are left over at the end do not matter.
+/// As Go decodes: trailing bits are ignored.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::URL_SAFE,
     NO_PAD.with_decode_allow_trailing_bits(true),
@@ -54,7 +54,7 @@ impl Token {
         URL_SAFE_NO_PAD.encode(json::to_string(&token))
     }
 
-    /// Reads a token; the error is worded for the client.
+    /// Parses a token, with upstream's error messages.
     pub(crate) fn decode(text: &str) -> Result<Token, String> {
         let refuse = |problem: String| format!("continue key is not valid: {problem}");
         let bytes = LENIENT
@@ -79,7 +79,7 @@ impl Token {
                 "encoded start key empty (version meta.k8s.io/v1)".into(),
             ));
         }
-        // A key is clean; another one leads out of the list.
+        // A key that is not clean would leave the prefix of the list.
         let key = start.strip_prefix('/').unwrap_or(start);
         if key
             .trim_end_matches('\0')
@@ -99,7 +99,7 @@ impl Token {
     }
 }
 
-/// Whether Go could read the token into its struct.
+/// Checks the JSON types as Go does.
 fn check_types(token: &Value) -> Result<(), String> {
     let type_of = |field: &str| match field {
         "v" | "start" => Some("string"),

@@ -1,4 +1,4 @@
-//! Changing an object, and trying again when somebody else was faster.
+//! Updates an object, with a retry after a conflict.
 
 use mizzen_object::own::keep_times;
 use mizzen_object::validate::meta;
@@ -15,37 +15,36 @@ use crate::{
     Change, Create, Gate, Key, NoGate, Object, Registry, Resource, Warnings, encode, parse_version,
 };
 
-/// A change of an object.
+/// An update of an object.
 pub struct Update<'a> {
     /// Its resource.
     pub resource: &'a Resource,
     /// Which object.
     pub key: &'a Key,
-    /// How it is changed.
+    /// Computes the new object.
     pub change: &'a mut dyn Change,
-    /// Which part: the main resource or `/status`.
+    /// The main resource or `/status`.
     pub action: Action,
-    /// Who asks.
+    /// The user of the request.
     pub user: User,
-    /// Do everything but store it.
+    /// Dry run: everything but the commit.
     pub dry_run: bool,
-    /// Whether it is applied, so that owners are never forgotten.
+    /// Server-side apply: managed fields are never dropped.
     pub applies: bool,
-    /// Make the object if it is not there.
+    /// Create the object if it is missing.
     pub create: bool,
-    /// Refuse at once if the object is not the one with the uid that the new one names.
+    /// Reject at once if the uid differs from that of the new object.
     pub uid_precondition: bool,
-    /// Skip the kind's own preparing and validation: the caller has rules of its own, as some subresources
-    /// do.
+    /// Skip the preparation and validation of the kind: some subresources have rules of their own.
     pub unchecked: bool,
     /// Validating admission.
     pub gate: &'a dyn Gate,
-    /// Where warnings for the client go.
+    /// Collects warnings for the client.
     pub warnings: Option<&'a Warnings>,
 }
 
 impl<'a> Update<'a> {
-    /// A change of the main resource, without a user, admission or warnings.
+    /// An update of the main resource, without user, admission or warnings.
     pub fn new(resource: &'a Resource, key: &'a Key, change: &'a mut dyn Change) -> Update<'a> {
         Update {
             resource,
@@ -64,23 +63,23 @@ impl<'a> Update<'a> {
     }
 }
 
-/// A changed object.
+/// An updated object.
 pub struct Updated {
-    /// The object as it is now.
+    /// The new state of the object.
     pub object: Object,
-    /// Whether it was made by this.
+    /// Whether the update created it.
     pub created: bool,
 }
 
-/// What came of one attempt.
+/// The result of one attempt.
 enum Attempt {
     Done(Object),
-    /// Somebody else was faster.
+    /// Another write was committed first.
     Raced,
 }
 
 impl Registry {
-    /// Changes an object.
+    /// Updates an object.
     pub async fn update(&self, mut update: Update<'_>) -> Result<Updated, Status> {
         loop {
             let Some(current) = update.resource.find(update.key).await? else {
@@ -103,7 +102,7 @@ impl Registry {
         }
         let mut object = update.change.apply(None).await?;
         let metadata = &object["metadata"];
-        // Kubernetes: a version must be a number, and counts for nothing.
+        // Kubernetes: the version must be a number, and is otherwise ignored.
         check_uid(&update, metadata, &Value::Null)?;
         parse_version(metadata["resourceVersion"].str())
             .map_err(|error| Status::unknown(error.to_string()))?;
@@ -175,7 +174,7 @@ impl Registry {
                 warnings.warn_all(violations.1.drain(..));
             }
             if !violations.is_empty() {
-                // Kubernetes: an object that is stored in another group is judged under that group's name.
+                // Kubernetes: an object that is stored in another group is validated under that group's name.
                 let name = new["metadata"]["name"].str();
                 return Err(Status::invalid(&kind.gvk, name, &violations));
             }
@@ -201,7 +200,7 @@ impl Registry {
             replaces: Some(record.revision),
         };
         let draft = encode::bounded(resource.stored(), &mut new, self.now(), owners, &stored_at)?;
-        // What lies on disk under an old key is written again, though nothing has changed.
+        // A record that is encrypted under an old key is rewritten even if the object is unchanged.
         if !gone && same(&draft, &record) && !self.store.is_stale(resource.space(), &record) {
             return Ok(Attempt::Done(current.clone()));
         }
@@ -210,7 +209,7 @@ impl Registry {
         }
         let expect = Expect::At(record.revision);
         let write = match gone {
-            // Kubernetes: who watches is told of the object as it was stored last.
+            // Kubernetes: watchers get the object as it was stored last.
             true => {
                 let mut last = old;
                 resource.to_stored(&mut last).await?;
@@ -229,19 +228,19 @@ impl Registry {
             }
         };
         match self.store.commit_one(write).await {
-            // Kubernetes: who takes away the last finalizer gets the object as they sent it.
+            // Kubernetes: the client that removes the last finalizer gets the object as it sent it.
             Ok(record) => Ok(Attempt::Done(match seen {
                 Some(seen) => seen,
                 None => resource.show_one(record).await?,
             })),
-            // Whoever named a version is refused when they look again.
+            // The next attempt rejects an update that names a resourceVersion.
             Err(WriteError::Conflict { .. } | WriteError::Missing { .. }) => Ok(Attempt::Raced),
             Err(error) => Err(refused(resource.kind(), &key.name, error)),
         }
     }
 }
 
-/// Refuses if the caller means another object, or another version of it. `new` and `old` are metadata.
+/// Rejects another uid or resourceVersion. `new` and `old` are metadata.
 fn check_preconditions(update: &Update<'_>, new: &Value, old: &Value) -> Result<(), Status> {
     let (kind, key) = (update.resource.kind(), update.key);
     check_uid(update, new, old)?;
@@ -261,7 +260,7 @@ fn check_uid(update: &Update<'_>, new: &Value, old: &Value) -> Result<(), Status
     if !update.uid_precondition || uid.is_empty() || uid == stored {
         return Ok(());
     }
-    // Kubernetes: a dry run is refused above the storage, which knows its own root.
+    // Kubernetes: a dry run is rejected above the storage layer, which has its own key prefix.
     let key_there = update.resource.storage_key(update.key);
     let shown = if update.dry_run {
         key_there.trim_start_matches("/registry")
@@ -276,7 +275,7 @@ fn check_uid(update: &Update<'_>, new: &Value, old: &Value) -> Result<(), Status
     Err(Status::conflict(&resource, &update.key.name, &why))
 }
 
-/// Kubernetes: this refusal names the resource where others name the kind (registry/store.go).
+/// Kubernetes: this error names the resource, not the kind (registry/store.go).
 fn unconditional(resource: &Resource, key: &Key) -> Status {
     let mut gvk = resource.kind().gvk.clone();
     gvk.kind = resource.kind().plural.clone();
@@ -290,7 +289,7 @@ fn unconditional(resource: &Resource, key: &Key) -> Status {
     Status::invalid(&gvk, &key.name, &violations)
 }
 
-/// What is wrong with a changed object, in addition to `violations`.
+/// Validates an updated object, in addition to `violations`.
 async fn validate_change(
     resource: &Resource,
     new: &Value,
@@ -314,14 +313,14 @@ async fn validate_change(
     Ok(validate(resource, new, Some(old), context, violations).await)
 }
 
-/// By how much an object that is being deleted may grow on a full disk: its conditions say what it waits for.
+/// How many bytes an object with a deletionTimestamp may grow on a full disk: its conditions say what it waits for.
 const SLACK: usize = 4096;
 
 fn is_being_deleted(object: &Value) -> bool {
     !object["metadata"]["deletionTimestamp"].is_null()
 }
 
-/// Whether this change takes away the last thing that kept a deleted object.
+/// Whether this update removes the last finalizer of a deleted object.
 fn is_finished(resource: &Resource, new: &Value, old: &Value) -> bool {
     is_being_deleted(old)
         && old["metadata"]["deletionGracePeriodSeconds"].int() == 0

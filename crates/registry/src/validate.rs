@@ -1,4 +1,4 @@
-//! What a kind's hooks say is wrong with an object, without holding up other requests.
+//! Validation by the hooks of a kind, without blocking other requests.
 
 use std::panic;
 
@@ -13,7 +13,7 @@ use crate::Resource;
 /// them: some tens of milliseconds at worst.
 const MAX_INLINE_COST: u64 = 10_000_000;
 
-/// Runs a kind's validation; on a thread of its own if it may take long.
+/// Runs the validation of a kind, on a blocking thread if it is expensive.
 pub(crate) async fn validate(
     resource: &Resource,
     new: &Value,
@@ -43,7 +43,7 @@ pub(crate) async fn validate(
         );
         violations
     };
-    // A panic is the request's, wherever it happened.
+    // A panic on the other thread is a panic of this request.
     task::spawn_blocking(run)
         .await
         .unwrap_or_else(|error| panic::resume_unwind(error.into_panic()))

@@ -2,19 +2,19 @@
 
 use mizzen_value::json::quote;
 
-/// How the version of a list is meant.
+/// The resourceVersionMatch of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Match {
-    /// Not said: at least as new.
+    /// Unset: as NotOlderThan.
     #[default]
     Unset,
-    /// Just that one.
+    /// Exact.
     Exact,
-    /// At least as new.
+    /// NotOlderThan.
     NotOlderThan,
 }
 
-/// Text that is no version, in the words of Go's parser.
+/// An invalid resourceVersion, in the words of Go's parser.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct VersionError {
     text: String,
@@ -33,7 +33,7 @@ impl std::fmt::Display for VersionError {
 }
 
 impl VersionError {
-    /// The complaint as a violation of the request's `resourceVersion`.
+    /// The error as a violation of `resourceVersion`.
     pub fn named(&self) -> String {
         format!(
             "resourceVersion: Invalid value: {}: {self}",
@@ -42,7 +42,7 @@ impl VersionError {
     }
 }
 
-/// Reads a version; `""` is 0.
+/// Parses a resourceVersion; `""` is 0.
 pub fn parse_version(text: &str) -> Result<u64, VersionError> {
     if text.is_empty() {
         return Ok(0);

@@ -1,4 +1,4 @@
-//! What a client is told besides the response: the one channel for warnings of a request.
+//! Warnings of a request: the one channel to the client beside the response.
 
 use parking_lot::Mutex;
 

@@ -1,7 +1,7 @@
-//! Following what happens, from some moment on.
+//! Watches an object or a collection.
 //!
-//! A watch has no queue: it is a place in the store's window of recent events, and reads on from there when
-//! its client has room. One that falls out of the window is told so and ends.
+//! A watch has no queue: it is a cursor into the watch window of the store, which it reads when its client has
+//! room. A watch that falls out of the window ends with an error.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -14,10 +14,10 @@ use crate::header::{matches, matches_object};
 use crate::list::select_any;
 use crate::{Object, Registry, Resource, Selection, parse_version};
 
-/// What a watch is asked for.
+/// The options of a watch.
 #[derive(Debug, Clone, Default)]
 pub struct WatchOptions {
-    /// Which objects.
+    /// The selection of objects.
     pub selection: Selection,
     /// The version to start after, as text.
     pub version: String,
@@ -25,14 +25,14 @@ pub struct WatchOptions {
     pub initial: Option<bool>,
 }
 
-/// What happened to an object, as seen through a selection.
+/// The type of a watch event, as seen through the selection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Change {
-    /// It came into view.
+    /// ADDED: it exists now, or matches now.
     Added,
-    /// It changed.
+    /// MODIFIED.
     Modified,
-    /// It is gone, or out of view.
+    /// DELETED: it is gone, or no longer matches.
     Deleted,
 }
 
@@ -47,20 +47,20 @@ impl Change {
     }
 }
 
-/// Something that a watcher is told.
+/// A watch event.
 pub enum Event {
-    /// Something happened to an object.
+    /// A change of an object.
     Object(Change, Object),
-    /// Everything that was there at the start has been told; this is the version so far.
+    /// The end of the initial events, with the version so far.
     Initial(Revision),
 }
 
-/// A watch under way.
+/// A started watch.
 pub struct Watch {
     resource: Resource,
     selection: Selection,
     inner: mizzen_store::Watch,
-    /// What was there at the start and has not been told yet.
+    /// Initial events that have not been sent yet.
     initial: VecDeque<Event>,
 }
 
@@ -110,7 +110,7 @@ impl Registry {
 }
 
 impl Watch {
-    /// The next things that happened, at least one. An error ends the watch.
+    /// The next events, at least one. An error ends the watch.
     pub async fn next(&mut self) -> Result<Vec<Event>, Status> {
         if !self.initial.is_empty() {
             let count = self.initial.len().min(256);
@@ -129,12 +129,12 @@ impl Watch {
         }
     }
 
-    /// A version up to which everything has been told.
+    /// The version up to which all events were returned.
     pub fn progress(&self) -> Option<Revision> {
         self.initial.is_empty().then(|| self.inner.progress())
     }
 
-    /// What this watcher sees of what happened.
+    /// The watch events for changes of the store.
     async fn view(&self, events: Vec<mizzen_store::Event>) -> Result<Vec<Event>, Status> {
         if self.resource.is_custom() {
             return self.view_converted(events).await;
@@ -150,7 +150,7 @@ impl Watch {
         Ok(seen)
     }
 
-    /// The same where objects have to be converted before anything can be said of them.
+    /// The same for objects that must be converted before they can be selected.
     async fn view_converted(
         &self,
         mut events: Vec<mizzen_store::Event>,
@@ -206,7 +206,7 @@ fn view_one<T>(
         (Some(_), false) if event.kind == EventKind::Delete => {
             Event::Object(Change::Deleted, object(after)?)
         }
-        // It left the selection: the watcher sees it as it last saw it, in the new version.
+        // It left the selection: the watcher gets its last matching state, with the new resourceVersion.
         (Some(before), false) => {
             Event::Object(Change::Deleted, object(before)?.restamped(event.revision))
         }

@@ -1,4 +1,4 @@
-//! How old is a revision? As old as whoever knows the time says.
+//! When was a revision the latest? The store reads no clock: the caller passes the time.
 
 use std::collections::VecDeque;
 

@@ -6,12 +6,12 @@
 //! `g+1.base` in the background and removes what is older once that is complete; so at any moment
 //! *newest base + its log + newer logs* is everything.
 //!
-//! A full disk: puts are refused before they would take the last of the space. Deletes go into the tail of the log that is
-//! allocated ahead, a compaction into the `reserve`, and whatever could not be written leaves no trace.
+//! A full disk: puts are rejected before they take the last of the space. Deletes go into the preallocated tail of the
+//! log, a compaction into the `reserve`, and a failed write leaves no trace.
 //!
 //! Invariant: all that was acknowledged opens again, or opening fails and names the file. Every byte that counts is
 //! under a checksum, a sealed file ends with its seal, and the `tip` says how long the last log must at least be. So
-//! only a tail that nobody was promised can be dropped: what a kill or a power cut tore off.
+//! only an unacknowledged tail can be dropped: a write that a kill or a power cut interrupted.
 
 mod base;
 mod codec;
@@ -311,7 +311,7 @@ impl Place {
             .collect())
     }
 
-    /// Takes from everybody but the owner what they may do with our files.
+    /// Removes the permissions of group and the world from our files.
     fn make_private(&self) -> io::Result<()> {
         let others = [self.tip(), self.reserve(), self.dir.join("lock")]
             .into_iter()

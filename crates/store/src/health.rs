@@ -1,4 +1,4 @@
-//! Whether a store takes writes.
+//! Whether a store accepts writes.
 
 use std::io;
 use std::sync::Arc;
@@ -6,19 +6,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use tokio::sync::watch;
 
-/// Whether a store takes writes. Reads and watches go on in any case.
+/// Whether a store accepts writes. Reads and watches always work.
 #[derive(Clone, Debug, Default)]
 pub enum Health {
-    /// All writes are taken.
+    /// All writes are accepted.
     #[default]
     Writable,
-    /// There is no space for more: only deletes, and what leads to one, are taken. Ends by itself.
+    /// The disk is full: only deletes, and updates that lead to one, are accepted. Recovers by itself.
     Full(Arc<io::Error>),
-    /// A sync failed, so what is on disk is unknown: no write is taken until the store is opened again.
+    /// A sync failed, so the content of the disk is unknown: writes are rejected until the store is reopened.
     Failed(Arc<io::Error>),
 }
 
-/// What went wrong since the store was opened.
+/// Failures since the store was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Failures {
     /// Transactions that were refused or not stored because there was no space, or because a sync had failed.
@@ -27,7 +27,7 @@ pub struct Failures {
     pub compactions: u64,
 }
 
-/// The health of a store as its sequencer sees it, and who follows it.
+/// The health of a store, published by its sequencer.
 #[derive(Debug, Default)]
 pub(crate) struct Monitor {
     health: watch::Sender<Health>,

@@ -1,4 +1,4 @@
-//! What outlives the process: the seam between the store and a disk.
+//! Durability: the trait between the store and a disk.
 //!
 //! The store keeps every live record in memory, so a journal never answers a read: it makes batches durable, and
 //! tells at opening what they were, or what they add up to.

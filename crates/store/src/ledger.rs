@@ -1,8 +1,8 @@
 //! The store's one counter, and the gate through which a batch becomes visible.
 //!
 //! Invariant: the revision moves only while the gate is held for writing, together with the states of all spaces
-//! that the batch changed. So whoever holds the gate for reading sees every space exactly at the revision, and
-//! whoever loads revision R and then takes a snapshot sees every write up to R.
+//! that the batch changed. So a reader that holds the gate sees every space exactly at the revision, and a
+//! reader that loads revision R and then takes a snapshot sees every write up to R.
 
 use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ pub(crate) struct Ledger {
     revision: AtomicU64,
     /// What was before this revision cannot be read any more, in any space.
     compacted: AtomicU64,
-    /// Rings when the revision has moved.
+    /// Notified when the revision has moved.
     bell: watch::Sender<()>,
     /// Nothing before this is remembered, in any space.
     pub(crate) opened: Revision,
@@ -36,7 +36,7 @@ impl Ledger {
 
     /// Waits until readers can see `revision`.
     pub(crate) async fn reached(&self, revision: Revision) {
-        // Subscribed before looking, so that a ring during the look is not missed.
+        // Subscribed before reading, so that a notification in between is not missed.
         let mut bell = self.bell.subscribe();
         while self.revision() < revision {
             bell.changed()
@@ -59,12 +59,12 @@ impl Ledger {
         Revision(self.revision.load(Ordering::Acquire))
     }
 
-    /// Holds off publishing.
+    /// Blocks publishing.
     pub(crate) fn still(&self) -> RwLockReadGuard<'_, ()> {
         self.gate.read()
     }
 
-    /// Holds off readers, for as long as it takes to swap a few pointers.
+    /// Blocks readers while a few pointers are swapped.
     pub(crate) fn turn(&self) -> Turn<'_> {
         Turn {
             ledger: self,
@@ -80,7 +80,7 @@ pub(crate) struct Turn<'a> {
 }
 
 impl Turn<'_> {
-    /// Everything up to `revision` is in place.
+    /// Publishes `revision`.
     pub(crate) fn advance(self, revision: Revision) {
         self.ledger.revision.store(revision.0, Ordering::Release);
         drop(self.gate);

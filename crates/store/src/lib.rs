@@ -3,7 +3,7 @@
 //! A [`Store`] holds named [`Space`]s, each an ordered map from key to [`Record`]. A transaction of
 //! [`Write`]s commits whole or not at all and takes the next [`Revision`]. Readers take a
 //! [`Snapshot`] in constant time and never wait for a writer's disk; a [`Watch`] is a cursor into the
-//! space's ring of recent events, so a slow reader costs nobody anything.
+//! watch window of the space, so a slow reader costs nothing.
 //!
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
@@ -19,9 +19,9 @@
 //! # }
 //! ```
 //!
-//! In the order a write walks: `write` says what is wanted, `sequencer` decides and orders,
-//! `journal` (`disk`) makes it durable, if need be sealed (`seal`), and `load` brings it back, `state` and `window` are
-//! what is published, `snapshot` and `watch` are how it is read back.
+//! In the order of a write: `write` (transactions), `sequencer` (checks and orders them), `journal` and `disk` (make them
+//! durable, encrypted by `seal`; `load` reads them at start), `state` and `window` (what is published), `snapshot` and
+//! `watch` (how it is read).
 //!
 //! Invariant: nothing here parses a value, knows a kind or reads a clock.
 //! Invariant: what a reader sees was durable first.

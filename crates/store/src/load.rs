@@ -1,4 +1,4 @@
-//! Opening: from what a journal kept to the spaces of a store.
+//! Builds the keyspaces of a store from its journal.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::mem;

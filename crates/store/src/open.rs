@@ -15,7 +15,7 @@ pub enum OpenError {
         /// The lock file.
         path: PathBuf,
     },
-    /// What is there is not what was written.
+    /// A file is damaged.
     #[error("{} is damaged: {detail}", path.display())]
     Corrupt {
         /// The damaged file.
@@ -23,7 +23,7 @@ pub enum OpenError {
         /// How it is known.
         detail: String,
     },
-    /// What is there was written by a version that this one does not know.
+    /// A file has an unknown format.
     #[error("{} has format {found}, this version reads {known}", path.display())]
     Version {
         /// The file in question.
@@ -33,7 +33,7 @@ pub enum OpenError {
         /// Ours.
         known: u64,
     },
-    /// What was sealed cannot be opened, or should have been sealed and is not.
+    /// A record cannot be decrypted, or is in plain text and must not be.
     #[error("{space} {key} cannot be opened")]
     Sealed {
         /// The record's space.

@@ -1,6 +1,6 @@
 //! One version of one key: what was stored, and when.
 //!
-//! The map, the window and every watcher share a record by `Arc`; nobody copies its bytes.
+//! The map, the window and every watcher share a record by `Arc`; its bytes are not copied.
 //!
 //! Invariant: a record never changes once it is made, apart from its attachment, which is set once.
 
@@ -37,7 +37,7 @@ const MEMORY_OVERHEAD: usize = 512;
 /// What a record takes on a disk beside its content: numbers, the name of its space, and what sealing adds.
 pub(crate) const DISK_OVERHEAD: usize = 128;
 
-/// Whatever the layer above hangs on a record.
+/// Data that the layer above attaches to a record.
 pub(crate) type Attachment = Box<dyn Any + Send + Sync>;
 
 impl Record {

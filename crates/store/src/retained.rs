@@ -1,4 +1,4 @@
-//! Snapshots kept for those who read a list in pages.
+//! Snapshots that are retained for paginated lists.
 //!
 //! A page's continue token names a revision. While its snapshot is kept here the next page costs what the first
 //! did, however much was written in between; once it has gone the window may still rebuild it.
@@ -52,12 +52,12 @@ impl Retained {
             .map(|kept| Snapshot::new(kept.state().clone(), revision))
     }
 
-    /// Lets go of snapshots that show nothing from `revision` on.
+    /// Drops snapshots that are older than `revision`.
     pub(crate) fn compact(&mut self, revision: Revision) {
         self.snapshots.retain(|kept| kept.at() >= revision);
     }
 
-    /// Lets go of the oldest snapshots where they have become expensive, now that `state` is current.
+    /// Drops the oldest snapshots when they retain too much, now that `state` is current.
     pub(crate) fn prune(&mut self, state: &Arc<State>) {
         let (mut newer, mut tree_bytes) = (&**state, 0);
         let mut n_kept = 0;

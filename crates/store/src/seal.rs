@@ -1,11 +1,11 @@
-//! What keeps others from reading the disk: the seam behind which records are sealed.
+//! Encryption at rest: the trait behind which records are encrypted.
 //!
-//! Memory, snapshots and watches are plain; what goes to a journal may be sealed, space by space. A record's content
-//! (value and terms) is sealed as one piece, without its revision, by the task that writes it: many writers seal side
-//! by side, and a writer whose content cannot be sealed is refused alone. It is opened again when the store is.
+//! Memory, snapshots and watches are plain text; the journal may be encrypted, per keyspace. The content of a record
+//! (value and terms) is encrypted as one piece, without its revision, by the task that writes it: writers encrypt in
+//! parallel, and a failure rejects only its own write. Records are decrypted when the store is opened.
 //!
-//! Invariant: only what is live is ever opened. So a key may be thrown away once no live record needs it, whatever the
-//! log still holds.
+//! Invariant: only live records are decrypted. A key can be removed once no live record needs it, whatever the log
+//! still contains.
 
 use std::fmt;
 use std::sync::Arc;
@@ -15,55 +15,55 @@ use bytes::Bytes;
 use crate::disk::content;
 use crate::{Draft, Record};
 
-/// Seals content on its way to disk, and opens it on its way back.
+/// Encrypts content on its way to disk and decrypts it at start.
 pub trait Sealer: fmt::Debug + Send + Sync {
-    /// How content of `space` is written now.
+    /// The mark with which content of `space` is written now.
     fn mark(&self, space: &str) -> Mark;
 
-    /// The form in which `plain` goes to disk; none if it goes as it is. What is sealed for one place must not open at
-    /// another.
+    /// Encrypts `plain`; none if it is stored in plain text. The cipher text must not decrypt under another key of the
+    /// store.
     fn seal(&self, space: &str, key: &str, plain: &[u8]) -> Result<Option<Sealed>, SealError>;
 
-    /// What was sealed for this place, and the mark that it was written with. May block.
+    /// Decrypts content and returns the mark with which it was written. May block.
     fn open(&self, space: &str, key: &str, sealed: &[u8]) -> Result<(Vec<u8>, Mark), SealError>;
 
-    /// Refuses content of `space` that was written as it is, where all must be sealed.
+    /// Rejects plain text in `space` where all content must be encrypted.
     fn admit_plain(&self, space: &str) -> Result<(), SealError>;
 
-    /// Whether content that lies on disk so, sealed or not, looks as it would if it were written now.
+    /// Whether content on disk, encrypted or not, has the form in which it would be written now.
     fn is_current(&self, space: &str, sealed: Option<&[u8]>) -> bool;
 
-    /// Changes whenever a mark does: then what is on disk is written anew.
+    /// Changes whenever a mark changes; the files are rewritten then.
     fn generation(&self) -> u64;
 }
 
-/// Stands for a way of sealing; equal for what is sealed with the same key in the same way.
+/// Identifies an encryption provider and key; equal for content of the same provider and key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Mark(pub u32);
 
 impl Mark {
-    /// Not sealed at all.
+    /// Plain text.
     pub const PLAIN: Mark = Mark(0);
 }
 
-/// Content that is sealed.
+/// Encrypted content.
 #[derive(Clone, Debug)]
 pub struct Sealed {
     /// The bytes that go to disk.
     pub bytes: Bytes,
-    /// How they were made.
+    /// Provider and key.
     pub mark: Mark,
 }
 
-/// Why content cannot be sealed or opened.
+/// Why content cannot be encrypted or decrypted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SealError(pub String);
 
-/// Somebody who seals, or nobody.
+/// The encryption of a store, if it has one.
 pub(crate) type MaybeSealer = Option<Arc<dyn Sealer>>;
 
-/// Seals a draft's content, if that is done in `space`.
+/// Encrypts the content of a draft, if `space` is encrypted.
 pub(crate) fn seal(
     sealer: &dyn Sealer,
     space: &str,
@@ -76,7 +76,7 @@ pub(crate) fn seal(
     sealer.seal(space, key, &content::pack(draft))
 }
 
-/// Seals a record's content as it would be if it were written now.
+/// Encrypts the content of a record again, with the current provider and key.
 pub(crate) fn seal_again(
     sealer: &dyn Sealer,
     space: &str,

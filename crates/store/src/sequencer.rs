@@ -1,4 +1,4 @@
-//! One after the other: decides which transactions commit, and in which order.
+//! The sequencer: decides which transactions commit, and in which order.
 //!
 //! All transactions that wait are taken as one batch. Each is checked against the state that those before it will
 //! leave, then the whole batch goes to the journal at once (many writers, one fsync), and only then is it published
@@ -41,7 +41,7 @@ pub(crate) struct Sequencer {
     unbounded_bytes: u64,
 }
 
-/// What is asked of the sequencer.
+/// A request to the sequencer.
 pub(crate) enum Request {
     /// Commit a transaction.
     Commit(Vec<Prepared>),
@@ -56,7 +56,7 @@ pub(crate) struct Prepared {
 }
 
 impl Request {
-    /// Whether it is refused on a full disk.
+    /// Whether it is rejected on a full disk.
     fn needs_space(&self) -> bool {
         matches!(self, Request::Commit(writes) if writes.iter().any(|prepared| prepared.write.needs_space()))
     }
@@ -187,7 +187,7 @@ impl Sequencer {
         Ok(records?.concat())
     }
 
-    /// Lets the journal forget what is superseded. If that cannot begin, it is made up for later.
+    /// Starts a compaction if it is due. One that cannot start is retried later.
     fn compact(&mut self) {
         if !matches!(self.health, Health::Failed(_)) && self.journal.is_bloated() {
             let live = self.spaces.live();
@@ -334,12 +334,12 @@ impl Batch {
         )
     }
 
-    /// Lets readers see the batch, all spaces at once, and returns the spaces that it changed.
+    /// Publishes the batch, all spaces at once, and returns the spaces that it changed.
     fn publish(self, ledger: &Ledger) -> Vec<Space> {
         let mut touched = self.touched;
         touched.retain(|touched| !touched.events.is_empty());
         let turn = ledger.turn();
-        // What readers no longer see is freed after they may look again.
+        // Superseded states are freed after the gate is released.
         let replaced: Vec<_> = touched.iter_mut().map(Touched::publish).collect();
         turn.advance(self.revision);
         drop(replaced);

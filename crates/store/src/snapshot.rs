@@ -1,4 +1,4 @@
-//! A space as it was at one moment, for as long as the reader likes.
+//! A space at one revision.
 
 use std::sync::Arc;
 

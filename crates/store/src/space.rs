@@ -1,4 +1,4 @@
-//! A named ordered map with its own past.
+//! A keyspace: a named ordered map with its watch window.
 
 use parking_lot::{Mutex, RwLock};
 use std::fmt;
@@ -133,7 +133,7 @@ impl Space {
         self.0.retained.lock().keep(snapshot);
     }
 
-    /// Everything that happens in this space after `after`.
+    /// Watches the events after `after`.
     pub fn watch(&self, after: Revision) -> Result<Watch, Expired> {
         let bell = self.0.bell.subscribe();
         self.0.live.read().window.reaches(after)?;
@@ -167,8 +167,8 @@ impl Space {
         }
     }
 
-    /// The published events after `after`. One that the window has but the ledger has not reached yet waits for its
-    /// turn: a client must not hear of a revision that it cannot read.
+    /// The published events after `after`. An event beyond the revision of the ledger is held back: a client must not see
+    /// a revision that it cannot read.
     pub(crate) fn events_after(
         &self,
         after: Revision,
@@ -219,7 +219,7 @@ impl Space {
         self.0.live.write().window.forget(old);
     }
 
-    /// Lets go of snapshots that only show what was before `revision`.
+    /// Drops snapshots from before `revision`.
     pub(crate) fn compact(&self, revision: Revision) {
         self.0.retained.lock().compact(revision);
     }
@@ -234,7 +234,7 @@ impl Space {
         self.0.live.write().window.halve();
     }
 
-    /// What may wait until writers have their answer.
+    /// Work that is done after writers got their answer.
     pub(crate) fn settle(&self) {
         let state = self.state();
         self.0.retained.lock().prune(&state);

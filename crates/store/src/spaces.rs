@@ -38,7 +38,7 @@ impl Spaces {
         self.by_name.read().values().cloned().collect()
     }
 
-    /// Everything there is. Called by the one who writes, so nothing changes meanwhile.
+    /// All records. Called by the writer, so nothing changes meanwhile.
     pub(crate) fn live(&self) -> Live {
         let spaces = self
             .all()
@@ -56,14 +56,14 @@ impl Spaces {
         known.unwrap_or_else(|| self.add(name.into(), State::empty(self.ledger.opened)))
     }
 
-    /// Adds a space, unless somebody else just did.
+    /// Adds a space, unless it was added concurrently.
     pub(crate) fn add(&self, name: Arc<str>, state: State) -> Space {
         let mut by_name = self.by_name.write();
         let space = || Space::new(name.clone(), self.ledger.clone(), state, self.bounds);
         by_name.entry(name.clone()).or_insert_with(space).clone()
     }
 
-    /// Lets every space forget what is too old at the Unix second `now`. It is as old as the calls of this say.
+    /// Drops events that are too old at the Unix second `now` from every window.
     pub(crate) fn age(&self, now: u64) {
         let revision = self.ledger.revision();
         let old = self.ages.lock().note(now, revision, self.bounds.seconds);
@@ -72,13 +72,13 @@ impl Spaces {
         }
     }
 
-    /// Lets go of all that can only be read at revisions before `revision`.
+    /// Drops snapshots from before `revision`.
     pub(crate) fn compact(&self, revision: Revision) {
         self.ledger.compact(revision);
         self.all().iter().for_each(|space| space.compact(revision));
     }
 
-    /// Lets those windows that hold the most forget, until all together hold no more than they may.
+    /// Halves the largest windows until all together are within their limit.
     pub(crate) fn bound_windows(&self) {
         let mut windows: Vec<_> = self
             .all()

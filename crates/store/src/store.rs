@@ -1,4 +1,4 @@
-//! The whole: spaces, the counter they share, and the one who writes.
+//! The store: its keyspaces, the revision counter and the writer.
 
 use parking_lot::Mutex;
 use std::fmt;
@@ -41,10 +41,10 @@ enum Engine {
 pub struct Options {
     /// How much of the past each space remembers.
     pub window: Bounds,
-    /// The log on disk is folded when it is larger than this and than the live records: that is how much disk, and time
-    /// at opening, superseded records may cost.
+    /// The log is compacted when it is larger than this and than the live records. This limits the disk space, and the
+    /// time at start, that superseded records cost.
     pub fold_bytes: u64,
-    /// Who seals what goes to disk. A store in memory has no use for one.
+    /// Encryption at rest. A store in memory does not use it.
     pub sealer: Option<Arc<dyn Sealer>>,
 }
 
@@ -71,17 +71,17 @@ impl Store {
         Store::with_journal(disk, options)
     }
 
-    /// Whether writes are taken.
+    /// Whether writes are accepted.
     pub fn health(&self) -> Health {
         self.0.spaces.monitor.health()
     }
 
-    /// Follows whether writes are taken.
+    /// Watches whether writes are accepted.
     pub fn watch_health(&self) -> watch::Receiver<Health> {
         self.0.spaces.monitor.subscribe()
     }
 
-    /// What went wrong since the store was opened.
+    /// Failures since the store was opened.
     pub fn failures(&self) -> Failures {
         self.0.spaces.monitor.failures()
     }
@@ -111,7 +111,7 @@ impl Store {
         }))
     }
 
-    /// The space of this name, which exists from the first time that somebody asks for it.
+    /// The space of this name, which is created on first use.
     pub fn space(&self, name: &str) -> Space {
         self.0.spaces.get(name)
     }
@@ -154,7 +154,7 @@ impl Store {
         self.request(Request::Commit(writes)).await
     }
 
-    /// Seals what must be sealed. Done by the caller's task, so that writers do it side by side.
+    /// Encrypts records. Done by the task of the caller, so that writers encrypt in parallel.
     fn prepare(&self, write: Write) -> Result<Prepared, WriteError> {
         let sealed = match (&self.0.sealer, &write.change) {
             (Some(sealer), Change::Put(draft)) => {
@@ -165,7 +165,7 @@ impl Store {
         Ok(Prepared { write, sealed })
     }
 
-    /// Whether a record of `space` was written in another way than it would be now: with an old key, or not sealed.
+    /// Whether a record of `space` is encrypted under an old key, or in plain text and should not be.
     pub fn is_stale(&self, space: &Space, record: &Record) -> bool {
         self.0
             .sealer
@@ -183,8 +183,8 @@ impl Store {
     }
 
     /// Deletes every record that expires at or before `now`, each as a transaction of its own, and returns how many
-    /// there were. Watchers are told the record's last value, stamped with the delete's revision. Events that are too
-    /// old by then are forgotten: whoever knows the time calls this every few seconds.
+    /// there were. Watchers get the last value of the record, stamped with the revision of the delete. Events that are
+    /// too old by then are dropped. The caller passes the time, every few seconds.
     pub async fn expire(&self, now: u64) -> Result<usize, WriteError> {
         self.0.spaces.age(now);
         let mut n_expired = 0;

@@ -1,7 +1,7 @@
-//! What happens from here on: a cursor into a space's window.
+//! A watch: a cursor into the window of a keyspace.
 //!
-//! A watcher has no queue. It remembers the last revision it was told, sleeps on the space's bell and copies what
-//! the window has since then. Writers ring the bell and never wait.
+//! A watcher has no queue. It keeps the last revision that it returned, waits for a notification of the keyspace and
+//! copies newer events from the window. Writers notify and never wait.
 //!
 //! Invariant: a watcher sees each event after its start once and in order, or `Expired`; never a gap.
 
@@ -12,7 +12,7 @@ use crate::{Event, Revision, Space};
 /// How many events a watcher is given at once; a transaction is never split, so it may be a few more.
 const BATCH: usize = 512;
 
-/// A reader of a space's events. Forgetting one costs nothing, keeping one costs a few words.
+/// A reader of the events of a keyspace. It takes a few words of memory.
 #[derive(Debug)]
 pub struct Watch {
     space: Space,
@@ -20,7 +20,7 @@ pub struct Watch {
     seen: Revision,
 }
 
-/// The past that was asked for is forgotten: list again.
+/// The requested revision is older than the window: list again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("revision {asked} is too old, history begins at {oldest}")]
 pub struct Expired {
@@ -42,7 +42,7 @@ impl Watch {
     /// The next events, at least one: waits until there are some. Dropping the future loses nothing.
     pub async fn next(&mut self) -> Result<Vec<Event>, Expired> {
         loop {
-            // Marked as heard before looking, so that a ring during the look is not missed.
+            // Marked as seen before reading, so that a notification in between is not missed.
             self.bell.borrow_and_update();
             let events = self.ready()?;
             if !events.is_empty() {
@@ -64,7 +64,7 @@ impl Watch {
         Ok(events)
     }
 
-    /// A revision up to which this watcher was surely told everything: what a bookmark may promise.
+    /// The revision up to which all events were returned, for a bookmark.
     pub fn progress(&self) -> Revision {
         self.space.quiet_until(self.seen)
     }

@@ -1,10 +1,10 @@
-//! The recent past: what a watcher can still be told.
+//! The watch window: the most recent events, kept so that watches can resume.
 //!
 //! A ring of a space's latest events, oldest first. A watch that starts inside the ring is replayed from it; one
 //! that starts before it gets `Expired` and lists again. The same events, undone, give back an older state.
 //!
-//! Invariant: the ring holds every event of its space with a revision above `floor`, in order, and none is told
-//! twice. What is kept at least of a space in which little happens is never forgotten.
+//! Invariant: the ring holds every event of its keyspace with a revision above `floor`, in order, each once. The minimum
+//! of events is kept however old they are.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ pub struct Bounds {
 
 impl Default for Bounds {
     /// 1,024 to 65,536 events, 16 MiB of superseded records, and as many seconds as upstream's cache.
-    /// A watcher of whom nothing is wanted for longer hears once a minute how far he is.
+    /// An idle watcher gets a bookmark once a minute.
     ///
     /// Kubernetes: DefaultEventFreshDuration (apiserver/pkg/storage/cacher/cacher.go).
     fn default() -> Bounds {

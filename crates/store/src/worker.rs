@@ -1,4 +1,4 @@
-//! The sequencer's thread: where a store may block on its disk without holding up anybody's runtime.
+//! The thread of the sequencer, which may block on the disk without blocking an async runtime.
 
 use parking_lot::Mutex;
 use std::thread::{self, JoinHandle};
@@ -29,7 +29,7 @@ impl Worker {
             let mut waiting = Vec::with_capacity(QUEUE);
             while errands.blocking_recv_many(&mut waiting, QUEUE) > 0 {
                 gather(&mut errands, &mut waiting);
-                // Whoever no longer waits for the answer does not need it.
+                // A caller that was dropped does not need the outcome.
                 sequencer.run(waiting.drain(..), |to, outcome| drop(to.send(outcome)));
             }
             drop(sequencer);
@@ -63,8 +63,7 @@ impl Worker {
     }
 }
 
-/// Takes what others bring in the moment in which they may run first: where the machine has time to spare there is no
-/// such moment, and where it has none, one sync for more of them is what it can spare.
+/// Yields once to let more writers enqueue: on an idle machine this costs nothing, on a busy one more writes share a sync.
 fn gather(errands: &mut mpsc::Receiver<Errand>, waiting: &mut Vec<Errand>) {
     let mut n_before = 0;
     while waiting.len() > n_before && waiting.len() < QUEUE {

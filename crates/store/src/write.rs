@@ -1,4 +1,4 @@
-//! What a caller wants written, on which condition, and why it was refused.
+//! Transactions: writes, their preconditions, and their errors.
 
 use std::fmt;
 use std::io;
@@ -42,7 +42,7 @@ pub enum Expect {
 pub enum Change {
     /// The draft becomes the key's record.
     Put(Draft),
-    /// The key's record goes; the draft is its final state, which watchers are told.
+    /// The record is deleted; the draft is its final state, for watchers.
     Delete(Draft),
     /// Nothing: the entry is there for its expectation.
     Check,
@@ -63,7 +63,7 @@ pub struct Draft {
     pub attachment: Option<Attachment>,
 }
 
-/// Why a transaction was refused. Nothing was changed, unless the outcome is [`Unknown`](WriteError::Unknown). `write` is the
+/// Why a transaction was rejected. Nothing was changed, unless the outcome is [`Unknown`](WriteError::Unknown). `write` is the
 /// index of the entry at fault.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum WriteError {
@@ -99,7 +99,7 @@ pub enum WriteError {
         /// What is wrong with it.
         why: &'static str,
     },
-    /// The content must be sealed and cannot be.
+    /// The content must be encrypted and cannot be.
     #[error(transparent)]
     Seal(#[from] SealError),
     /// The store is closed.

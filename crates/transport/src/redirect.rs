@@ -113,7 +113,7 @@ impl Call {
             .then(|| location.to_owned())
     }
 
-    /// Go: 307 and 308 keep the method and the body, the others make a GET of a POST.
+    /// Go: 307 and 308 keep method and body; any other redirect turns a POST into a GET.
     fn lead_to(&mut self, url: String, code: u16) {
         if !matches!(code, 307 | 308) {
             self.body = Bytes::new();

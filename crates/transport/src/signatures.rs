@@ -1,4 +1,4 @@
-//! How are signatures of handshakes checked? By what the provider of TLS knows, whoever's certificate it is.
+//! Verification of handshake signatures with the TLS provider, for certificates of any issuer.
 
 use tokio_rustls::rustls::client::danger::HandshakeSignatureValid;
 use tokio_rustls::rustls::crypto::{self, WebPkiSupportedAlgorithms};
@@ -79,7 +79,7 @@ pub fn verify_tls13_signature(
 }
 
 /// The key of a certificate of version 1, which the library does not read, and which `openssl x509 -req` makes where
-/// nobody asks for extensions.
+/// no extensions are requested.
 fn key_of_first_version(certificate: &[u8]) -> Option<SubjectPublicKeyInfoDer<'static>> {
     let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
     (parsed.version() == X509Version::V1).then(|| parsed.public_key().raw.to_vec().into())

@@ -1,4 +1,4 @@
-//! Whom do we believe, and what do we show? TLS as a target wants it.
+//! TLS configuration of a target: its CA bundle and the client certificate.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -18,7 +18,7 @@ use crate::check_signatures;
 /// Who may have signed a server's certificate.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Trust {
-    /// Those whom this machine trusts.
+    /// The CA certificates of this machine.
     System,
     /// These, as PEM.
     Bundle(Vec<u8>),
@@ -163,7 +163,7 @@ impl TimeProvider for Time {
     }
 }
 
-/// Believes whoever answers, because a configuration says so: `insecureSkipTLSVerify`. Signatures are still checked.
+/// Accepts any server certificate: `insecureSkipTLSVerify`. Signatures are still verified.
 #[derive(Debug)]
 pub struct Anyone(pub Arc<CryptoProvider>);
 

@@ -155,7 +155,7 @@ impl<'a> ChainBuilder<'a> {
         Err(problem.unwrap_or_else(unknown))
     }
 
-    /// Certificates whose name is that of the issuer, roots first; those whose key identifier fits come before others.
+    /// Certificates with the name of the issuer, roots first; those with a matching key identifier come first.
     fn potential_parents(&self, child: &X509Certificate) -> Vec<(Role, X509Certificate<'a>)> {
         let issuer = child.issuer().as_raw();
         let roots = self.roots.0.iter().filter(|root| root.subject == issuer);

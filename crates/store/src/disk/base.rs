@@ -1,4 +1,4 @@
-//! Writing a base: the live state, whole, so that older files can go.
+//! Compaction: writes the live state to a new base, so that older files can be removed.
 
 use std::io::{self, BufWriter, Write};
 use std::path::PathBuf;
@@ -160,7 +160,7 @@ impl Base<'_> {
     }
 }
 
-/// Writes a record as it would be written now: what was sealed with an old key is sealed with the new one.
+/// Writes a record in its current form: a record under an old key is encrypted under the new one.
 fn put(buffer: &mut Vec<u8>, sealer: &MaybeSealer, space: &str, record: &Record) -> io::Result<()> {
     let sealed = match sealer {
         Some(sealer) => seal::seal_again(&**sealer, space, record).map_err(io::Error::other)?,

@@ -61,7 +61,7 @@ pub(super) fn put(buffer: &mut Vec<u8>, space: &str, record: &Record) {
     bytes(buffer, &record.value);
 }
 
-/// A put whose content nobody can read.
+/// A put with encrypted content.
 pub(super) fn sealed(buffer: &mut Vec<u8>, space: &str, record: &Record, content: &[u8]) {
     buffer.push(SEALED);
     place(buffer, space, record);

@@ -1,4 +1,4 @@
-//! What of a record is sealed, as one piece: everything but its place, its revision and when it expires.
+//! The encrypted part of a record: everything but key, revision and expiry.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Opening: reads the newest base and the logs since, and refuses to guess.
+//! Replay at start: reads the newest base and the logs since, and rejects damage.
 
 use super::Place;
 use super::codec::{self, Payload};

@@ -2,7 +2,7 @@
 //!
 //! The reserve is a file of the size that the next base and log will have. A compaction writes its base into the very
 //! blocks of the reserve, so that no other process can take them in between. (A file system without `fallocate` reserves
-//! nothing: there a full disk has to be made less full by others.)
+//! nothing: there, other files must be deleted from a full disk.)
 //!
 //! Invariant: while the reserve is smaller than what a compaction would write, no put is taken.
 

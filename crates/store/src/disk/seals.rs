@@ -1,7 +1,7 @@
-//! Is what lies on disk sealed as it should be?
+//! Whether the files are encrypted under the current key.
 //!
-//! A log keeps what is superseded. When a key is replaced, or what was plain is to be sealed, all files are written
-//! anew soon, so that nothing is left that the old key opens. If that fails, it is tried again when the log is long, or
+//! A log contains superseded records. When the key changes, or plain text is to be encrypted, a compaction rewrites all
+//! files soon, so that the old key decrypts nothing that is left. A failed compaction is retried when the log is long, or
 //! at the next start.
 
 use crate::seal::MaybeSealer;

@@ -1,8 +1,8 @@
-//! How far the log was promised to reach.
+//! The commit mark: how much of the log is acknowledged.
 //!
 //! Written after each append, without a sync of its own: it survives the process at once and a power cut a little
 //! late, but never says more than was durable before. So a log that is shorter than its tip was damaged, and what is
-//! torn beyond it was promised to nobody.
+//! torn beyond it was never acknowledged.
 
 use std::fs::{self, File};
 use std::io::{self, Seek};
