@@ -7,9 +7,8 @@ use parking_lot::{Mutex, MutexGuard, RwLock};
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock};
 
-use mizzen_kinds as kinds;
 use mizzen_object::schema::Schemas;
-use mizzen_object::{GroupVersionKind, Kind};
+use mizzen_object::{GroupVersionKind, Hooks, Kind};
 use mizzen_registry::{Convert, Record, Registry, Resource, Store};
 use mizzen_value::Str;
 
@@ -20,8 +19,24 @@ use crate::request::ResourcePath;
 use crate::types::Types;
 use mizzen_openapi::{OpenApi, Published};
 
+/// The kinds that a server has from the beginning, as its composer gives them.
+#[derive(Clone)]
+pub struct BuiltInKinds {
+    /// The kinds with their hooks.
+    pub kinds: Vec<Kind>,
+    /// All types, by full name: `meta/v1.DeleteOptions`.
+    pub schemas: Schemas,
+    /// The hooks of a subresource that is the object itself under rules of its own: `namespaces/finalize`.
+    pub subresource_hooks: SubresourceHooks,
+    /// Whether objects may say that they are of a kind although it is not served: it was once, or is no resource.
+    pub was_served: fn(&GroupVersionKind) -> bool,
+}
+
+/// The hooks of a kind's subresource, if it has any.
+pub type SubresourceHooks = fn(&GroupVersionKind, &str) -> Option<Arc<dyn Hooks>>;
+
 /// The resources that are served.
-pub(crate) struct Catalog {
+pub struct Catalog {
     resources: HashMap<(Str, Str, Str), Resource>,
     /// Resources as seen through a subresource that has rules of its own: `namespaces/finalize`.
     subresources: HashMap<(Str, Str, Str), Resource>,
@@ -29,6 +44,7 @@ pub(crate) struct Catalog {
     groups: Arc<[Group]>,
     known_groups: HashSet<Str>,
     list_kinds: HashSet<GroupVersionKind>,
+    was_served: fn(&GroupVersionKind) -> bool,
     means: Means,
     custom: RwLock<Arc<Snapshot>>,
     /// Held while definitions change.
@@ -87,15 +103,29 @@ pub(crate) enum Nowhere {
 }
 
 impl Catalog {
-    /// Joins the built-in kinds with their places in the store.
-    pub(crate) fn new(store: &Store, built_in: kinds::Catalog) -> Catalog {
-        let kinds::Catalog { kinds, schemas } = built_in;
-        Catalog::of(store, kinds.into_iter().map(Into::into).collect(), schemas)
+    /// Joins the kinds of a composer with their places in the store.
+    pub(crate) fn new(store: &Store, built_in: BuiltInKinds) -> Catalog {
+        let BuiltInKinds {
+            kinds,
+            schemas,
+            subresource_hooks,
+            was_served,
+        } = built_in;
+        let kinds = kinds.into_iter().map(Into::into).collect();
+        Catalog {
+            was_served,
+            ..Catalog::of(store, kinds, schemas, subresource_hooks)
+        }
     }
 
     /// Joins kinds with their places in the store. A kind without verbs is not served: it is there for others to be
     /// stored as.
-    pub(crate) fn of(store: &Store, all: Vec<Served>, schemas: Schemas) -> Catalog {
+    pub(crate) fn of(
+        store: &Store,
+        all: Vec<Served>,
+        schemas: Schemas,
+        subresource_hooks: SubresourceHooks,
+    ) -> Catalog {
         let object_meta = Types::new(&schemas).object_meta;
         let by_name: HashMap<GroupVersionKind, Kind> = all
             .iter()
@@ -116,7 +146,7 @@ impl Catalog {
         );
         let subresources = kinds.iter().flat_map(|kind| {
             kind.subresources.iter().filter_map(|subresource| {
-                let hooks = kinds::subresource(&kind.gvk, &subresource.name)?;
+                let hooks = subresource_hooks(&kind.gvk, &subresource.name)?;
                 let key = (
                     kind.gvk.group.clone(),
                     kind.gvk.version.clone(),
@@ -124,7 +154,7 @@ impl Catalog {
                 );
                 let kind = Kind {
                     data: kind.data.clone(),
-                    hooks: Arc::new(hooks),
+                    hooks,
                 };
                 let stored = kind
                     .stored
@@ -153,6 +183,7 @@ impl Catalog {
             groups,
             known_groups,
             list_kinds,
+            was_served: |_| false,
             means: Means {
                 store: store.clone(),
                 object_meta,
@@ -180,7 +211,7 @@ impl Catalog {
     }
 
     /// The resource with this name.
-    pub(crate) fn get(&self, group: &str, version: &str, plural: &str) -> Option<Resource> {
+    pub fn get(&self, group: &str, version: &str, plural: &str) -> Option<Resource> {
         let built_in = self
             .resources
             .get(&(group.into(), version.into(), plural.into()));
@@ -198,7 +229,7 @@ impl Catalog {
     }
 
     /// The resource whose objects are of this kind.
-    pub(crate) fn of_kind(&self, gvk: &GroupVersionKind) -> Option<Resource> {
+    pub fn of_kind(&self, gvk: &GroupVersionKind) -> Option<Resource> {
         let built_in = self
             .kinds
             .iter()
@@ -266,7 +297,7 @@ impl Catalog {
         self.known_groups.contains(group)
     }
 
-    /// Whether objects may say that they are of this kind.
+    /// Whether objects may say that they are of this kind, whether or not it is served.
     pub(crate) fn knows_kind(&self, gvk: &GroupVersionKind) -> bool {
         let kinds = self.kinds.iter().map(|kind| &kind.gvk);
         let list = |gvk: &GroupVersionKind| {
@@ -274,7 +305,8 @@ impl Catalog {
         };
         let of_version =
             |known: &GroupVersionKind| known.group == gvk.group && known.version == gvk.version;
-        kinds.clone().any(|known| known == gvk)
+        (self.was_served)(gvk)
+            || kinds.clone().any(|known| known == gvk)
             || self.list_kinds.contains(gvk)
             || list(gvk)
             || UNVERSIONED_KINDS.contains(&gvk.kind.as_str())

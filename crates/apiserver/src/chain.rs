@@ -25,7 +25,7 @@ use crate::receive::receive;
 use crate::recover::Recover;
 use crate::request::{Query, Request, RequestInfo, Target};
 use crate::server::Inner;
-use crate::{access, legacy, pages, request_line, verbs};
+use crate::{access, pages, request_line, verbs};
 
 /// By which a request can be found again.
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
@@ -168,7 +168,9 @@ async fn serve(
     mark(server, &request.headers, &mut answer);
     answer::warn(&mut answer, warning.as_slice());
     if answer.status() == StatusCode::NOT_FOUND {
-        answer::warn(&mut answer, legacy::hint(server, request).as_slice());
+        let hints = server.extensions.hints();
+        let hint = hints.and_then(|hints| hints.not_found(request));
+        answer::warn(&mut answer, hint.as_slice());
     }
     request.turn.mark(&mut answer);
     server.metrics.end(&observed, started.elapsed(), &answer);

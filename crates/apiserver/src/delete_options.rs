@@ -117,7 +117,7 @@ fn from_query(query: &Query) -> Result<DeleteOptions, Status> {
 }
 
 /// Reads the options of a delete that another object carries, such as an Eviction.
-pub(crate) fn from_value(value: &Value) -> Result<DeleteOptions, Status> {
+pub fn from_value(value: &Value) -> Result<DeleteOptions, Status> {
     let text = |value: &Value| value.as_str().map(String::from);
     let options = DeleteOptions {
         grace: value["gracePeriodSeconds"].as_int(),

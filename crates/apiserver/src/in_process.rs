@@ -2,19 +2,15 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use http::header::{HeaderValue, USER_AGENT};
 use http::{Request, Response};
 use http_body_util::BodyExt as _;
-use mizzen_registry::{Registry, Store};
-use mizzen_value::Value;
 use tower_service::Service;
 
-use crate::seams::{SystemRandom, WallClock};
-use crate::{Body, Options, Server, User};
+use crate::{Body, Server, User};
 
 /// A way to a server, for one user. Cheap to clone.
 #[derive(Clone)]
@@ -25,20 +21,6 @@ pub struct InProcess {
 }
 
 impl Server {
-    /// A server that keeps everything in memory, with the namespace `default`: for tests and examples.
-    pub async fn in_memory() -> Server {
-        let store = Store::in_memory(Default::default());
-        let registry = Registry::new(store, Arc::new(WallClock), Arc::new(SystemRandom));
-        let server = Server::new(registry, Options::default());
-        server.start().await;
-        let mut namespace = Value::object();
-        namespace.entry("metadata").set("name", "default");
-        server
-            .ask("POST", "/api/v1/namespaces", Some(&namespace))
-            .await;
-        server
-    }
-
     /// The way to this server for `user`. A program that does not say what it is goes by the name of `agent`.
     pub fn in_process(&self, user: User, agent: &'static str) -> InProcess {
         InProcess {

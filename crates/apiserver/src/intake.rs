@@ -13,9 +13,12 @@ use crate::verbs::Call;
 
 /// What to do about fields that the schema does not know and fields that come twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum FieldValidation {
+pub enum FieldValidation {
+    /// Drop them.
     Ignore,
+    /// Drop them and warn the client.
     Warn,
+    /// Reject the object.
     Strict,
 }
 
@@ -99,11 +102,7 @@ pub(crate) struct Intake {
 }
 
 /// Reads the body as an object of `kind`. Warnings reach the client, whatever becomes of the request.
-pub(crate) fn object(
-    call: &Call,
-    kind: &Kind,
-    strictness: FieldValidation,
-) -> Result<Value, Status> {
+pub fn object(call: &Call, kind: &Kind, strictness: FieldValidation) -> Result<Value, Status> {
     let Call {
         server,
         request,
@@ -143,7 +142,7 @@ pub(crate) fn object(
 }
 
 /// Reads the body as something that is no resource, such as a Scale; `also` is a second version that is accepted.
-pub(crate) fn other(
+pub fn other(
     call: &Call,
     gvk: &GroupVersionKind,
     also: Option<&GroupVersionKind>,
@@ -498,7 +497,7 @@ fn scheme(group: &str) -> &'static str {
 
 /// Whether the scheme of an expected kind has another one, too.
 fn is_known(catalog: &Catalog, said: &GroupVersionKind, expected: &GroupVersionKind) -> bool {
-    let known = mizzen_kinds::was_served(said) || catalog.knows_kind(said);
+    let known = catalog.knows_kind(said);
     // Kinds such as Status are in the version `v1` of every scheme.
     let is_everywhere = is_meta_kind(&said.kind) && said.api_version() == "v1";
     known && (is_everywhere || scheme(&said.group) == scheme(&expected.group))

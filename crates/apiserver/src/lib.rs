@@ -7,33 +7,53 @@
 //! ```
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
+//! use std::sync::Arc;
+//!
 //! use http::Request;
 //! use http_body_util::Empty;
+//! use mizzen_apiserver::seams::{SystemRandom, WallClock};
 //! use mizzen_apiserver::{Server, User};
+//! use mizzen_registry::{Registry, Store};
 //! use tower_service::Service as _;
 //!
-//! let server = Server::in_memory().await;
+//! const KINDS: &str = "
+//! group example.com
+//! version v1
+//! kind Thing
+//!   names things thing
+//!   scope Cluster
+//!   verbs create delete get list update watch
+//!   list ThingList
+//! type Thing
+//!   1 metadata !meta/v1.ObjectMeta
+//! ";
+//!
+//! let store = Store::in_memory(Default::default());
+//! let registry = Registry::new(store, Arc::new(WallClock), Arc::new(SystemRandom));
+//! let server = Server::builder(registry).kinds("things.kinds", KINDS).build().unwrap();
 //! let mut client = server.in_process(User::master("admin"), "example");
-//! let request = Request::get("/api/v1/namespaces/default").body(Empty::new()).unwrap();
+//! let request = Request::get("/apis/example.com/v1/things").body(Empty::new()).unwrap();
 //! assert_eq!(client.call(request).await.unwrap().status(), 200);
 //! # }
 //! ```
+//!
+//! `mizzen-controlplane` composes the Kubernetes API server of it.
 
 pub mod access;
-mod admission;
-mod aggregation;
-mod answer;
+pub mod admission;
+pub mod aggregation;
+pub mod answer;
 pub mod audit;
 pub mod authenticate;
 mod browsers;
-mod catalog;
+pub mod catalog;
 mod chain;
 mod close_notify;
 mod content;
 mod deadline;
 mod definitions;
 pub mod delegate;
-mod delete_options;
+pub mod delete_options;
 pub mod discovery;
 pub mod extend;
 mod fairness;
@@ -45,49 +65,39 @@ mod header;
 mod health;
 mod http2_path;
 mod in_process;
-mod intake;
+pub mod intake;
 pub mod jose;
-mod legacy;
 pub mod listen;
 mod load;
 mod log_files;
 pub mod metrics;
 mod openid;
-mod options;
-mod outgoing;
-mod ownership;
+pub mod options;
+pub mod outgoing;
+pub mod ownership;
 mod pages;
 mod receive;
 mod recover;
-mod request;
+pub mod request;
 mod request_line;
-mod runtime_config;
 pub mod seams;
-mod server;
+pub mod server;
 mod tap;
-mod token;
-mod types;
+pub mod token;
+pub mod types;
 mod unsent;
-mod verbs;
+pub mod verbs;
 mod zpages;
 
-pub use admission::{
-    Admission, ConfigurationError, EventRateLimit, ImagePolicy, Level, LimitedResource,
-    NodeSelectors, PluginError, Plugins, PodSecurity, PodTolerations, Policy, Standard,
-    TolerationSeconds, Version,
-};
 pub use answer::{Answer, Body, Broken};
 pub use browsers::Browsers;
 pub use extend::{BuildError, Builder, NonResourceHandler, NonResourceRequest};
 pub use fairness::Concurrency;
 pub use health::{ComponentHealth, Endpoint, HealthCheck, kube_apiserver_boot_sequence};
 pub use in_process::InProcess;
-pub use mizzen_kinds::disallow_privileged;
 pub use mizzen_object::{MASTERS, User};
 pub use outgoing::{Anyone, Identity};
-pub use runtime_config::{ApiSetting, check_runtime_config};
 pub use server::{Http, Options, Server};
 pub use token::{ServiceAccounts, Signer, issue as issue_token};
 pub use unsent::UnsentLimits;
-pub use verbs::ControlPlaneComponents;
 pub use zpages::Zpages;

@@ -10,13 +10,15 @@ use crate::intake::{self, FieldValidation};
 use crate::request::{Query, Request};
 
 /// The options of create, update and patch.
-pub(crate) struct WriteOptions {
+pub struct WriteOptions {
+    /// Whether nothing is to be stored.
     pub dry_run: bool,
+    /// What to do about unknown and duplicate fields.
     pub strictness: FieldValidation,
 }
 
 /// Reads the options of a write; `kind` is `CreateOptions`, `UpdateOptions` or `PatchOptions`.
-pub(crate) fn write_options(request: &Request, kind: &str) -> Result<WriteOptions, Status> {
+pub fn write_options(request: &Request, kind: &str) -> Result<WriteOptions, Status> {
     if kind == "CreateOptions" {
         // Kubernetes: the media type of what is created comes before its options (handlers/create.go).
         intake::body_type(request)?;
@@ -161,11 +163,7 @@ fn check_field(kind: &Kind, field: &str) -> Result<(), Status> {
 }
 
 /// Reads the options of a list.
-pub(crate) fn list_options(
-    kind: &Kind,
-    namespace: &str,
-    query: &Query,
-) -> Result<ListOptions, Status> {
+pub fn list_options(kind: &Kind, namespace: &str, query: &Query) -> Result<ListOptions, Status> {
     let watch = query.bool("watch").unwrap_or_default();
     let read = ListQuery::parse(kind, namespace, "", query, watch)?;
     Ok(ListOptions {

@@ -13,7 +13,7 @@ use crate::catalog::Catalog;
 use crate::verbs::Call;
 
 /// The writer that a request is.
-pub(crate) struct Owning<'a> {
+pub struct Owning<'a> {
     call: &'a Call<'a>,
     manager: String,
     now: String,
@@ -22,7 +22,8 @@ pub(crate) struct Owning<'a> {
 }
 
 impl<'a> Owning<'a> {
-    pub(crate) fn new(call: &'a Call<'a>) -> Owning<'a> {
+    /// The writer of a request.
+    pub fn new(call: &'a Call<'a>) -> Owning<'a> {
         let request = call.request;
         Owning {
             call,
@@ -37,7 +38,7 @@ impl<'a> Owning<'a> {
     }
 
     /// Gives the writer what `new` changes, whoever has to be asked for other versions of it.
-    pub(crate) async fn update_any(&self, old: Option<&Value>, new: &mut Value) {
+    pub async fn update_any(&self, old: Option<&Value>, new: &mut Value) {
         if self.call.resource.converts_alone() {
             return self.update(old, new);
         }
@@ -66,7 +67,7 @@ impl<'a> Owning<'a> {
     }
 
     /// Gives the writer what `new` changes.
-    pub(crate) fn update(&self, old: Option<&Value>, new: &mut Value) {
+    pub fn update(&self, old: Option<&Value>, new: &mut Value) {
         let subresource = !self.call.path.subresource.is_empty();
         if let (true, Some(old)) = (subresource, old) {
             new.entry("metadata")
@@ -118,7 +119,7 @@ impl<'a> Owning<'a> {
     }
 
     /// Gives the writer what `new` changes in something that stands for the object, such as its Scale.
-    pub(crate) fn update_as(
+    pub fn update_as(
         &self,
         gvk: &GroupVersionKind,
         schema: &Arc<Struct>,

@@ -16,18 +16,24 @@ use crate::audit::Record;
 use crate::deadline::Deadline;
 use crate::fairness::Turn;
 use crate::header;
-pub(crate) use info::{RequestInfo, ResourcePath, Target};
+pub use info::{RequestInfo, ResourcePath, Target};
 
 /// How long the server takes at most for what it asks of itself.
 const SECONDS: u64 = 60;
 
 /// A request on its way through the server.
-pub(crate) struct Request {
+pub struct Request {
+    /// The method.
     pub method: Method,
+    /// What the request does, and to what.
     pub info: RequestInfo,
+    /// The query of the URI.
     pub query: Query,
+    /// The headers.
     pub headers: HeaderMap,
+    /// The body.
     pub body: Bytes,
+    /// The user, authenticated and perhaps impersonated.
     pub user: User,
     /// As it was sent.
     pub uri: Uri,
@@ -36,16 +42,16 @@ pub(crate) struct Request {
     /// From where it came, unless that is this process.
     pub address: Option<IpAddr>,
     /// Until when it must be answered.
-    pub deadline: Deadline,
+    pub(crate) deadline: Deadline,
     /// What is remembered of it.
     pub record: Record,
     /// Its turn among others.
-    pub turn: Turn,
+    pub(crate) turn: Turn,
 }
 
 impl Request {
     /// A request that the server makes of itself.
-    pub(crate) fn of_server(method: Method, path: ResourcePath) -> Request {
+    pub fn of_server(method: Method, path: ResourcePath) -> Request {
         let mut headers = HeaderMap::new();
         headers.insert(
             http::header::USER_AGENT,
@@ -73,20 +79,21 @@ impl Request {
     }
 
     /// A header's text, `""` if it is not there.
-    pub(crate) fn header(&self, name: &str) -> Cow<'_, str> {
+    pub fn header(&self, name: &str) -> Cow<'_, str> {
         header::text(&self.headers, name)
     }
 }
 
 /// What stands behind the question mark.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Query(Vec<(String, String)>);
+pub struct Query(Vec<(String, String)>);
 
 /// Go: with more pairs than this it reads none at all (net/url, CVE-2025-61726).
 const MAX_PAIRS: usize = 10_000;
 
 impl Query {
-    pub(crate) fn parse(uri: &Uri) -> Query {
+    /// The query of a URI.
+    pub fn parse(uri: &Uri) -> Query {
         let query = uri.query().unwrap_or_default();
         if query.bytes().filter(|byte| *byte == b'&').count() >= MAX_PAIRS {
             return Query::default();
@@ -108,7 +115,7 @@ impl Query {
     }
 
     /// The first value of `key`, even if it is empty.
-    pub(crate) fn get(&self, key: &str) -> Option<&str> {
+    pub fn get(&self, key: &str) -> Option<&str> {
         self.0
             .iter()
             .find(|pair| pair.0 == key)
@@ -116,12 +123,12 @@ impl Query {
     }
 
     /// The first value of `key`, `""` if there is none.
-    pub(crate) fn text(&self, key: &str) -> &str {
+    pub fn text(&self, key: &str) -> &str {
         self.get(key).unwrap_or_default()
     }
 
     /// All values of `key`.
-    pub(crate) fn all(&self, key: &str) -> Vec<&str> {
+    pub fn all(&self, key: &str) -> Vec<&str> {
         self.0
             .iter()
             .filter(|pair| pair.0 == key)
@@ -130,13 +137,13 @@ impl Query {
     }
 
     /// A truth value. Kubernetes: everything is true but "false" and "0".
-    pub(crate) fn bool(&self, key: &str) -> Option<bool> {
+    pub fn bool(&self, key: &str) -> Option<bool> {
         self.get(key)
             .map(|value| !matches!(value.to_ascii_lowercase().as_str(), "false" | "0"))
     }
 
     /// A whole number; the error is worded as Go words it.
-    pub(crate) fn int(&self, key: &str) -> Result<Option<i64>, String> {
+    pub fn int(&self, key: &str) -> Result<Option<i64>, String> {
         let Some(text) = self.get(key) else {
             return Ok(None);
         };

@@ -1,23 +1,20 @@
 //! The server's parts, and the way of a request through them.
 
+use std::any::Any;
 use std::net::Ipv6Addr;
-use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
-use mizzen_kinds as kinds;
 use mizzen_object::User;
 use mizzen_registry::Registry;
-use mizzen_value::address::Block;
 use mizzen_value::{Value, json};
 use tokio::sync::watch;
 
 use crate::access::{self, Access, Attributes, Authorization, Authorizer, Decision};
-use crate::admission::{self, Admission, Claims, Plugins, Policies, Webhooks};
+use crate::admission::{Plugin, Policies, Webhooks};
 use crate::aggregation::{Aggregation, Streams};
 use crate::answer::Answer;
 use crate::audit::{self, Audit};
@@ -31,22 +28,11 @@ use crate::fairness::{self, Concurrency, Fairness};
 use crate::health::{self, BootSequence, ComponentHealth, HealthCheck};
 use crate::metrics::Metrics;
 use crate::outgoing::{Client, Identity};
-use crate::runtime_config::{self, ApiSetting};
 use crate::token::{ProvedTokens, ServiceAccounts, Signer};
 use crate::types::Types;
 use crate::unsent::{Unsent, UnsentLimits};
-use crate::verbs::{ControlPlaneComponents, Frames};
+use crate::verbs::Frames;
 use crate::zpages::Zpages;
-
-/// The addresses of a node that are dialled, the best first. Kubernetes: upstream begins with the host's name, and
-/// installers pass these with `--kubelet-preferred-address-types`, because the name often does not resolve.
-const KUBELET_ADDRESS_TYPES: [&str; 5] = [
-    "InternalIP",
-    "InternalDNS",
-    "ExternalIP",
-    "ExternalDNS",
-    "Hostname",
-];
 
 /// How the server is set up.
 #[derive(Debug, Clone)]
@@ -59,14 +45,6 @@ pub struct Options {
     pub min_request_timeout: u64,
     /// How HTTP is spoken.
     pub http: Http,
-    /// Serve versions that Kubernetes has removed, too.
-    pub legacy_apis: bool,
-    /// Which built-in API versions are served; [`check_runtime_config`](crate::check_runtime_config) checks them.
-    pub runtime_config: Vec<ApiSetting>,
-    /// How long events are retained, in whole seconds; zero retains them.
-    pub event_ttl: Duration,
-    /// The types of nodes' addresses at which kubelets are asked, the preferred one first.
-    pub kubelet_address_types: Vec<String>,
     /// The key that signs service accounts' tokens; without it there are none.
     pub signer: Option<Arc<dyn Signer>>,
     /// Whose tokens of service accounts are good, and for whom.
@@ -79,12 +57,10 @@ pub struct Options {
     pub authentication: Authentication,
     /// The certificate with which we ask aggregated API servers for others.
     pub front_proxy: Option<Identity>,
-    /// The certificate with which we ask kubelets.
-    pub kubelet_client: Option<Identity>,
-    /// The admission plug-ins that are on.
-    pub plugins: Plugins,
-    /// What they are told.
-    pub admission: Admission,
+    /// The admission plug-ins, in the order in which they run.
+    pub admission_plugins: Vec<&'static Plugin>,
+    /// Makes the authorizer of the mode `Node`; none where the catalog lacks what it needs.
+    pub node_authorizer: Option<fn(&Catalog) -> Option<Arc<dyn Authorizer>>>,
     /// What must be well outside the server for it to be healthy and ready.
     pub health: Vec<Arc<dyn HealthCheck>>,
     /// The health checks that pass once a step of the start is done, in the order in which they are listed.
@@ -95,12 +71,6 @@ pub struct Options {
     pub audit: Option<audit::Setup>,
     /// How many requests are answered at a time.
     pub concurrency: Concurrency,
-    /// The ranges of services' addresses: one of each family that services can have, their usual one first.
-    pub service_ranges: Vec<Block>,
-    /// The node ports of services.
-    pub service_node_ports: RangeInclusive<u16>,
-    /// The authorities, as PEM, that must have signed the serving certificates of kubelets; they are not verified without.
-    pub kubelet_authority: Option<String>,
     /// The host, and the port unless it is the own one, in URLs that clients outside are given; `advertise` without.
     pub external_hostname: Option<String>,
     /// The directory whose files are served at `/logs`; without it nothing is.
@@ -111,13 +81,18 @@ pub struct Options {
     pub non_resource_handlers: Vec<Arc<dyn NonResourceHandler>>,
     /// The health endpoints of a component that serves no API; none for an API server.
     pub component: Option<ComponentHealth>,
-    /// The components of the control plane that run beside the server, for `componentstatuses`.
-    pub control_plane: ControlPlaneComponents,
     /// What `/statusz` and `/flagz` say; without it they do not exist.
     pub zpages: Option<Zpages>,
 }
 
 impl Options {
+    /// Whether an admission plug-in is on.
+    pub(crate) fn has_plugin(&self, name: &str) -> bool {
+        self.admission_plugins
+            .iter()
+            .any(|plugin| plugin.name == name)
+    }
+
     /// The address in URLs that clients are given. Kubernetes: server/config.go, `ExternalAddress`.
     pub(crate) fn external_address(&self) -> String {
         let port = || {
@@ -141,33 +116,24 @@ impl Default for Options {
             request_timeout: 60,
             min_request_timeout: 30 * 60,
             http: Http::default(),
-            legacy_apis: false,
-            runtime_config: Vec::new(),
-            event_ttl: Duration::from_secs(60 * 60),
-            kubelet_address_types: KUBELET_ADDRESS_TYPES.map(String::from).to_vec(),
             signer: None,
             service_accounts: ServiceAccounts::default(),
             authorizers: Vec::new(),
             authorization: Authorization::default(),
             authentication: Authentication::default(),
             front_proxy: None,
-            kubelet_client: None,
-            plugins: Plugins::alone(),
-            admission: Admission::default(),
+            admission_plugins: Vec::new(),
+            node_authorizer: None,
             health: Vec::new(),
             boot_sequence: health::START.to_vec(),
             metrics: mizzen_metrics::Registry::default(),
             audit: None,
             concurrency: Concurrency::default(),
-            service_ranges: Block::parse_sloppy("10.0.0.0/24").into_iter().collect(),
-            service_node_ports: 30_000..=32_767,
-            kubelet_authority: None,
             external_hostname: None,
             log_directory: None,
             resets_metrics: true,
             non_resource_handlers: Vec::new(),
             component: None,
-            control_plane: ControlPlaneComponents::default(),
             zpages: None,
         }
     }
@@ -202,60 +168,42 @@ impl Default for Http {
 #[derive(Clone)]
 pub struct Server(pub(crate) Arc<Inner>);
 
-pub(crate) struct Inner {
+/// The parts of a server.
+pub struct Inner {
+    /// The engine below.
     pub registry: Registry,
+    /// The resources that are served.
     pub catalog: Catalog,
+    /// Shapes of what requests and answers carry besides objects.
     pub types: Types,
-    pub definitions: Definitions,
-    pub metrics: Metrics,
-    pub fairness: Fairness,
-    pub unsent: Arc<Unsent>,
-    pub claims: Claims,
-    pub access: Access,
+    pub(crate) definitions: Definitions,
+    pub(crate) metrics: Metrics,
+    pub(crate) fairness: Fairness,
+    pub(crate) unsent: Arc<Unsent>,
+    pub(crate) access: Access,
+    /// Calls webhooks and aggregated API servers.
     pub client: Client,
-    /// Calls kubelets.
-    pub kubelets: Client,
     /// The watch events that were written last.
-    pub frames: Arc<Frames>,
-    pub proved_tokens: ProvedTokens,
-    pub webhooks: Webhooks,
-    pub policies: Policies,
-    pub aggregation: Aggregation,
-    pub audit: Arc<Audit>,
+    pub(crate) frames: Arc<Frames>,
+    pub(crate) proved_tokens: ProvedTokens,
+    pub(crate) webhooks: Webhooks,
+    pub(crate) policies: Policies,
+    pub(crate) aggregation: Aggregation,
+    pub(crate) audit: Arc<Audit>,
+    /// How the server is set up.
     pub options: Options,
     /// What the server's author has added.
-    pub extensions: Extensions,
+    pub(crate) extensions: Extensions,
     /// Turns true when the server is about to stop; watches end then.
-    pub stopping: watch::Sender<bool>,
+    pub(crate) stopping: watch::Sender<bool>,
     /// Whether nobody new shall come.
-    pub leaving: AtomicBool,
-    pub boot_sequence: BootSequence,
+    pub(crate) leaving: AtomicBool,
+    pub(crate) boot_sequence: BootSequence,
     /// For what goes on when a request is answered.
-    pub itself: Weak<Inner>,
+    pub(crate) itself: Weak<Inner>,
 }
 
 impl Server {
-    /// A server for all built-in kinds.
-    pub fn new(registry: Registry, options: Options) -> Server {
-        let mut built_in = if options.legacy_apis {
-            kinds::legacy_catalog()
-        } else {
-            kinds::catalog()
-        };
-        runtime_config::disable(&mut built_in, &options.runtime_config);
-        let event_ttl = u32::try_from(options.event_ttl.as_secs()).unwrap_or(u32::MAX);
-        for kind in built_in
-            .kinds
-            .iter_mut()
-            .filter(|kind| kind.rules.ttl.is_some_and(|ttl| ttl != event_ttl))
-        {
-            Arc::make_mut(&mut kind.data).rules.ttl = Some(event_ttl);
-        }
-        let types = Types::new(&built_in.schemas);
-        let catalog = Catalog::new(registry.store(), built_in);
-        Server::join(registry, catalog, types, options, Extensions::default())
-    }
-
     /// Joins the parts.
     pub(crate) fn join(
         registry: Registry,
@@ -270,7 +218,6 @@ impl Server {
             options.front_proxy.clone(),
             &options.advertise,
         );
-        let kubelets = Client::plain(&registry, options.kubelet_client.clone());
         catalog.call_with(&client, &registry);
         let webhooks = Webhooks::new(&catalog);
         let policies = Policies::new(&catalog);
@@ -290,10 +237,8 @@ impl Server {
             metrics,
             fairness,
             unsent,
-            claims: Claims::default(),
             access,
             client,
-            kubelets,
             frames: Arc::default(),
             proved_tokens: ProvedTokens::default(),
             webhooks,
@@ -368,7 +313,7 @@ impl Server {
     }
 
     /// Asks itself, as the server that it is. Returns the code and what the answer says.
-    pub(crate) async fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
+    pub async fn ask(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
         let (Ok(method), Ok(uri)) = (method.parse(), path.parse()) else {
             return (400, Value::Null);
         };
@@ -396,12 +341,6 @@ impl Server {
         access::follow(&self.0, file, known).await;
     }
 
-    /// Brings what follows from other objects in line with them: what was under way when the server stopped may
-    /// not have ended.
-    pub async fn repair(&self) {
-        admission::follow_all(&self.0).await;
-    }
-
     /// The engine below.
     pub fn registry(&self) -> &Registry {
         &self.0.registry
@@ -412,9 +351,14 @@ impl Server {
         &self.0.options.metrics
     }
 
-    /// The components of the control plane that run beside the server.
-    pub fn control_plane(&self) -> &ControlPlaneComponents {
-        &self.0.options.control_plane
+    /// What the composer of the server gave it with [`Builder::state`](crate::Builder::state).
+    pub fn state<T: Any>(&self) -> Option<&T> {
+        self.0.extensions.state()
+    }
+
+    /// The parts, for those who extend the server.
+    pub fn parts(&self) -> &Arc<Inner> {
+        &self.0
     }
 
     /// Makes the server report that it is not ready, and nothing else: those who choose among servers choose another.
@@ -434,6 +378,21 @@ impl Server {
 }
 
 impl Inner {
+    /// What the composer of the server gave it with [`Builder::state`](crate::Builder::state).
+    pub fn state<T: Any>(&self) -> Option<&T> {
+        self.extensions.state()
+    }
+
+    /// Whether somebody may do something, and why.
+    pub async fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
+        self.access.authorizers.authorize(attributes).await
+    }
+
+    /// The server of these parts; none when it is about to be dropped.
+    pub fn server(&self) -> Option<Server> {
+        self.itself.upgrade().map(Server)
+    }
+
     /// Whether the server is about to stop.
     pub(crate) fn is_stopping(&self) -> bool {
         *self.stopping.borrow()
@@ -453,31 +412,5 @@ impl Inner {
         let mut bytes = [0; 4];
         self.registry.random().fill(&mut bytes);
         f64::from(u32::from_le_bytes(bytes)) / f64::from(u32::MAX) < chance
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::seams::{SystemRandom, WallClock};
-    use mizzen_registry::Store;
-
-    #[test]
-    fn a_server_that_nobody_holds_is_gone() {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        let server = runtime.block_on(async {
-            let store = Store::in_memory(Default::default());
-            let registry = Registry::new(store, Arc::new(WallClock), Arc::new(SystemRandom));
-            let server = Server::new(registry, Options::default());
-            server.start().await;
-            let (code, _) = server.ask("GET", "/api/v1/namespaces", None).await;
-            assert_eq!(code, 200);
-            Arc::downgrade(&server.0)
-        });
-        drop(runtime);
-        assert_eq!(server.strong_count(), 0);
     }
 }

@@ -61,7 +61,7 @@ impl Default for ServiceAccounts {
 
 impl ServiceAccounts {
     /// Who says that new tokens are good.
-    pub(crate) fn issuer(&self) -> &str {
+    pub fn issuer(&self) -> &str {
         self.issuers.first().map_or(ISSUER, Str::as_str)
     }
 

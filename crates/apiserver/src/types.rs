@@ -8,21 +8,24 @@ use mizzen_object::schema::{Schemas, Struct};
 use mizzen_value::Str;
 
 /// Shapes of what requests and answers carry besides objects.
-pub(crate) struct Types {
+pub struct Types {
+    /// The shape of a `Status`.
     pub status: Arc<Struct>,
-    pub object_meta: Arc<Struct>,
-    pub partial: Arc<Struct>,
-    pub partial_list: Arc<Struct>,
-    pub list_meta: Arc<Struct>,
-    pub delete_options: Arc<Struct>,
-    pub scale: Arc<Struct>,
+    pub(crate) object_meta: Arc<Struct>,
+    pub(crate) partial: Arc<Struct>,
+    pub(crate) partial_list: Arc<Struct>,
+    pub(crate) list_meta: Arc<Struct>,
+    pub(crate) delete_options: Arc<Struct>,
+    pub(crate) scale: Arc<Struct>,
+    /// The shape of a `Eviction`.
     pub eviction: Arc<Struct>,
+    /// The shape of a `TokenRequest`.
     pub token_request: Arc<Struct>,
-    pub admission_review: Arc<Struct>,
+    pub(crate) admission_review: Arc<Struct>,
     /// What subresources of workloads speak, by full name: `apps/v1beta1.Scale`.
     subresources: HashMap<Str, Arc<Struct>>,
     /// The documents of discovery, by kind.
-    pub discovery: HashMap<&'static str, Arc<Struct>>,
+    pub(crate) discovery: HashMap<&'static str, Arc<Struct>>,
     connect_options: [(&'static str, Arc<Struct>); 6],
 }
 
@@ -78,13 +81,13 @@ impl Types {
     }
 
     /// The shape of a Scale or a DeploymentRollback.
-    pub(crate) fn subresource(&self, gvk: &GroupVersionKind) -> Option<&Arc<Struct>> {
+    pub fn subresource(&self, gvk: &GroupVersionKind) -> Option<&Arc<Struct>> {
         self.subresources
             .get(format!("{}.{}", gvk.api_version(), gvk.kind).as_str())
     }
 
     /// The options of a connection to a node, pod or service, by their kind.
-    pub(crate) fn connect_options(&self, kind: &str) -> &Struct {
+    pub fn connect_options(&self, kind: &str) -> &Struct {
         let found = self
             .connect_options
             .iter()

@@ -11,10 +11,8 @@ use mizzen_apiserver::authenticate::{Authorities, Trusted};
 use mizzen_apiserver::listen::listen;
 use mizzen_apiserver::metrics::set_api_server_id;
 use mizzen_apiserver::seams::{SystemRandom, WallClock};
-use mizzen_apiserver::{
-    Admission, HealthCheck, Http, Identity, Options, PluginError, Plugins, Server, Zpages,
-    check_runtime_config,
-};
+use mizzen_apiserver::{HealthCheck, Http, Identity, Server, Zpages};
+use mizzen_controlplane::{Admission, Options, PluginError, Plugins, check_runtime_config};
 use mizzen_encryption::{Encryption, check_owner};
 use mizzen_metrics_server as metrics_server;
 use mizzen_registry::Registry;
@@ -171,7 +169,7 @@ async fn run(args: &ServerArgs, topology: Topology) -> Result<(), ComposeError> 
     set_api_server_id(&api_server_id());
     let parsed = ParsedArgs::parse(args, &topology)?;
     if !args.allow_privileged {
-        mizzen_apiserver::disallow_privileged();
+        mizzen_controlplane::disallow_privileged();
     }
     let listener = bind(args.bind_address, args.port()).await?;
     let address = listener.local_addr()?;
@@ -291,12 +289,8 @@ impl ParsedArgs {
         address: SocketAddr,
     ) -> Result<Options, ComposeError> {
         let service_accounts = args.service_accounts.service_accounts()?;
-        Ok(Options {
+        let server = mizzen_apiserver::Options {
             advertise: address.to_string(),
-            legacy_apis: args.legacy_apis,
-            runtime_config: args.runtime_config(),
-            event_ttl: args.storage.event_ttl,
-            kubelet_address_types: args.clients.kubelet_address_types(),
             request_timeout: args.serving.request_timeout(),
             min_request_timeout: args.serving.min_request_timeout(),
             http: self.http.clone(),
@@ -305,10 +299,6 @@ impl ParsedArgs {
                 Some(identity) => identity,
                 None => client_identity(state.front_proxy.front_proxy_client()?),
             }),
-            kubelet_client: Some(match args.clients.kubelet_client()? {
-                Some(identity) => identity,
-                None => client_identity(state.authority.kubelet_client()?),
-            }),
             authentication: args.authentication.authentication(
                 &state.registry,
                 &service_accounts,
@@ -316,15 +306,10 @@ impl ParsedArgs {
             )?,
             service_accounts,
             authorization: self.authorizer.authorization.clone(),
-            plugins: self.plugins.clone(),
-            admission: self.admission.clone(),
             health: state.health_checks(args),
             boot_sequence: mizzen_apiserver::kube_apiserver_boot_sequence(),
             audit: args.audit.setup()?,
             concurrency: args.fairness.concurrency()?,
-            service_ranges: self.service_ranges.clone(),
-            service_node_ports: args.services.node_ports(),
-            kubelet_authority: args.clients.kubelet_authority()?,
             external_hostname: args.serving.external_hostname.clone(),
             log_directory: args.serving.log_directory(),
             resets_metrics: args.debug.handler().is_enabled,
@@ -333,7 +318,23 @@ impl ParsedArgs {
                 component: "apiserver",
                 flags: flags(),
             }),
-            ..Options::default()
+            ..Default::default()
+        };
+        Ok(Options {
+            legacy_apis: args.legacy_apis,
+            runtime_config: args.runtime_config(),
+            event_ttl: args.storage.event_ttl,
+            kubelet_address_types: args.clients.kubelet_address_types(),
+            kubelet_client: Some(match args.clients.kubelet_client()? {
+                Some(identity) => identity,
+                None => client_identity(state.authority.kubelet_client()?),
+            }),
+            plugins: self.plugins.clone(),
+            admission: self.admission.clone(),
+            service_ranges: self.service_ranges.clone(),
+            service_node_ports: args.services.node_ports(),
+            kubelet_authority: args.clients.kubelet_authority()?,
+            ..server.into()
         })
     }
 
@@ -418,7 +419,7 @@ impl PersistentState {
         location: &ServerLocation,
         trusted: &Trusted,
     ) -> Result<Server, ComposeError> {
-        let server = Server::new(self.registry.clone(), options);
+        let server = mizzen_controlplane::server(self.registry.clone(), options);
         if let Some(encryption) = &self.encryption {
             server.metrics().register(encryption);
         }

@@ -95,7 +95,7 @@ impl ControlLoops {
             ComponentLease::for_controllers(),
             run_controllers,
         );
-        let components = server.control_plane();
+        let components = mizzen_controlplane::components(server);
         components.add(controllers.health("controller-manager"));
         components.add(scheduler.health("scheduler"));
         ControlLoops {

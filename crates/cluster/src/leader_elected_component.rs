@@ -157,7 +157,7 @@ mod tests {
     impl Rig {
         async fn new() -> Rig {
             let rig = Rig {
-                server: Server::in_memory().await,
+                server: mizzen_controlplane::in_memory().await,
                 running: Arc::default(),
             };
             rig.call(
@@ -281,7 +281,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_component_without_access_to_its_lease_is_ready_and_does_not_run() {
         let rig = Rig {
-            server: Server::in_memory().await,
+            server: mizzen_controlplane::in_memory().await,
             running: Arc::default(),
         };
         let component = rig.start(LeaderCandidate::for_cluster("one"));

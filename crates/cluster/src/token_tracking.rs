@@ -104,7 +104,7 @@ mod tests {
             clock,
             Arc::new(Counter::default()),
         );
-        let server = Server::new(registry, Options::default());
+        let server = mizzen_controlplane::server(registry, Options::default());
         let client = LoopbackClient::new(&server, KUBE_APISERVER);
         let namespace = value!({ "metadata": { "name": "kube-system" } });
         client

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use futures_util::{StreamExt as _, stream};
 use mizzen_apiserver::{Server, User};
+use mizzen_controlplane::get_from_kubelet;
 use mizzen_object::Status;
 use mizzen_value::Value;
 use parking_lot::Mutex;
@@ -131,7 +132,7 @@ impl Scraper {
             path if path.starts_with('/') => path,
             _ => USUAL_PATH,
         };
-        let report = self.main.get_from_kubelet(node, path).await;
+        let report = get_from_kubelet(&self.main, node, path).await;
         String::from_utf8(report.map_err(said)?.into()).map_err(|error| error.to_string())
     }
 }

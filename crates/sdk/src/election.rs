@@ -1,9 +1,9 @@
 //! Who of several leads? Whoever holds a Lease.
 //!
 //! ```
-//! # use mizzen_apiserver::{Server, User};
+//! # use mizzen_apiserver::User;
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-//! # let client = kube::Client::new(Server::in_memory().await.in_process(User::master("me"), "me"), "default");
+//! # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
 //! # let system = mizzen_sdk::Object::parse(br#"{"metadata":{"name":"kube-system"}}"#)?;
 //! # mizzen_sdk::api::Api::new(client.clone()).create(&mizzen_sdk::resource::NAMESPACES, &system).await?;
 //! use mizzen_sdk::election::{Election, Options};
@@ -19,9 +19,9 @@
 //! Others may watch how it stands:
 //!
 //! ```
-//! # use mizzen_apiserver::{Server, User};
+//! # use mizzen_apiserver::User;
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-//! # let client = kube::Client::new(Server::in_memory().await.in_process(User::master("me"), "me"), "default");
+//! # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
 //! # use mizzen_sdk::{election::{Election, Options}, metrics::Families};
 //! # let election = Election::new(client, "default", "my-controller", Options::new("host-1"))?;
 //! let mut observer = election.observe();

@@ -4,9 +4,9 @@
 //! wait for their token in the order in which they were made. Watches are not limited: they are few and last long.
 //!
 //! ```
-//! # use mizzen_apiserver::{Server, User};
+//! # use mizzen_apiserver::User;
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-//! # let client = kube::Client::new(Server::in_memory().await.in_process(User::master("me"), "me"), "default");
+//! # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
 //! use mizzen_sdk::rate_limit::RateLimitLayer;
 //!
 //! let client = RateLimitLayer::new(50.0, 100).wrap(client);

@@ -1,9 +1,9 @@
 //! Writing objects when others write them, too.
 //!
 //! ```
-//! # use mizzen_apiserver::{Server, User};
+//! # use mizzen_apiserver::User;
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-//! # let client = kube::Client::new(Server::in_memory().await.in_process(User::master("me"), "me"), "default");
+//! # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
 //! # let config = mizzen_sdk::Object::parse(br#"{"metadata":{"name":"web","namespace":"default"}}"#)?;
 //! # mizzen_sdk::api::Api::new(client.clone()).create(&mizzen_sdk::resource::CONFIG_MAPS, &config).await?;
 //! use k8s_openapi::api::core::v1::ConfigMap;

@@ -15,7 +15,7 @@ use mizzen_value::Value;
 const NEVER: u64 = u64::MAX;
 
 /// A table `T` of what is in `N` resources.
-pub(super) struct Followed<T, const N: usize> {
+pub struct Followed<T, const N: usize> {
     resources: [Resource; N],
     sources: Mutex<[Source<T>; N]>,
     table: RwLock<T>,
@@ -24,7 +24,8 @@ pub(super) struct Followed<T, const N: usize> {
 }
 
 /// One of the resources, and how the table learns of it.
-pub(super) struct Source<T> {
+pub struct Source<T> {
+    /// Reads what was written since.
     pub follower: Follower,
     /// Forgets all objects: they are told anew.
     pub clear: fn(&mut T),
@@ -34,7 +35,7 @@ pub(super) struct Source<T> {
 
 impl<T: Default, const N: usize> Followed<T, N> {
     /// A table of nothing; it is filled when it is first read.
-    pub(super) fn new(sources: [Source<T>; N]) -> Followed<T, N> {
+    pub fn new(sources: [Source<T>; N]) -> Followed<T, N> {
         Followed {
             resources: sources
                 .each_ref()
@@ -46,7 +47,7 @@ impl<T: Default, const N: usize> Followed<T, N> {
     }
 
     /// What `look` finds in the table as it is now.
-    pub(super) fn read<R>(&self, look: impl FnOnce(&T) -> R) -> R {
+    pub fn read<R>(&self, look: impl FnOnce(&T) -> R) -> R {
         let last = self
             .resources
             .iter()

@@ -10,15 +10,14 @@ mod authorizers;
 mod configuration;
 pub(crate) mod escalation;
 mod follow;
-mod followed;
+pub mod followed;
 pub(crate) mod impersonate;
 mod metrics;
-pub mod node;
 pub mod rbac;
 mod refusal;
 pub(crate) mod request;
 pub(crate) mod review;
-pub(crate) mod second;
+pub mod second;
 pub(crate) mod selector;
 pub mod webhook;
 
@@ -40,7 +39,6 @@ use crate::server::Options;
 use authorizers::Asked;
 use impersonate::Habits;
 use metrics::Counts;
-use node::Nodes;
 use rbac::{Rbac, Rule, Sources};
 use webhook::Webhook;
 
@@ -49,8 +47,8 @@ pub(crate) struct Access {
     pub authorizers: Authorizers,
     /// Also asked by itself, for what somebody holds. None where no roles are served.
     pub rbac: Option<Arc<Rbac>>,
-    /// None where no pods are served.
-    nodes: Option<Arc<Nodes>>,
+    /// The authorizer of the mode `Node`, if the server has one.
+    node: Option<Arc<dyn Authorizer>>,
     pub habits: Habits,
     pub impersonations: impersonate::Counts,
     pub counts: Arc<Counts>,
@@ -68,7 +66,7 @@ impl Access {
         let access = Access {
             authorizers: Authorizers::default(),
             rbac,
-            nodes: Nodes::new(catalog).map(Arc::new),
+            node: options.node_authorizer.and_then(|make| make(catalog)),
             habits: Habits::default(),
             impersonations: Default::default(),
             counts: Arc::default(),
@@ -92,7 +90,7 @@ impl Access {
 
     fn authorizer(&self, entry: &Entry) -> Option<Arc<dyn Authorizer>> {
         Some(match &entry.mode {
-            Mode::Node => self.nodes.clone()?,
+            Mode::Node => self.node.clone()?,
             Mode::Rbac => self.rbac.clone()?,
             Mode::AlwaysAllow => Arc::new(always::AlwaysAllow),
             Mode::AlwaysDeny => Arc::new(always::AlwaysDeny),

@@ -1,54 +1,24 @@
 //! What the server does to every write besides its kind's own rules: it fills in what only it knows, takes
 //! what must be had only once, and refuses what the cluster's state forbids.
 //!
-//! Each plug-in has a file or folder; which there are and in which order they have their say is the table in
-//! [`plugins`](mod@plugins) and nowhere else. A write passes all that mutate in [`admit`], then its kind's
-//! validation, then all that validate in [`Checks`].
+//! Which plug-ins there are and in which order they run is the list in [`Options`](crate::Options) and nowhere else. A
+//! write passes all that mutate in [`Checks::admit`], then its kind's validation, then all that validate in [`Checks`].
 
-mod always_pull_images;
-mod anti_affinity;
-mod certificate;
-mod configuration;
-mod default_class;
-mod event_rate_limit;
-mod extended_resource_toleration;
-mod external_ips;
-mod image_policy;
-mod limits;
 mod namespace;
-mod node_restriction;
-mod owner_references;
 mod owners;
-mod plugins;
-mod pod_node_selector;
-mod pod_resize;
-mod pod_security;
-mod pod_tolerations;
+mod plugin;
 mod policy;
-mod priority;
-mod protection;
-mod quota;
-mod runtime_class;
-mod service;
-mod service_account;
-mod taint;
-mod toleration;
-mod topology;
-mod volume_resize;
+mod transaction;
 mod webhook;
 
-pub use configuration::{Admission, ConfigurationError};
-pub use event_rate_limit::EventRateLimit;
-pub use image_policy::ImagePolicy;
 pub(crate) use owners::{Dedupe, dedupe_owners};
-pub use plugins::{PluginError, Plugins};
-pub use pod_node_selector::NodeSelectors;
-pub use pod_security::{Level, PodSecurity, Policy, Standard, Version};
-pub use pod_tolerations::PodTolerations;
+pub use plugin::{
+    ALWAYS_DENY, MUTATING_POLICY, MUTATING_WEBHOOK, Mutate, MutateLater, NAMESPACE_AUTO_PROVISION,
+    NAMESPACE_EXISTS, NAMESPACE_LIFECYCLE, Plugin, VALIDATING_POLICY, VALIDATING_WEBHOOK, Validate,
+    ValidateLater,
+};
 pub(crate) use policy::Policies;
-pub use quota::LimitedResource;
-pub(crate) use service::{Claim, Claims, follow_all};
-pub use toleration::TolerationSeconds;
+pub use transaction::{WriteStrategy, WriteTransaction};
 pub(crate) use webhook::Webhooks;
 
 use parking_lot::Mutex;
@@ -66,43 +36,6 @@ use crate::definitions;
 use crate::extend;
 use crate::verbs::Call;
 use owners::Managers;
-use plugins::{Mutate, Validate};
-use quota::Charges;
-
-/// A write on its way to the registry.
-pub(crate) struct Write<'a> {
-    pub call: &'a Call<'a>,
-    /// The object as stored, none if it is being made.
-    pub old: Option<&'a Value>,
-    /// What is taken for this write until it is stored or given up.
-    pub claim: &'a mut Claim,
-}
-
-/// Changes `object` as the server must, or refuses it.
-pub(crate) async fn admit(write: Write<'_>, object: &mut Value) -> Result<(), Status> {
-    let Write { call, old, claim } = write;
-    definitions::admit(call, old, object)?;
-    let attributes = Attributes {
-        call,
-        old,
-        charges: None,
-    };
-    let asked = webhook::Attributes::asked(call, old);
-    let mut rounds = Rounds::default();
-    for second in [false, true] {
-        mutate(&attributes, object).await?;
-        extend::mutate(call, old, object).await?;
-        if !rounds.mutate(&asked, object, second).await? {
-            break;
-        }
-    }
-    deny_all(call, Some(object))?;
-    dedupe_owners(call, object, Dedupe::AfterAdmission);
-    if attributes.is_main("", "services") {
-        service::allocate(call, old, claim, object)?;
-    }
-    escalation::check(call, old, object).await
-}
 
 /// What the cluster's own rules and webhooks make of an object. If they change it, everybody looks at it again.
 #[derive(Default)]
@@ -119,12 +52,12 @@ impl Rounds {
         object: &mut Value,
         second: bool,
     ) -> Result<bool, Status> {
-        let plugins = &attributes.call.server.options.plugins;
+        let options = &attributes.call.server.options;
         let (managers, mut again) = (Managers::of(object), false);
-        if plugins.has(plugins::MUTATING_POLICY) {
+        if options.has_plugin(MUTATING_POLICY.name) {
             again |= self.policies.mutate(attributes, object, second).await?;
         }
-        if plugins.has(plugins::MUTATING_WEBHOOK) {
+        if options.has_plugin(MUTATING_WEBHOOK.name) {
             again |= self
                 .webhooks
                 .mutate(attributes, Some(object), second)
@@ -136,20 +69,12 @@ impl Rounds {
 }
 
 /// The same for what is made below an object, such as an eviction.
-pub(crate) async fn admit_below(call: &Call<'_>, object: &mut Value) -> Result<(), Status> {
-    mutate(
-        &Attributes {
-            call,
-            old: None,
-            charges: None,
-        },
-        object,
-    )
-    .await
+pub async fn admit_below(call: &Call<'_>, object: &mut Value) -> Result<(), Status> {
+    mutate(&Attributes { call, old: None }, object).await
 }
 
 async fn mutate(attributes: &Attributes<'_>, object: &mut Value) -> Result<(), Status> {
-    for plugin in attributes.call.server.options.plugins.iter() {
+    for plugin in &attributes.call.server.options.admission_plugins {
         match plugin.mutate {
             Mutate::Nothing => {}
             Mutate::Now(mutate) => mutate(attributes, object)?,
@@ -164,17 +89,13 @@ async fn mutate(attributes: &Attributes<'_>, object: &mut Value) -> Result<(), S
     Ok(())
 }
 
-/// Lets an object be deleted, or refuses.
-pub(crate) fn on_delete(call: &Call) -> Result<(), Status> {
-    if call
-        .server
-        .options
-        .plugins
-        .has(plugins::NAMESPACE_LIFECYCLE)
-    {
-        namespace::on_delete(call.resource, call.path)?;
+/// Rejects the deletion of one object before the object is read.
+pub(crate) fn check_delete(call: &Call) -> Result<(), Status> {
+    if call.server.options.has_plugin(NAMESPACE_LIFECYCLE.name) {
+        namespace::check_delete(call.resource, call.path)?;
     }
-    priority::on_delete(call.resource, call.path)
+    let mut strategies = call.server.extensions.write_strategies().iter();
+    strategies.try_for_each(|strategy| strategy.check_delete(call))
 }
 
 /// The last word on what a write has come to.
@@ -182,8 +103,7 @@ pub(crate) fn on_delete(call: &Call) -> Result<(), Status> {
 /// Invariant: whoever passes this to the registry tells [`Checks::settle`] what came of it.
 pub(crate) struct Checks<'a> {
     call: &'a Call<'a>,
-    charges: Charges,
-    addresses: service::Addresses,
+    transactions: Vec<Box<dyn WriteTransaction>>,
     /// When the last one passed, for auditors who want to know how long the store took.
     passed: Mutex<Option<Instant>>,
 }
@@ -213,7 +133,7 @@ impl Gate for Checks<'_> {
 }
 
 /// Lets policies and webhooks change what is no object of its resource's kind, such as a Scale or an Eviction.
-pub(crate) async fn admit_other(
+pub async fn admit_other(
     call: &Call<'_>,
     kind: &GroupVersionKind,
     root: &Struct,
@@ -232,7 +152,7 @@ pub(crate) async fn admit_other(
 
 /// Lets policies and webhooks refuse that a client connects to an object. What they change of the options is of no consequence, as
 /// with upstream, which decodes them before.
-pub(crate) async fn check_connect(
+pub async fn check_connect(
     call: &Call<'_>,
     kind: &GroupVersionKind,
     root: &Struct,
@@ -248,17 +168,10 @@ pub(crate) async fn check_connect(
 
 /// AlwaysDeny: rejects every write, after everything else had its say.
 fn deny_all(call: &Call, object: Option<&Value>) -> Result<(), Status> {
-    if !call.server.options.plugins.has(plugins::ALWAYS_DENY) {
+    if !call.server.options.has_plugin(ALWAYS_DENY.name) {
         return Ok(());
     }
-    let (attributes, unnamed) = (
-        Attributes {
-            call,
-            old: None,
-            charges: None,
-        },
-        Value::object(),
-    );
+    let (attributes, unnamed) = (Attributes { call, old: None }, Value::object());
     let why = "admission control is denying all modifications";
     match call.path.name.as_str() {
         "" => Err(attributes.forbidden(object.unwrap_or(&unnamed), why)),
@@ -267,7 +180,7 @@ fn deny_all(call: &Call, object: Option<&Value>) -> Result<(), Status> {
 }
 
 /// Lets policies and webhooks refuse what is no object of its resource's kind.
-pub(crate) async fn check_other(
+pub async fn check_other(
     call: &Call<'_>,
     kind: &GroupVersionKind,
     root: &Struct,
@@ -279,11 +192,11 @@ pub(crate) async fn check_other(
 
 /// Lets policies, then webhooks refuse a request.
 async fn ask(attributes: &webhook::Attributes<'_>) -> Result<(), Status> {
-    let plugins = &attributes.call.server.options.plugins;
-    if plugins.has(plugins::VALIDATING_POLICY) {
+    let options = &attributes.call.server.options;
+    if options.has_plugin(VALIDATING_POLICY.name) {
         policy::validate(attributes).await?;
     }
-    match plugins.has(plugins::VALIDATING_WEBHOOK) {
+    match options.has_plugin(VALIDATING_WEBHOOK.name) {
         true => webhook::validate(attributes).await,
         false => Ok(()),
     }
@@ -313,7 +226,7 @@ fn check_with_webhooks<'a>(
 
 /// Notes something for auditors under a name that somebody else has thought of. Kubernetes: one that has no domain, or is no
 /// name at all, is dropped (admission/attributes.go).
-fn annotate(call: &Call, key: &str, text: &str) {
+pub fn annotate(call: &Call, key: &str, text: &str) {
     let record = &call.request.record;
     if record.is_open() && key.matches('/').count() == 1 && names::is_qualified_name(key).is_empty()
     {
@@ -336,13 +249,41 @@ fn forbidden_for(attributes: &webhook::Attributes, why: &str) -> Status {
 impl<'a> Checks<'a> {
     /// For the writes of one request.
     pub(crate) fn new(call: &'a Call<'a>) -> Checks<'a> {
-        let (charges, addresses) = (Charges::default(), service::Addresses::default());
+        let strategies = call.server.extensions.write_strategies().iter();
         Checks {
             call,
-            charges,
-            addresses,
+            transactions: strategies
+                .filter_map(|strategy| strategy.begin(call))
+                .collect(),
             passed: Mutex::default(),
         }
+    }
+
+    /// Mutates `object` as plug-ins, policies and webhooks say, and allocates what it needs, or rejects it. `old` is the
+    /// object as stored, none if it is being made.
+    pub(crate) async fn admit(
+        &self,
+        old: Option<&Value>,
+        object: &mut Value,
+    ) -> Result<(), Status> {
+        let call = self.call;
+        definitions::admit(call, old, object)?;
+        let attributes = Attributes { call, old };
+        let asked = webhook::Attributes::asked(call, old);
+        let mut rounds = Rounds::default();
+        for second in [false, true] {
+            mutate(&attributes, object).await?;
+            extend::mutate(call, old, object).await?;
+            if !rounds.mutate(&asked, object, second).await? {
+                break;
+            }
+        }
+        deny_all(call, Some(object))?;
+        dedupe_owners(call, object, Dedupe::AfterAdmission);
+        for transaction in &self.transactions {
+            transaction.allocate(call, old, object)?;
+        }
+        escalation::check(call, old, object).await
     }
 
     fn note_passed(&self) {
@@ -361,28 +302,20 @@ impl<'a> Checks<'a> {
     }
 
     async fn all(&self, new: Option<&Value>, old: Option<&Value>) -> Result<(), Status> {
-        // What an earlier attempt took may not be what this one needs.
-        self.charges.give_back().await;
         let attributes = Attributes {
             call: self.call,
             old,
-            charges: Some(&self.charges),
         };
-        if attributes.is("", "services") {
-            self.addresses.note(new, old);
-        }
-        if attributes.is("networking.k8s.io", "ipaddresses")
-            && let Some(old) = old
-        {
-            self.addresses.note_address(old);
+        for transaction in &self.transactions {
+            transaction.begin_attempt(&attributes, new).await;
         }
         let Some(new) = new else {
-            return self.deletion(old).await;
+            return self.deletion(&attributes).await;
         };
         if old.is_none() {
             authorize_create(self.call).await?;
         }
-        for plugin in self.call.server.options.plugins.iter() {
+        for plugin in &self.call.server.options.admission_plugins {
             match plugin.validate {
                 Validate::Nothing => {}
                 Validate::Now(validate) => validate(&attributes, new)?,
@@ -390,50 +323,39 @@ impl<'a> Checks<'a> {
                 Validate::Later { validate, .. } => validate(&attributes, new).await?,
             }
         }
+        for transaction in &self.transactions {
+            transaction.reserve(&attributes, new).await?;
+        }
         extend::validate(self.call, old, Some(new)).await
     }
 
     /// Lets plug-ins, policies and webhooks refuse that an object goes; there is nothing that they could change.
-    async fn deletion(&self, old: Option<&Value>) -> Result<(), Status> {
-        node_restriction::on_delete(self.call, old)?;
-        extend::validate(self.call, old, None).await?;
-        let attributes = webhook::Attributes::judged(self.call, None, old);
-        if self
-            .call
-            .server
-            .options
-            .plugins
-            .has(plugins::MUTATING_WEBHOOK)
-        {
+    async fn deletion(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
+        let (call, old, options) = (self.call, attributes.old, &self.call.server.options);
+        let plugins = options.admission_plugins.iter();
+        for validate in plugins.filter_map(|plugin| plugin.validate_deletion) {
+            validate(attributes)?;
+        }
+        extend::validate(call, old, None).await?;
+        let judged = webhook::Attributes::judged(call, None, old);
+        if options.has_plugin(MUTATING_WEBHOOK.name) {
             webhook::Rounds::default()
-                .mutate(&attributes, None, false)
+                .mutate(&judged, None, false)
                 .await?;
         }
-        deny_all(self.call, None)?;
-        if self
-            .call
-            .server
-            .options
-            .plugins
-            .has(plugins::NAMESPACE_EXISTS)
-        {
-            namespace::check_exists(&Attributes {
-                call: self.call,
-                old,
-                charges: None,
-            })?;
+        deny_all(call, None)?;
+        if options.has_plugin(NAMESPACE_EXISTS.name) {
+            namespace::check_exists(attributes)?;
         }
-        ask(&attributes).await
+        ask(&judged).await
     }
 
     /// Keeps what was taken for the write if it is stored, and gives it back if it is not.
     pub(crate) async fn settle<T>(&self, outcome: Result<T, Status>) -> Result<T, Status> {
         self.note_stored();
-        match &outcome {
-            Ok(_) => self.charges.settle(),
-            Err(_) => self.charges.give_back().await,
+        for transaction in &self.transactions {
+            transaction.settle(self.call, outcome.is_ok()).await;
         }
-        self.addresses.follow(self.call).await;
         outcome
     }
 }
@@ -471,49 +393,53 @@ async fn authorize_create(call: &Call<'_>) -> Result<(), Status> {
 }
 
 /// What a plug-in is asked about, besides the object itself.
-pub(crate) struct Attributes<'a> {
+pub struct Attributes<'a> {
+    /// The request.
     pub call: &'a Call<'a>,
     /// The object as stored, none if it is being made.
     pub old: Option<&'a Value>,
-    /// What the write has taken from quotas, for those who have the last word.
-    charges: Option<&'a Charges>,
 }
 
 impl Attributes<'_> {
     /// Whether the write is about this resource. Every plug-in asks this first: most writes are of no concern
     /// to it.
-    fn is(&self, group: &str, plural: &str) -> bool {
+    pub fn is(&self, group: &str, plural: &str) -> bool {
         let kind = self.call.resource.kind();
         kind.plural == plural && kind.gvk.group == group
     }
 
     /// Whether the write is about an object of this resource, not something below it.
-    fn is_main(&self, group: &str, plural: &str) -> bool {
+    pub fn is_main(&self, group: &str, plural: &str) -> bool {
         self.subresource().is_empty() && self.is(group, plural)
     }
 
-    fn is_create(&self) -> bool {
+    /// Whether an object is being made.
+    pub fn is_create(&self) -> bool {
         self.old.is_none()
     }
 
-    fn is_dry_run(&self) -> bool {
+    /// Whether nothing is to be stored.
+    pub fn is_dry_run(&self) -> bool {
         self.call.request.query.get("dryRun").is_some()
     }
 
-    fn subresource(&self) -> &str {
+    /// The subresource of the request, mostly empty.
+    pub fn subresource(&self) -> &str {
         &self.call.path.subresource
     }
 
-    fn namespace(&self) -> &str {
+    /// The namespace of the request, or empty.
+    pub fn namespace(&self) -> &str {
         &self.call.path.namespace
     }
 
-    fn resource(&self) -> GroupResource {
+    /// The resource of the request.
+    pub fn resource(&self) -> GroupResource {
         self.call.resource.kind().resource()
     }
 
     /// Whether whoever writes may do something else, too.
-    async fn may(&self, verb: &str, resource: access::Resource<'_>) -> bool {
+    pub async fn may(&self, verb: &str, resource: access::Resource<'_>) -> bool {
         let Call {
             server, request, ..
         } = self.call;
@@ -532,7 +458,7 @@ impl Attributes<'_> {
     }
 
     /// 403: the cluster's state forbids it.
-    fn forbidden(&self, object: &Value, why: &str) -> Status {
+    pub fn forbidden(&self, object: &Value, why: &str) -> Status {
         let metadata = &object["metadata"];
         let said = ["name", "generateName"].map(|field| metadata[field].str());
         let name = said
@@ -543,7 +469,7 @@ impl Attributes<'_> {
     }
 
     /// An object that a plug-in wants to know about; none if it is not there.
-    fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value> {
+    pub fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value> {
         let resource = self.call.server.catalog.get(group, "v1", plural)?;
         let found = self
             .call
@@ -555,7 +481,7 @@ impl Attributes<'_> {
     }
 
     /// All objects of a resource in a namespace, or everywhere if that is empty.
-    fn all(&self, group: &str, plural: &str, namespace: &str) -> Result<Vec<Value>, Status> {
+    pub fn all(&self, group: &str, plural: &str, namespace: &str) -> Result<Vec<Value>, Status> {
         let server = self.call.server;
         let resource = server
             .catalog

@@ -52,7 +52,7 @@ fn terminating(attributes: &Attributes, object: &Value) -> Status {
 }
 
 /// Lets an object be deleted, or refuses.
-pub(super) fn on_delete(resource: &Resource, path: &ResourcePath) -> Result<(), Status> {
+pub(super) fn check_delete(resource: &Resource, path: &ResourcePath) -> Result<(), Status> {
     let kind = resource.kind();
     let is_namespace = kind.gvk.group.is_empty() && kind.gvk.kind == "Namespace";
     if is_namespace && PROTECTED.contains(&path.name.as_str()) {

@@ -26,7 +26,7 @@ const HOP_BY_HOP: [HeaderName; 9] = [
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
 /// Whether a request asks for another protocol. Kubernetes: by its `Connection` header (util/httpstream).
-pub(crate) fn is_upgrade(headers: &HeaderMap) -> bool {
+pub fn is_upgrade(headers: &HeaderMap) -> bool {
     let asks = |connection: &str| connection.to_ascii_lowercase().contains("upgrade");
     texts(headers, header::CONNECTION)
         .iter()
@@ -34,11 +34,7 @@ pub(crate) fn is_upgrade(headers: &HeaderMap) -> bool {
 }
 
 /// The headers of a request from `client` as the next server gets them.
-pub(crate) fn forwarded(
-    headers: &HeaderMap,
-    client: Option<IpAddr>,
-    is_upgrade: bool,
-) -> HeaderMap {
+pub fn forwarded(headers: &HeaderMap, client: Option<IpAddr>, is_upgrade: bool) -> HeaderMap {
     let mut forwarded = headers.clone();
     strip(&mut forwarded);
     if texts(headers, header::TE)
@@ -60,7 +56,7 @@ pub(crate) fn forwarded(
 }
 
 /// Removes the headers that `Connection` names, and those that are hop-by-hop by definition.
-pub(crate) fn strip(headers: &mut HeaderMap) {
+pub fn strip(headers: &mut HeaderMap) {
     let connections = texts(headers, header::CONNECTION);
     let named = connections
         .iter()

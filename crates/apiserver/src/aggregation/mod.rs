@@ -9,7 +9,7 @@
 
 mod available;
 mod documents;
-pub(crate) mod hop;
+pub mod hop;
 mod learn;
 mod local;
 mod proxy;
@@ -33,7 +33,7 @@ use learn::Learned;
 use local::{LocalServer, local_server};
 pub(crate) use proxy::pass_on;
 use table::{Configured, Entry};
-pub(crate) use upgrade::{Streams, join};
+pub use upgrade::{Arriving, Streams, join};
 
 /// What is known of other API servers.
 pub(crate) struct Aggregation {

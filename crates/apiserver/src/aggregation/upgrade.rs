@@ -19,11 +19,13 @@ const LINGER: Duration = Duration::from_secs(10);
 
 /// What a request has besides its head, as long as nobody took it.
 #[derive(Default)]
-pub(crate) struct Streams(Mutex<Option<Arriving>>);
+pub struct Streams(Mutex<Option<Arriving>>);
 
 /// A body on its way, and the connection after it.
-pub(crate) struct Arriving {
+pub struct Arriving {
+    /// The body, as far as it has not been read.
     pub body: Outgoing,
+    /// The connection, if the client asks for another protocol.
     pub upgrade: Option<OnUpgrade>,
 }
 
@@ -34,18 +36,14 @@ impl Streams {
     }
 
     /// Takes it; there is nothing the second time, nor for a request that was read as a whole.
-    pub(crate) fn take(&self) -> Option<Arriving> {
+    pub fn take(&self) -> Option<Arriving> {
         self.0.lock().take()
     }
 }
 
 /// Lets client and server talk to each other as they like from now on. The request is over when one of them has done, as with
 /// upstream (apimachinery/pkg/util/proxy/upgradeaware.go).
-pub(crate) fn join(
-    response: Response<Incoming>,
-    client: Option<OnUpgrade>,
-    record: Record,
-) -> Answer {
+pub fn join(response: Response<Incoming>, client: Option<OnUpgrade>, record: Record) -> Answer {
     let mut answer = Answer::new(Body::from(""));
     *answer.status_mut() = response.status();
     *answer.headers_mut() = response.headers().clone();

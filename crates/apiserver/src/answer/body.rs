@@ -160,7 +160,7 @@ impl Body {
     }
 
     /// The body of another server's answer, as it comes.
-    pub(crate) fn relay(body: Incoming) -> Body {
+    pub fn relay(body: Incoming) -> Body {
         Body::of(Kind::Relay(body))
     }
 

@@ -12,7 +12,7 @@ use super::{Accept, Answer, Body, Encoding, Form, answer, keeping};
 use crate::types::Types;
 
 /// A list of a resource's objects.
-pub(crate) fn list(
+pub fn list(
     types: &Types,
     resource: &Resource,
     list: &List,

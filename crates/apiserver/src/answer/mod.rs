@@ -10,13 +10,14 @@ mod table;
 pub use body::{Body, Broken};
 pub(crate) use body::{Lease, Shared, Source};
 pub(crate) use compress::compress;
-pub(crate) use list::list;
+pub use list::list;
+pub use negotiate::{Accept, Encoding, Form, not_acceptable};
 pub(crate) use negotiate::{
-    Accept, Clause, Encoding, Form, Offer, clauses, negotiate_aggregated_discovery,
-    negotiate_among, negotiate_document, negotiate_route, negotiate_status, no_stream,
-    not_acceptable, not_that,
+    Clause, Offer, clauses, negotiate_aggregated_discovery, negotiate_among, negotiate_document,
+    negotiate_route, negotiate_status, no_stream, not_that,
 };
-pub(crate) use object::{message, meta_kind, object, partial, status, status_kind, value};
+pub(crate) use object::{message, meta_kind, partial, status};
+pub use object::{object, status_kind, value};
 pub(crate) use table::{Table, single};
 
 use bytes::Bytes;
@@ -26,7 +27,7 @@ use http::{HeaderValue, Response, header};
 pub type Answer = Response<Body>;
 
 /// An answer with a body of a known type.
-pub(crate) fn answer(code: u16, content_type: &'static str, body: impl Into<Body>) -> Answer {
+pub fn answer(code: u16, content_type: &'static str, body: impl Into<Body>) -> Answer {
     let mut response = Response::new(body.into());
     *response.status_mut() =
         http::StatusCode::from_u16(code).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
@@ -37,7 +38,7 @@ pub(crate) fn answer(code: u16, content_type: &'static str, body: impl Into<Body
 }
 
 /// An answer in plain text.
-pub(crate) fn text(code: u16, body: impl Into<Body>) -> Answer {
+pub fn text(code: u16, body: impl Into<Body>) -> Answer {
     let mut answer = answer(code, "text/plain; charset=utf-8", body);
     answer.headers_mut().insert(
         header::X_CONTENT_TYPE_OPTIONS,

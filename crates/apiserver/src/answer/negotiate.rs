@@ -7,14 +7,18 @@ use crate::request::Query;
 
 /// How an answer is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Encoding {
+pub enum Encoding {
+    /// JSON.
     Json,
+    /// YAML.
     Yaml,
+    /// Protobuf, as Kubernetes wraps it.
     Protobuf,
 }
 
 impl Encoding {
-    pub(crate) fn media_type(self) -> &'static str {
+    /// Its media type.
+    pub fn media_type(self) -> &'static str {
         match self {
             Encoding::Json => "application/json",
             Encoding::Yaml => "application/yaml",
@@ -25,7 +29,7 @@ impl Encoding {
 
 /// What an answer shows of an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub enum Form {
     /// All of it.
     Whole,
     /// A table for people, in this version of `meta.k8s.io`.
@@ -36,9 +40,12 @@ pub(crate) enum Form {
 
 /// What the client wants.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Accept {
+pub struct Accept {
+    /// How it is written.
     pub encoding: Encoding,
+    /// What of the object is shown.
     pub form: Form,
+    /// Whether JSON is indented.
     pub pretty: bool,
     /// Whether metadata is asked for as that of a list.
     pub listed: bool,
@@ -48,7 +55,7 @@ pub(crate) struct Accept {
 
 impl Accept {
     /// What the server wants of itself.
-    pub(crate) const JSON: Accept = Accept {
+    pub const JSON: Accept = Accept {
         encoding: Encoding::Json,
         form: Form::Whole,
         pretty: false,
@@ -57,7 +64,7 @@ impl Accept {
     };
 
     /// The same without a transformation, for what cannot be transformed.
-    pub(crate) fn whole(self) -> Accept {
+    pub fn whole(self) -> Accept {
         Accept {
             form: Form::Whole,
             ..self
@@ -355,7 +362,8 @@ fn offered() -> String {
     ENCODINGS.map(Encoding::media_type).join(", ")
 }
 
-pub(crate) fn not_acceptable() -> Status {
+/// 406: the response cannot have any of the forms that the client accepts.
+pub fn not_acceptable() -> Status {
     let message = format!("only the following media types are accepted: {}", offered());
     not_that(message)
 }

@@ -17,7 +17,7 @@ use crate::types::Types;
 const LONG: usize = 64 * 1024;
 
 /// An object of a resource.
-pub(crate) fn object(
+pub fn object(
     types: &Types,
     resource: &Resource,
     object: &Object,
@@ -178,7 +178,7 @@ pub(super) fn from_text(
 }
 
 /// Any value that says what it is; `ty` is needed for protobuf and for that only.
-pub(crate) fn value(
+pub fn value(
     gvk: &GroupVersionKind,
     ty: Option<&Struct>,
     value: &Value,
@@ -209,7 +209,7 @@ fn written(
 }
 
 /// What a Status says it is.
-pub(crate) fn status_kind() -> GroupVersionKind {
+pub fn status_kind() -> GroupVersionKind {
     GroupVersionKind {
         group: "".into(),
         version: "v1".into(),

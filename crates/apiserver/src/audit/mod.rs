@@ -18,7 +18,7 @@ mod source;
 
 pub(crate) use latency::Layer;
 pub use policy::{Level, Policy, PolicyError, Stage};
-pub(crate) use record::Record;
+pub use record::Record;
 pub use sink::{Batch, Delivery, Format, LogFile, Mode, Throttle, Truncation, WebhookSetup};
 
 use std::sync::Arc;

@@ -27,7 +27,7 @@ use crate::types::Types;
 
 /// What is remembered of a request, if anything is. Cheap to clone: whoever works for the request holds it.
 #[derive(Clone, Default)]
-pub(crate) struct Record(Option<Arc<Open>>);
+pub struct Record(Option<Arc<Open>>);
 
 struct Open {
     audit: Arc<Audit>,
@@ -102,7 +102,7 @@ impl Record {
     }
 
     /// Whether anything is remembered.
-    pub(crate) fn is_open(&self) -> bool {
+    pub fn is_open(&self) -> bool {
         self.0.is_some()
     }
 
@@ -112,7 +112,7 @@ impl Record {
     }
 
     /// Notes something that was found out on the way. What was noted first stays.
-    pub(crate) fn annotate(&self, key: &str, text: impl Into<String>) {
+    pub fn annotate(&self, key: &str, text: impl Into<String>) {
         self.annotate_from(Level::Metadata, key, text);
     }
 

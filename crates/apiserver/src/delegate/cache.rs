@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Answers by question.
-pub(crate) struct Cache<T> {
+pub struct Cache<T> {
     kept: Mutex<Kept<T>>,
     room: usize,
 }
@@ -30,7 +30,7 @@ struct Answer<T> {
 
 impl<T: Clone> Cache<T> {
     /// Keeps at most `room` answers.
-    pub(crate) fn new(room: usize) -> Cache<T> {
+    pub fn new(room: usize) -> Cache<T> {
         let kept = Kept {
             answers: HashMap::new(),
             turns: BTreeMap::new(),
@@ -43,7 +43,7 @@ impl<T: Clone> Cache<T> {
     }
 
     /// The answer, if it is still good.
-    pub(crate) fn get(&self, question: &str) -> Option<T> {
+    pub fn get(&self, question: &str) -> Option<T> {
         let mut kept = self.kept();
         let (question, answer) = kept.take(question)?;
         if answer.until <= Instant::now() {
@@ -55,7 +55,7 @@ impl<T: Clone> Cache<T> {
     }
 
     /// Keeps an answer for as long as said.
-    pub(crate) fn put(&self, question: String, answer: T, lasts: Duration) {
+    pub fn put(&self, question: String, answer: T, lasts: Duration) {
         if lasts.is_zero() {
             return;
         }

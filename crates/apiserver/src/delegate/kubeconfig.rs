@@ -18,16 +18,20 @@ use mizzen_value::percent::decode;
 
 /// The current context.
 #[derive(Clone)]
-pub(crate) struct Kubeconfig {
+pub struct Kubeconfig {
     /// `https://host:port`.
     pub url: String,
     /// The path of the server's URL, which counts where one address is called and no API: `/`, `/authorize`.
     pub path: String,
     /// `host:port`.
     pub address: String,
+    /// The name that the server's certificate must have.
     pub server_name: String,
+    /// Who must have signed the server's certificate.
     pub trust: Trust,
+    /// The client certificate.
     pub identity: Option<Identity>,
+    /// The bearer token.
     pub token: Option<String>,
 }
 
@@ -60,7 +64,8 @@ pub enum KubeconfigError {
 }
 
 impl Kubeconfig {
-    pub(crate) fn load(path: &Path) -> Result<Kubeconfig, KubeconfigError> {
+    /// Reads a kubeconfig file.
+    pub fn load(path: &Path) -> Result<Kubeconfig, KubeconfigError> {
         let content = |problem: String| KubeconfigError::Content {
             path: path.into(),
             problem,

@@ -10,8 +10,7 @@ pub(crate) mod kubeconfig;
 mod token;
 mod trust;
 
-pub(crate) use kubeconfig::Kubeconfig;
-pub use kubeconfig::KubeconfigError;
+pub use kubeconfig::{Kubeconfig, KubeconfigError};
 
 use std::fmt;
 use std::path::Path;
@@ -31,7 +30,7 @@ use crate::authenticate::{Authorities, TokenCache, Trusted};
 use crate::listen::listen;
 use crate::outgoing::{Client, Identity, Target, whole};
 use crate::receive::MAX_BODY;
-pub(crate) use cache::Cache;
+pub use cache::Cache;
 pub(crate) use token::user as reviewed_user;
 
 /// How long the main server may take.

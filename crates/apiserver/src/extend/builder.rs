@@ -1,5 +1,6 @@
 //! Puts an API server together.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -9,11 +10,11 @@ use mizzen_object::{GroupResource, Hooks, Kind, NoHooks};
 use mizzen_registry::Registry;
 use mizzen_value::Str;
 
-use super::{Admit, Below, Extensions, Own, Storage, definition};
+use super::{Admit, Below, Extensions, Handler, Hints, Own, Storage, definition};
 use crate::access::Authorizer;
-use crate::admission::Plugins;
+use crate::admission::WriteStrategy;
 use crate::authenticate::Authenticator;
-use crate::catalog::{Catalog, Served};
+use crate::catalog::{BuiltInKinds, Catalog, Served};
 use crate::types::Types;
 use crate::{Options, Server, health};
 
@@ -48,6 +49,7 @@ pub struct Builder {
     files: Vec<(String, String)>,
     definitions: Vec<String>,
     hooks: HashMap<String, Arc<dyn Hooks>>,
+    built_in: Option<BuiltInKinds>,
     extensions: Extensions,
 }
 
@@ -70,13 +72,11 @@ impl Server {
     pub fn builder(registry: Registry) -> Builder {
         Builder {
             registry,
-            options: Options {
-                plugins: Plugins::none(),
-                ..Options::default()
-            },
+            options: Options::default(),
             files: Vec::new(),
             definitions: Vec::new(),
             hooks: HashMap::new(),
+            built_in: None,
             extensions: Extensions::default(),
         }
     }
@@ -94,6 +94,13 @@ impl Builder {
     /// Its rules are those of its schema; what they cannot say goes to [`Builder::admission`].
     pub fn definition(mut self, text: &str) -> Builder {
         self.definitions.push(text.into());
+        self
+    }
+
+    /// Serves these kinds instead of those of files and definitions. If CustomResourceDefinition is among them, the server
+    /// serves what is defined once it is [started](Server::start).
+    pub fn built_in(mut self, kinds: BuiltInKinds) -> Builder {
+        self.built_in = Some(kinds);
         self
     }
 
@@ -120,15 +127,41 @@ impl Builder {
         self.own(resource, name, Own::Below(Arc::new(below)))
     }
 
+    /// Answers for a resource, `things.example.com`, or for a subresource of it, with everything that the server knows of a
+    /// request. An empty `subresource` is the resource itself.
+    pub fn handler(self, resource: &str, subresource: &str, handler: Handler) -> Builder {
+        self.own(resource, subresource, Own::Handler(handler))
+    }
+
+    /// Connects clients with what is behind the objects of a resource: `pods`, `proxy`. Unlike a [`handler`](Builder::handler)
+    /// it gets requests of all methods, with whatever path follows the subresource.
+    pub fn connection(mut self, resource: &str, subresource: &str, handler: Handler) -> Builder {
+        let key = (group_resource(resource), subresource.into());
+        self.extensions.connections.insert(key, handler);
+        self
+    }
+
+    /// Allocates or reserves what writes need, after those that were added before.
+    pub fn write_strategy(mut self, strategy: impl WriteStrategy + 'static) -> Builder {
+        self.extensions.write_strategies.push(Arc::new(strategy));
+        self
+    }
+
+    /// Gives hints to clients that look for what is not served.
+    pub fn hints(mut self, hints: impl Hints + 'static) -> Builder {
+        self.extensions.hints = Some(Arc::new(hints));
+        self
+    }
+
+    /// Keeps `state` with the server, for plug-ins and handlers: [`Server::state`].
+    pub fn state(mut self, state: impl Any + Send + Sync) -> Builder {
+        self.extensions.state = Some(Arc::new(state));
+        self
+    }
+
     fn own(mut self, resource: &str, subresource: &str, own: Own) -> Builder {
-        let (plural, group) = resource.split_once('.').unwrap_or((resource, ""));
-        let resource = GroupResource {
-            group: group.into(),
-            resource: plural.into(),
-        };
-        self.extensions
-            .answers
-            .insert((resource, subresource.into()), own);
+        let key = (group_resource(resource), subresource.into());
+        self.extensions.answers.insert(key, own);
         self
     }
 
@@ -153,6 +186,17 @@ impl Builder {
 
     /// The server.
     pub fn build(mut self) -> Result<Server, BuildError> {
+        if let Some(built_in) = self.built_in {
+            let types = Types::new(&built_in.schemas);
+            let catalog = Catalog::new(self.registry.store(), built_in);
+            return Ok(Server::join(
+                self.registry,
+                catalog,
+                types,
+                self.options,
+                self.extensions,
+            ));
+        }
         let files: Vec<(&str, &str)> = self
             .files
             .iter()
@@ -167,7 +211,7 @@ impl Builder {
             );
         }
         let types = Types::new(&schemas);
-        let catalog = Catalog::of(self.registry.store(), served, schemas);
+        let catalog = Catalog::of(self.registry.store(), served, schemas, |_, _| None);
         let server = Server::join(self.registry, catalog, types, self.options, self.extensions);
         // What it serves is there from the beginning: it has nothing to start.
         server.complete(&health::START);
@@ -228,5 +272,14 @@ impl Builder {
             ))),
             None => Ok(()),
         }
+    }
+}
+
+/// A resource by its name: `things.example.com`.
+fn group_resource(name: &str) -> GroupResource {
+    let (plural, group) = name.split_once('.').unwrap_or((name, ""));
+    GroupResource {
+        group: group.into(),
+        resource: plural.into(),
     }
 }

@@ -22,14 +22,21 @@ pub use builder::{BuildError, Builder};
 pub use non_resource::{NonResourceHandler, NonResourceRequest};
 pub use storage::Storage;
 
+pub use crate::catalog::{BuiltInKinds, SubresourceHooks};
+
+use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method};
-use mizzen_object::GroupResource;
+use mizzen_object::{GroupResource, Status};
+use mizzen_registry::{Future, Resource};
 use mizzen_value::{Str, json};
 
+use crate::admission::WriteStrategy;
+use crate::answer::Answer;
+use crate::request::{Request, ResourcePath};
 use crate::verbs::Call;
 use crate::{Server, User};
 
@@ -38,6 +45,22 @@ use crate::{Server, User};
 pub(crate) struct Extensions {
     admission: Vec<Arc<dyn Admit>>,
     answers: HashMap<(GroupResource, Str), Own>,
+    connections: HashMap<(GroupResource, Str), Handler>,
+    write_strategies: Vec<Arc<dyn WriteStrategy>>,
+    hints: Option<Arc<dyn Hints>>,
+    state: Option<Arc<dyn Any + Send + Sync>>,
+}
+
+/// Answers a request about a resource or a subresource, with everything that the server knows of it.
+pub type Handler = for<'a> fn(&'a Call<'a>) -> Future<'a, Result<Answer, Status>>;
+
+/// Warnings for clients that look for something that the server could serve but does not.
+pub trait Hints: Send + Sync {
+    /// For a request that found nothing.
+    fn not_found(&self, request: &Request) -> Option<String>;
+
+    /// For a list of CustomResourceDefinitions.
+    fn list_definitions(&self, request: &Request) -> Option<String>;
 }
 
 /// Who answers instead of the registry.
@@ -45,6 +68,7 @@ pub(crate) struct Extensions {
 pub(crate) enum Own {
     Storage(Arc<dyn Storage>),
     Below(Arc<dyn Below>),
+    Handler(Handler),
 }
 
 impl Extensions {
@@ -57,6 +81,33 @@ impl Extensions {
             call.resource.kind().resource(),
             call.path.subresource.clone(),
         ))
+    }
+
+    /// The handler of a connection to what is behind an object, such as a pod's port.
+    pub(crate) fn connection(&self, resource: &Resource, path: &ResourcePath) -> Option<Handler> {
+        let is_connection = !path.subresource.is_empty()
+            && !path.name.is_empty()
+            && !path.verb_in_path
+            && !resource.is_custom()
+            && path.placed == resource.kind().is_namespaced();
+        if !is_connection || self.connections.is_empty() {
+            return None;
+        }
+        let key = (resource.kind().resource(), path.subresource.clone());
+        self.connections.get(&key).copied()
+    }
+
+    pub(crate) fn write_strategies(&self) -> &[Arc<dyn WriteStrategy>] {
+        &self.write_strategies
+    }
+
+    pub(crate) fn hints(&self) -> Option<&dyn Hints> {
+        self.hints.as_deref()
+    }
+
+    /// What the composer of the server keeps with it.
+    pub(crate) fn state<T: Any>(&self) -> Option<&T> {
+        self.state.as_deref()?.downcast_ref()
     }
 
     /// Who has the objects of a call's resource, if it is not the store.

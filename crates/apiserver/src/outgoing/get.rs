@@ -10,12 +10,7 @@ use super::{Client, Limit, SendError, Target, Trust};
 
 impl Client {
     /// The body of what is there. Only HTTPS is spoken.
-    pub(crate) async fn get(
-        &self,
-        url: &str,
-        trust: &Trust,
-        limit: Limit,
-    ) -> Result<Bytes, SendError> {
+    pub async fn get(&self, url: &str, trust: &Trust, limit: Limit) -> Result<Bytes, SendError> {
         let response = Call::get(url)
             .send(self, limit.until, |uri| target(uri, trust))
             .await?;

@@ -21,14 +21,15 @@ use mizzen_value::clock::Clock;
 
 use crate::catalog::Catalog;
 pub(crate) use hook::Hook;
-pub(crate) use remote::{PostError, Remote, jittered};
-pub(crate) use service::{Service, Services};
+pub(crate) use remote::jittered;
+pub use remote::{PostError, Remote};
+pub use service::{Service, Services};
 pub use transport::{Anyone, Identity};
-pub(crate) use transport::{Limit, Outgoing, SendError, Target, Trust, clean_path, dial, whole};
+pub(crate) use transport::{Limit, Outgoing, SendError, Target, Trust, clean_path, whole};
 
 /// Calls other servers, and knows where services are. Cheap to clone.
 #[derive(Clone)]
-pub(crate) struct Client {
+pub struct Client {
     transport: transport::Client,
     services: Arc<Services>,
 }
@@ -45,7 +46,7 @@ impl Client {
     }
 
     /// A client that knows no services and shows `identity`.
-    pub(crate) fn plain(registry: &Registry, identity: Option<Identity>) -> Client {
+    pub fn plain(registry: &Registry, identity: Option<Identity>) -> Client {
         Client::with(registry, identity, Services::unknown(registry))
     }
 
@@ -58,7 +59,7 @@ impl Client {
     }
 
     /// Where services are.
-    pub(crate) fn services(&self) -> &Services {
+    pub fn services(&self) -> &Services {
         &self.services
     }
 }

@@ -21,7 +21,7 @@ const ATTEMPTS: u32 = 5;
 const BACKOFF_FACTOR: f64 = 1.5;
 
 /// The server, with what we show to it.
-pub(crate) struct Remote {
+pub struct Remote {
     client: Client,
     target: Target,
     url: String,
@@ -33,7 +33,7 @@ pub(crate) struct Remote {
 /// Why a review got no answer that could be read.
 #[derive(Debug, thiserror::Error)]
 #[error("{why}")]
-pub(crate) struct PostError {
+pub struct PostError {
     /// The code of the answer, if there was one.
     pub code: Option<u16>,
     /// What is wrong, in the words of client-go.
@@ -42,7 +42,7 @@ pub(crate) struct PostError {
 
 impl Remote {
     /// The server of a kubeconfig file, which is told how long we wait.
-    pub(crate) fn new(file: &Kubeconfig, registry: &Registry) -> Remote {
+    pub fn new(file: &Kubeconfig, registry: &Registry) -> Remote {
         // One connection of HTTP/2 has so many streams and no more: questions that are answered slowly would hold up
         // others.
         Remote {
@@ -92,7 +92,7 @@ impl Remote {
     }
 
     /// Posts a review and gives back the body of a good answer.
-    pub(crate) async fn post(&self, body: Bytes, patience: Duration) -> Result<Bytes, PostError> {
+    pub async fn post(&self, body: Bytes, patience: Duration) -> Result<Bytes, PostError> {
         let (code, outcome) = self.exchange(body, patience).await?;
         outcome.map_err(|error| PostError {
             code: Some(code),
@@ -101,7 +101,7 @@ impl Remote {
     }
 
     /// Posts a review again, later and later, while it fails for a reason that may pass. Each attempt has `patience`.
-    pub(crate) async fn post_with_backoff(
+    pub async fn post_with_backoff(
         &self,
         registry: &Registry,
         body: Bytes,
@@ -189,13 +189,13 @@ pub(crate) fn jittered(registry: &Registry, pause: Duration) -> Duration {
 
 impl PostError {
     /// Whether it may be otherwise the next time, as upstream sees it (apiserver/pkg/util/webhook/webhook.go).
-    pub(crate) fn is_passing(&self) -> bool {
+    pub fn is_passing(&self) -> bool {
         let lost = ["connection reset by peer", "http2: client connection lost"];
         matches!(self.code, Some(429 | 500 | 504)) || lost.iter().any(|end| self.why.ends_with(end))
     }
 
     /// Whether the answer took too long.
-    pub(crate) fn is_late(&self) -> bool {
+    pub fn is_late(&self) -> bool {
         self.code == Some(504) || self.why.ends_with("context deadline exceeded")
     }
 }

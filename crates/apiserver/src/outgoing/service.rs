@@ -18,7 +18,7 @@ use crate::catalog::Catalog;
 
 /// A service, and which of its ports.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub(crate) struct Service {
+pub struct Service {
     /// Its namespace.
     pub namespace: String,
     /// Its name.
@@ -45,7 +45,7 @@ impl Service {
 }
 
 /// Knows where services are.
-pub(crate) struct Services {
+pub struct Services {
     registry: Registry,
     services: Option<Resource>,
     slices: Option<Resource>,
@@ -77,7 +77,7 @@ impl Services {
     }
 
     /// The service object.
-    pub(crate) fn find(&self, service: &Service) -> Result<Value, Status> {
+    pub fn find(&self, service: &Service) -> Result<Value, Status> {
         let key = Key::new(&service.namespace, &service.name);
         let found = self
             .services
@@ -93,7 +93,7 @@ impl Services {
     }
 
     /// The `host:port` to dial.
-    pub(crate) fn resolve(&self, service: &Service) -> Result<String, Status> {
+    pub fn resolve(&self, service: &Service) -> Result<String, Status> {
         let Service {
             namespace,
             name,
@@ -135,7 +135,7 @@ impl Services {
     }
 
     /// The slices of a service's endpoints.
-    pub(crate) fn slices(&self, service: &Service) -> Vec<Value> {
+    pub fn slices(&self, service: &Service) -> Vec<Value> {
         let Some(resource) = &self.slices else {
             return Vec::new();
         };
@@ -191,7 +191,7 @@ impl Services {
     }
 
     /// Whether a node says that its runtime is the simulated one.
-    pub(crate) fn is_simulated(&self, node: &str) -> bool {
+    pub fn is_simulated(&self, node: &str) -> bool {
         let found = self
             .nodes
             .as_ref()

@@ -10,7 +10,8 @@ use mizzen_value::{Value, json, value};
 use tokio::time::Instant;
 
 use super::{Client, Hook, Limit, Service};
-use crate::{Options, Server};
+use crate::Server;
+use crate::extend::BuiltInKinds;
 use peer::{Peer, Reaction};
 
 mod certificates;
@@ -39,13 +40,17 @@ fn server() -> Server {
         Arc::new(Noon),
         Arc::new(Noon),
     );
-    Server::new(
-        registry,
-        Options {
-            advertise: "127.0.0.1:1".into(),
-            ..Options::default()
-        },
-    )
+    let catalog = mizzen_kinds::catalog();
+    let built_in = BuiltInKinds {
+        kinds: catalog.kinds,
+        schemas: catalog.schemas,
+        subresource_hooks: |_, _| None,
+        was_served: |_| false,
+    };
+    let server = Server::builder(registry)
+        .built_in(built_in)
+        .options(|options| options.advertise = "127.0.0.1:1".into());
+    server.build().unwrap()
 }
 
 fn client() -> Client {

@@ -17,7 +17,7 @@ use super::{Query, decode};
 
 /// What a request does, and to what.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct RequestInfo {
+pub struct RequestInfo {
     verb: Cow<'static, str>,
     target: Target,
     /// The one name that the field selector of a list or watch allows.
@@ -26,7 +26,7 @@ pub(crate) struct RequestInfo {
 
 /// What a path is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Target {
+pub enum Target {
     /// A non-resource path, decoded.
     Page(String),
     /// Objects.
@@ -35,8 +35,10 @@ pub(crate) enum Target {
 
 /// A path below a group and version.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct ResourcePath {
+pub struct ResourcePath {
+    /// The API group.
     pub group: Str,
+    /// The version.
     pub version: Str,
     /// The plural name.
     pub resource: Str,
@@ -46,6 +48,7 @@ pub(crate) struct ResourcePath {
     pub placed: bool,
     /// Empty for the whole collection.
     pub name: Str,
+    /// Empty for the object itself.
     pub subresource: Str,
     /// What follows the subresource, for proxies.
     pub rest: Vec<String>,
@@ -120,7 +123,7 @@ impl RequestInfo {
 
     /// The verb as roles name it: `list`, `update`; for a non-resource path the method in lower case. Empty for a method
     /// that resources do not have.
-    pub(crate) fn verb(&self) -> &str {
+    pub fn verb(&self) -> &str {
         &self.verb
     }
 

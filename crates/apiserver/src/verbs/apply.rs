@@ -7,7 +7,7 @@ use mizzen_value::time::to_unix;
 use mizzen_value::{Value, yaml};
 
 use super::{Call, check_name};
-use crate::admission::{self, Claim};
+use crate::admission::Checks;
 use crate::answer::Answer;
 use crate::intake::{self, FieldValidation};
 use crate::options;
@@ -22,7 +22,7 @@ pub(crate) async fn apply(call: &Call<'_>, action: Action) -> Result<Answer, Sta
     } = call;
     let options = options::write_options(request, "PatchOptions")?;
     let (config, complaint) = config(call)?;
-    let (key, checks) = (call.key(), admission::Checks::new(call));
+    let (key, checks) = (call.key(), Checks::new(call));
     let rules = &resource.kind().rules;
     let strictness = options.strictness;
     let mut change = Applied {
@@ -30,7 +30,7 @@ pub(crate) async fn apply(call: &Call<'_>, action: Action) -> Result<Answer, Sta
         config,
         complaint,
         strictness,
-        claim: server.claims.claim(),
+        checks: &checks,
     };
     let update = Update {
         action,
@@ -91,7 +91,7 @@ struct Applied<'a> {
     config: Value,
     complaint: Option<String>,
     strictness: FieldValidation,
-    claim: Claim,
+    checks: &'a Checks<'a>,
 }
 
 impl Change for Applied<'_> {
@@ -112,12 +112,7 @@ impl Applied<'_> {
             self.check_new(object.entry("metadata"))?;
         }
         check_name(self.call.path, &mut object)?;
-        let write = admission::Write {
-            call: self.call,
-            old: current,
-            claim: &mut self.claim,
-        };
-        admission::admit(write, &mut object).await?;
+        self.checks.admit(current, &mut object).await?;
         Ok(object)
     }
 }

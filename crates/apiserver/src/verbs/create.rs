@@ -23,18 +23,9 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     wipe(draft.entry("metadata"));
     admission::dedupe_owners(call, &mut draft, admission::Dedupe::AsSent);
     Owning::new(call).update_any(None, &mut draft).await;
-    let mut claim = server.claims.claim();
-    admission::admit(
-        admission::Write {
-            call,
-            old: None,
-            claim: &mut claim,
-        },
-        &mut draft,
-    )
-    .await?;
-
     let checks = admission::Checks::new(call);
+    checks.admit(None, &mut draft).await?;
+
     let create = Create {
         user: request.user.clone(),
         dry_run: options.dry_run,
@@ -47,7 +38,7 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
 }
 
 /// Takes away what only the server says of a new object.
-pub(crate) fn wipe(metadata: &mut Value) {
+pub fn wipe(metadata: &mut Value) {
     for field in [
         "deletionTimestamp",
         "deletionGracePeriodSeconds",

@@ -15,7 +15,7 @@ pub(crate) async fn delete(call: &Call<'_>) -> Result<Answer, Status> {
         ..
     } = call;
     let options = delete_options::read(server, request)?;
-    admission::on_delete(call)?;
+    admission::check_delete(call)?;
     warn_of_orphans(call, &options);
     let checks = admission::Checks::new(call);
     let deleted = server

@@ -4,7 +4,7 @@ use mizzen_object::Status;
 
 use super::Call;
 use crate::answer::{self, Answer};
-use crate::{definitions, legacy, options};
+use crate::{definitions, options};
 
 pub(crate) async fn list(call: &Call<'_>) -> Result<Answer, Status> {
     let options = options::list_options(
@@ -20,7 +20,8 @@ pub(crate) async fn list(call: &Call<'_>) -> Result<Answer, Status> {
     call.check_include()?;
     call.check_listed(true)?;
     if definitions::defines(call.resource.kind())
-        && let Some(hint) = legacy::manifest_hint(call.server, call.request)
+        && let Some(hints) = call.server.extensions.hints()
+        && let Some(hint) = hints.list_definitions(call.request)
     {
         call.notes.warn(hint);
     }

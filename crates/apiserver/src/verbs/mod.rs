@@ -1,29 +1,20 @@
 //! One file per verb: what is done with objects, and what the client gets.
 
 mod apply;
-mod binding;
-mod component_status;
 mod create;
 mod custom;
 mod delete;
-mod eviction;
 mod frames;
 mod get;
-mod kubelet;
 mod list;
-mod log;
 mod own;
 pub(crate) mod patch;
-mod proxy;
 mod review;
-mod rollback;
 mod scale;
-mod stream;
-mod token;
 mod update;
 mod watch;
 
-pub use component_status::ControlPlaneComponents;
+pub use create::wipe;
 pub(crate) use frames::Frames;
 
 use std::sync::Arc;
@@ -36,7 +27,6 @@ use mizzen_registry::{Key, Object, Resource, Warnings};
 use mizzen_value::Value;
 use tokio::time::Instant;
 
-use crate::access::second;
 use crate::answer::{self, Accept, Answer, Offer, negotiate_among};
 use crate::catalog::Nowhere;
 use crate::chain::failure;
@@ -48,11 +38,16 @@ use crate::server::Inner;
 const PATIENCE: Duration = Duration::from_secs(34);
 
 /// A request about a resource, on its way to its verb.
-pub(crate) struct Call<'a> {
+pub struct Call<'a> {
+    /// The server that answers.
     pub server: &'a Arc<Inner>,
+    /// The request.
     pub request: &'a Request,
+    /// What its path names.
     pub path: &'a ResourcePath,
+    /// The resource that the path names.
     pub resource: &'a Resource,
+    /// The form of the response.
     pub accept: Accept,
     /// What the client is told besides.
     pub notes: &'a Warnings,
@@ -75,8 +70,11 @@ pub(crate) async fn answer(
         Err(Nowhere::Resource) => return Err(Status::no_such_resource()),
     };
     let verb = request.info.verb();
-    if proxy::is_proxied(resource, path) {
-        return proxy::connect(server, request, path, resource).await;
+    if let Some(connect) = server.extensions.connection(resource, path) {
+        let notes = Warnings::default();
+        let call = Call::of_server(server, request, path, resource, &notes);
+        let outcome = connect(&call).await;
+        return finish(server, request, outcome, &notes.take());
     }
     if resource.is_custom() && custom::leads_nowhere(resource, path, verb) {
         return Ok(answer::text(404, "404 page not found\n"));
@@ -230,11 +228,7 @@ pub(crate) async fn put_status(
 
 /// An object that is looked for must have a name, and a namespace where it can have one. Kubernetes:
 /// registry/generic/registry/store.go.
-pub(crate) fn check_key(
-    kind: &mizzen_object::Kind,
-    namespace: &str,
-    name: &str,
-) -> Result<(), Status> {
+pub fn check_key(kind: &mizzen_object::Kind, namespace: &str, name: &str) -> Result<(), Status> {
     match (
         kind.is_namespaced() && namespace.is_empty(),
         name.is_empty(),
@@ -324,7 +318,7 @@ fn allowed(
 
 impl<'a> Call<'a> {
     /// A request that the server itself makes.
-    pub(crate) fn of_server(
+    pub fn of_server(
         server: &'a Arc<Inner>,
         request: &'a Request,
         path: &'a ResourcePath,
@@ -350,19 +344,9 @@ impl Call<'_> {
             return own::answer(self, own, verb).await;
         }
         match (self.path.subresource.as_str(), verb) {
-            ("", "get") if self.path.resource == "componentstatuses" => {
-                component_status::get(self).await
-            }
-            ("", "list") if self.path.resource == "componentstatuses" => {
-                component_status::list(self).await
-            }
             ("", "get") | ("status", "get") => get::get(self).await,
             ("", "list") => list::list(self).await,
-            ("", "watch") if self.path.resource == "componentstatuses" => {
-                Err(component_status::no_watch())
-            }
             ("", "watch") => watch::watch(self).await,
-            ("", "create") if self.path.resource == "bindings" => binding::create(self).await,
             ("", "create") if review::is_review(self.resource.kind()) => review::create(self).await,
             ("", "create") => create::create(self).await,
             ("", "update") => update::update(self, Action::Update).await,
@@ -374,17 +358,6 @@ impl Call<'_> {
             ("scale", "get") => scale::get(self).await,
             ("scale", "update") => scale::update(self).await,
             ("scale", "patch") => scale::patch(self).await,
-            ("binding", "create") => binding::create(self).await,
-            ("eviction", "create") => eviction::create(self).await,
-            ("rollback", "create") => rollback::create(self).await,
-            ("token", "create") => token::create(self).await,
-            ("log", "get") if self.path.resource == "pods" => log::get(self).await,
-            (stream @ ("attach" | "exec" | "portforward"), verb)
-                if self.path.resource == "pods" =>
-            {
-                second::connect(self, verb).await?;
-                stream::connect(self, stream).await
-            }
             (subresource, "get" | "update" | "patch") => self.through(subresource, verb).await,
             (subresource, _) => Err(not_here(subresource)),
         }
@@ -412,12 +385,12 @@ impl Call<'_> {
     }
 
     /// The object that the path names.
-    pub(crate) fn key(&self) -> Key {
+    pub fn key(&self) -> Key {
         Key::new(&self.path.namespace, &self.path.name)
     }
 
     /// Answers with an object.
-    pub(crate) fn object(&self, object: &Object, code: u16) -> Result<Answer, Status> {
+    pub fn object(&self, object: &Object, code: u16) -> Result<Answer, Status> {
         self.check_include()?;
         self.check_listed(false)?;
         let include = self.request.query.text("includeObject");
@@ -460,7 +433,7 @@ impl Call<'_> {
     }
 
     /// Checks how much of an object a table row should have.
-    pub(crate) fn check_include(&self) -> Result<(), Status> {
+    pub fn check_include(&self) -> Result<(), Status> {
         let include = self.request.query.text("includeObject");
         if matches!(self.accept.form, answer::Form::Table(_)) {
             if self.resource.kind().columns.is_empty() {
@@ -528,7 +501,7 @@ pub(crate) fn check_name(path: &ResourcePath, object: &mut Value) -> Result<(), 
 }
 
 /// Puts an object into the namespace of the path, or out of any.
-pub(crate) fn set_namespace(path: &ResourcePath, metadata: &mut Value) -> Result<(), Status> {
+pub fn set_namespace(path: &ResourcePath, metadata: &mut Value) -> Result<(), Status> {
     let namespace = metadata["namespace"].str();
     if namespace == path.namespace {
         return Ok(());

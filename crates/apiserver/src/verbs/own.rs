@@ -20,6 +20,7 @@ pub(super) async fn answer(call: &Call<'_>, own: &Own, verb: &str) -> Result<Ans
     match own {
         Own::Below(below) => answer_below(call, &**below).await,
         Own::Storage(storage) => answer_storage(call, &**storage, verb).await,
+        Own::Handler(handle) => handle(call).await,
     }
 }
 
@@ -63,7 +64,6 @@ async fn answer_storage(
 /// The object that a client sent, admitted and validated.
 async fn take(call: &Call<'_>, old: Option<&Value>) -> Result<Value, Status> {
     let Call {
-        server,
         request,
         path,
         resource,
@@ -83,20 +83,10 @@ async fn take(call: &Call<'_>, old: Option<&Value>) -> Result<Value, Status> {
             wipe(object.entry("metadata"));
         }
     }
-    let mut claim = server.claims.claim();
-    admission::admit(
-        admission::Write {
-            call,
-            old,
-            claim: &mut claim,
-        },
-        &mut object,
-    )
-    .await?;
+    let checks = admission::Checks::new(call);
+    checks.admit(old, &mut object).await?;
     validate(call, &mut object, old)?;
-    admission::Checks::new(call)
-        .check(Some(&object), old)
-        .await?;
+    checks.check(Some(&object), old).await?;
     Ok(object)
 }
 

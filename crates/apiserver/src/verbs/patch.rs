@@ -11,7 +11,7 @@ use mizzen_registry::{Change, Future, Resource, Update};
 use mizzen_value::{Value, json};
 
 use super::{Call, apply, check_name};
-use crate::admission::{self, Claim};
+use crate::admission::Checks;
 use crate::answer::Answer;
 use crate::intake::{self, BodyType, Document, FieldValidation, Intake};
 use crate::options;
@@ -35,12 +35,12 @@ pub(crate) async fn patch(call: &Call<'_>, action: Action) -> Result<Answer, Sta
         return apply::apply(call, action).await;
     }
     let options = options::write_options(request, "PatchOptions")?;
-    let (key, checks) = (call.key(), admission::Checks::new(call));
+    let (key, checks) = (call.key(), Checks::new(call));
     let mut change = Patched {
         call,
         form,
         strictness: options.strictness,
-        claim: server.claims.claim(),
+        checks: &checks,
     };
     let update = Update {
         action,
@@ -84,7 +84,7 @@ struct Patched<'a> {
     call: &'a Call<'a>,
     form: Form,
     strictness: FieldValidation,
-    claim: Claim,
+    checks: &'a Checks<'a>,
 }
 
 impl Change for Patched<'_> {
@@ -118,12 +118,7 @@ impl Patched<'_> {
         Owning::new(self.call)
             .update_any(Some(current), &mut object)
             .await;
-        let write = admission::Write {
-            call: self.call,
-            old: Some(current),
-            claim: &mut self.claim,
-        };
-        admission::admit(write, &mut object).await?;
+        self.checks.admit(Some(current), &mut object).await?;
         Ok(object)
     }
 

@@ -5,7 +5,7 @@ use mizzen_registry::{Change, Future, Update, Updated};
 use mizzen_value::Value;
 
 use super::{Call, check_name};
-use crate::admission::{self, Claim};
+use crate::admission::{self, Checks};
 use crate::answer::Answer;
 use crate::ownership::Owning;
 use crate::{intake, options};
@@ -32,11 +32,11 @@ pub(super) async fn replace(
         resource,
         ..
     } = call;
-    let (key, checks) = (call.key(), admission::Checks::new(call));
+    let (key, checks) = (call.key(), Checks::new(call));
     let mut change = Replace {
         call,
         object,
-        claim: server.claims.claim(),
+        checks: &checks,
     };
     let update = Update {
         action,
@@ -56,7 +56,7 @@ pub(super) async fn replace(
 struct Replace<'a> {
     call: &'a Call<'a>,
     object: Value,
-    claim: Claim,
+    checks: &'a Checks<'a>,
 }
 
 impl Change for Replace<'_> {
@@ -71,12 +71,7 @@ impl Replace<'_> {
         Owning::new(self.call)
             .update_any(current, &mut object)
             .await;
-        let write = admission::Write {
-            call: self.call,
-            old: current,
-            claim: &mut self.claim,
-        };
-        admission::admit(write, &mut object).await?;
+        self.checks.admit(current, &mut object).await?;
         Ok(object)
     }
 }

@@ -164,7 +164,7 @@ mod tests {
             clock,
             Arc::new(SystemRandom),
         );
-        let server = Server::new(registry, Options::default());
+        let server = mizzen_controlplane::server(registry, Options::default());
         server.start().await;
         let namespace = value!({ "metadata": { "name": "kube-system" } });
         let client = LoopbackClient::new(&server, KUBE_APISERVER);

@@ -124,7 +124,7 @@ pub(crate) async fn bootstrap(
         Ok::<(), String>(())
     };
     tokio::try_join!(service, classes, roles, flows, authentication)?;
-    server.repair().await;
+    mizzen_controlplane::repair(server).await;
     server.complete(&["poststarthook/start-service-ip-repair-controllers"]);
     Ok(())
 }

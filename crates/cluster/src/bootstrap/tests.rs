@@ -48,7 +48,7 @@ impl Rig {
             boot_sequence: kube_apiserver_boot_sequence(),
             ..Options::default()
         };
-        let server = Server::new(registry, options);
+        let server = mizzen_controlplane::server(registry, options);
         Rig {
             client: LoopbackClient::new(&server, KUBE_APISERVER),
             server,

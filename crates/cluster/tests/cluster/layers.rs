@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 /// Each crate and the crates of this workspace that it may use; `cluster` may use all.
-const ALLOWED: [(&str, &[&str]); 18] = [
+const ALLOWED: [(&str, &[&str]); 19] = [
     ("value", &[]),
     ("go-regexp", &["value"]),
     ("cel", &["go-regexp", "value"]),
@@ -41,6 +41,17 @@ const ALLOWED: [(&str, &[&str]); 18] = [
             "value",
         ],
     ),
+    (
+        "controlplane",
+        &[
+            "apiserver",
+            "kinds",
+            "object",
+            "registry",
+            "transport",
+            "value",
+        ],
+    ),
     ("sdk", &["metrics", "object", "value"]),
     ("bench", &["sdk"]),
     ("controllers", &["kinds", "object", "sdk", "value"]),
@@ -51,7 +62,7 @@ const ALLOWED: [(&str, &[&str]); 18] = [
     ("node", &["kinds", "object", "sdk", "value"]),
     (
         "metrics-server",
-        &["apiserver", "object", "registry", "value"],
+        &["apiserver", "controlplane", "object", "registry", "value"],
     ),
 ];
 

@@ -5,8 +5,9 @@ use std::time::Duration;
 
 use kube::Client;
 use mizzen_apiserver::seams::{Counter, VirtualClock};
-use mizzen_apiserver::{Options as ServerOptions, Plugins, Server, User};
+use mizzen_apiserver::{Server, User};
 use mizzen_controllers::{Handle, Options, start};
+use mizzen_controlplane::{Options as ServerOptions, Plugins};
 use mizzen_registry::{Registry, Store};
 use mizzen_sdk::api::{Api, DeleteOptions};
 use mizzen_sdk::{Key, Object, Resource, seam};
@@ -36,7 +37,7 @@ impl Cluster {
         let clock = VirtualClock::starting_at(BEGIN);
         let store = Store::in_memory(Default::default());
         let registry = Registry::new(store, Arc::new(clock), Arc::new(Counter::default()));
-        let server = Server::new(
+        let server = mizzen_controlplane::server(
             registry,
             ServerOptions {
                 plugins: Plugins::alone(),

@@ -7,17 +7,17 @@ type Exception = (&'static str, &'static [&'static str], &'static str);
 
 const EXCEPTIONS: &[Exception] = &[
     (
-        "apiserver/src/admission/configuration.rs",
+        "controlplane/src/admission/configuration.rs",
         &["*"],
         "the file of --admission-control-config-file",
     ),
     (
-        "apiserver/src/admission/event_rate_limit.rs",
+        "controlplane/src/admission/event_rate_limit.rs",
         &["burst", "cacheSize", "qps"],
         "the configuration of EventRateLimit",
     ),
     (
-        "apiserver/src/admission/image_policy.rs",
+        "controlplane/src/admission/image_policy.rs",
         &[
             "defaultAllow",
             "imagePolicy",
@@ -27,7 +27,7 @@ const EXCEPTIONS: &[Exception] = &[
         "the configuration of ImagePolicyWebhook",
     ),
     (
-        "apiserver/src/admission/pod_node_selector.rs",
+        "controlplane/src/admission/pod_node_selector.rs",
         &["podNodeSelectorPluginConfig"],
         "the configuration of PodNodeSelector",
     ),

@@ -18,9 +18,11 @@ use chains::{Chain, chains};
 use schema::Schema;
 
 /// The folders below `crates` whose sources read objects by literal names.
-const SOURCES: [&str; 5] = [
+const SOURCES: [&str; 7] = [
     "apiserver/src/admission",
     "controllers/src",
+    "controlplane/src/admission",
+    "controlplane/src/service",
     "kinds/src",
     "node/src",
     "scheduler/src",

@@ -9,8 +9,9 @@ use http::{HeaderMap, Method};
 use http_body_util::BodyExt as _;
 use kube::Client;
 use mizzen_apiserver::seams::{Counter, SettableClock};
-use mizzen_apiserver::{Identity, Options, Plugins, Server, User};
+use mizzen_apiserver::{Identity, Server, User};
 use mizzen_controllers as controllers;
+use mizzen_controlplane::{Options, Plugins};
 use mizzen_node as node;
 use mizzen_registry::{Registry, Store};
 use mizzen_scheduler as scheduler;
@@ -90,7 +91,7 @@ impl Cluster {
             }),
             ..Options::default()
         };
-        let server = Server::new(registry, options);
+        let server = mizzen_controlplane::server(registry, options);
         server.start().await;
         mizzen_metrics_server::serve(&server).unwrap();
         server.aggregate().await.unwrap();

@@ -179,8 +179,9 @@ mod tests {
     use std::time::Duration;
 
     use kube::Client;
+    use mizzen_apiserver::User;
     use mizzen_apiserver::seams::{Counter, WallClock};
-    use mizzen_apiserver::{Options as ServerOptions, Plugins, Server, User};
+    use mizzen_controlplane::{Options as ServerOptions, Plugins};
     use mizzen_registry::{Registry, Store};
     use mizzen_sdk::api::{Api, Patch};
     use mizzen_sdk::resource::{CONFIG_MAPS, PODS};
@@ -199,7 +200,7 @@ mod tests {
             plugins: Plugins::alone(),
             ..Default::default()
         };
-        let server = Server::new(registry, options);
+        let server = mizzen_controlplane::server(registry, options);
         server.start().await;
         Client::new(
             server.in_process(User::master("admin"), "kubelet"),

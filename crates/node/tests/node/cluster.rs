@@ -7,7 +7,8 @@ use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use kube::Client;
 use mizzen_apiserver::seams::{Counter, SettableClock};
-use mizzen_apiserver::{Options as ServerOptions, Plugins, Server, User};
+use mizzen_apiserver::{Server, User};
+use mizzen_controlplane::{Options as ServerOptions, Plugins};
 use mizzen_node::{Options, run};
 use mizzen_registry::{Registry, Store};
 use mizzen_sdk::api::{Api, DeleteOptions};
@@ -52,7 +53,7 @@ impl Cluster {
             ..Default::default()
         };
         choose(&mut options);
-        let server = Server::new(registry, options);
+        let server = mizzen_controlplane::server(registry, options);
         server.start().await;
         let cluster = Cluster {
             api: Api::new(client(&server)),

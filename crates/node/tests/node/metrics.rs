@@ -6,7 +6,7 @@ use crate::logs::{Authority, cluster, until};
 const PATH: &str = "/metrics/resource";
 
 async fn report(cluster: &Cluster, node: &str, path: &str) -> Result<String, String> {
-    let report = cluster.server.get_from_kubelet(node, path).await;
+    let report = mizzen_controlplane::get_from_kubelet(&cluster.server, node, path).await;
     let report = report.map_err(|status| status.message)?;
     Ok(String::from_utf8(report.into()).unwrap())
 }

@@ -5,8 +5,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use kube::Client;
+use mizzen_apiserver::User;
 use mizzen_apiserver::access::{Attributes, Authorizer, Decision, Reason, Target};
-use mizzen_apiserver::{Plugins, User};
+use mizzen_controlplane::Plugins;
 use mizzen_registry::Future;
 use mizzen_sdk::Key;
 use mizzen_sdk::api::{DeleteOptions, Patch};
@@ -193,7 +194,7 @@ async fn every_node_writes_in_its_own_name() {
     let mut cluster = Cluster::set_up(|options| {
         options.plugins = Plugins::alone();
         options.plugins.enable("NodeRestriction").unwrap();
-        options.authorizers = vec![listener.clone()];
+        options.server.authorizers = vec![listener.clone()];
     })
     .await;
     let server = cluster.server.clone();

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use kube::Client;
 use mizzen_apiserver::seams::{SystemRandom, WallClock};
-use mizzen_apiserver::{Options as ServerOptions, Plugins, Server, User};
+use mizzen_apiserver::{Server, User};
+use mizzen_controlplane::{Options as ServerOptions, Plugins};
 use mizzen_registry::{Registry, Store};
 use mizzen_sdk::api::Api;
 use mizzen_sdk::cache::Entry;
@@ -79,7 +80,7 @@ impl Cluster {
     pub(crate) async fn start(case: &Case, n_nodes: usize, n_pods: usize) -> Cluster {
         let store = Store::in_memory(Default::default());
         let registry = Registry::new(store, Arc::new(WallClock), Arc::new(SystemRandom));
-        let server = Server::new(
+        let server = mizzen_controlplane::server(
             registry,
             ServerOptions {
                 plugins: Plugins::alone(),

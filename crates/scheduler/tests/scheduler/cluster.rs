@@ -6,7 +6,8 @@ use std::time::Duration;
 use http::Method;
 use kube::Client;
 use mizzen_apiserver::seams::{Counter, VirtualClock};
-use mizzen_apiserver::{Options as ServerOptions, Plugins, Server, User};
+use mizzen_apiserver::{Server, User};
+use mizzen_controlplane::{Options as ServerOptions, Plugins};
 use mizzen_registry::{Registry, Store};
 use mizzen_scheduler::{Configuration, Handle, Options, StartError, start};
 use mizzen_sdk::api::{Api, DeleteOptions, ListOptions, Patch};
@@ -50,7 +51,7 @@ impl Cluster {
         let clock = VirtualClock::starting_at(BEGIN);
         let store = Store::in_memory(Default::default());
         let registry = Registry::new(store, Arc::new(clock), Arc::new(Counter::default()));
-        let server = Server::new(
+        let server = mizzen_controlplane::server(
             registry,
             ServerOptions {
                 plugins: Plugins::alone(),

@@ -1,9 +1,9 @@
 //! Telling people what a controller did: events that `kubectl describe` shows.
 //!
 //! ```
-//! # use mizzen_apiserver::{Server, User};
+//! # use mizzen_apiserver::User;
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-//! # let client = kube::Client::new(Server::in_memory().await.in_process(User::master("me"), "me"), "default");
+//! # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
 //! # use k8s_openapi::api::core::v1::{Event, Pod};
 //! # let pod = Pod { metadata: kube::api::ObjectMeta { name: Some("web".into()), namespace: Some("default".into()), ..Default::default() }, ..Pod::default() };
 //! # let events: kube::Api<Event> = kube::Api::all(client.clone());

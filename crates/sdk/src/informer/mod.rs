@@ -1,9 +1,9 @@
 //! One watch and one cache for everybody who follows a kind: shared informers.
 //!
 //! ```
-//! # use mizzen_apiserver::{Server, User};
+//! # use mizzen_apiserver::User;
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-//! # let client = kube::Client::new(Server::in_memory().await.in_process(User::master("me"), "me"), "default");
+//! # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
 //! # let pod = mizzen_sdk::Object::parse(br#"{"metadata":{"name":"web","namespace":"default"},"spec":{"containers":[{"name":"web","image":"web"}]}}"#)?;
 //! # mizzen_sdk::api::Api::new(client.clone()).create(&mizzen_sdk::resource::PODS, &pod).await?;
 //! use k8s_openapi::api::core::v1::Pod;
@@ -32,9 +32,9 @@
 //! A [`Factory`] hands out informers, the same one to everybody who asks for the same thing:
 //!
 //! ```
-//! # use mizzen_apiserver::{Server, User};
+//! # use mizzen_apiserver::User;
 //! # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
-//! # let client = kube::Client::new(Server::in_memory().await.in_process(User::master("me"), "me"), "default");
+//! # let client = kube::Client::new(mizzen_controlplane::in_memory().await.in_process(User::master("me"), "me"), "default");
 //! # for name in ["shop", "bank"] {
 //! # let namespace = mizzen_sdk::Object::parse(format!(r#"{{"metadata":{{"name":"{name}"}}}}"#).as_bytes())?;
 //! # mizzen_sdk::api::Api::new(client.clone()).create(&mizzen_sdk::resource::NAMESPACES, &namespace).await?;

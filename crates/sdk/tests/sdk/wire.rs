@@ -88,7 +88,7 @@ impl Wire {
 
     fn serve(store: &Store) -> Server {
         let registry = Registry::new(store.clone(), Arc::new(Still), Arc::new(Counter::default()));
-        Server::new(registry, Options::default())
+        mizzen_controlplane::server(registry, Options::default())
     }
 
     /// Stops the server and starts another on the same store.

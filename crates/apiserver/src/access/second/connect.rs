@@ -7,7 +7,7 @@ use crate::access::request::attributes;
 use crate::verbs::Call;
 
 /// Authorizes `create` on the subresource, whatever the verb of the request. Kubernetes: core/pod/rest/authorize.go.
-pub(crate) async fn connect(call: &Call<'_>, verb: &str) -> Result<(), Status> {
+pub async fn connect(call: &Call<'_>, verb: &str) -> Result<(), Status> {
     if verb == "create" {
         return Ok(());
     }

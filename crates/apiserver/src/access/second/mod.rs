@@ -8,7 +8,7 @@ mod connect;
 mod devices;
 mod parameters;
 
-pub(crate) use connect::connect;
+pub use connect::connect;
 
 use mizzen_object::Violations;
 use mizzen_registry::Future;

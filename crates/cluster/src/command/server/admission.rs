@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use mizzen_apiserver::{Admission, PluginError, Plugins, TolerationSeconds};
+use mizzen_controlplane::{Admission, PluginError, Plugins, TolerationSeconds};
 use mizzen_object::in_one;
 
 use super::invalid_file;

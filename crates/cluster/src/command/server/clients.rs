@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use mizzen_apiserver::{Identity, Options};
+use mizzen_apiserver::Identity;
+use mizzen_controlplane::Options;
 
 use super::{invalid_file, text};
 use crate::compose::ComposeError;

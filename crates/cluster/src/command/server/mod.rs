@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
-use mizzen_apiserver::ApiSetting;
+use mizzen_controlplane::ApiSetting;
 use mizzen_value::time::duration_nanos;
 use mizzen_value::{Value, yaml};
 

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use kube::Client;
 use mizzen_apiserver::seams::SettableClock;
-use mizzen_apiserver::{Options, Plugins, Server, User};
+use mizzen_apiserver::{Server, User};
 use mizzen_controllers as controllers;
+use mizzen_controlplane::{Options, Plugins};
 use mizzen_node as node;
 use mizzen_registry::{Registry, Store};
 use mizzen_scheduler as scheduler;
@@ -60,7 +61,7 @@ impl World {
         let clock = SettableClock::starting_at(BEGIN);
         let store = Store::in_memory(Default::default());
         let registry = Registry::new(store, Arc::new(clock.clone()), Arc::new(random.clone()));
-        let server = Server::new(
+        let server = mizzen_controlplane::server(
             registry,
             Options {
                 plugins: Plugins::alone(),

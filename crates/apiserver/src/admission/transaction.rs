@@ -1,0 +1,62 @@
+//! What a write takes besides its place in the store, and gives back if it is not stored.
+
+use mizzen_object::Status;
+use mizzen_registry::Future;
+use mizzen_value::Value;
+
+use super::Attributes;
+use crate::verbs::Call;
+
+/// What a component does around the writes of some resources. Kubernetes: `BeginCreate`, `BeginUpdate` and
+/// `BeforeDelete` of a resource's storage (registry/generic/registry/store.go).
+pub trait WriteStrategy: Send + Sync {
+    /// Begins the write of one request; none if the component is not concerned with it.
+    fn begin(&self, call: &Call) -> Option<Box<dyn WriteTransaction>> {
+        let _ = call;
+        None
+    }
+
+    /// Rejects the deletion of one object before the object is read.
+    fn check_delete(&self, call: &Call) -> Result<(), Status> {
+        let _ = call;
+        Ok(())
+    }
+}
+
+/// The part of a component in the writes of one request: it allocates addresses, or charges a quota.
+///
+/// Invariant: [`settle`](WriteTransaction::settle) is called at the end unless the client goes away; whatever must be given
+/// back then is given back on drop.
+pub trait WriteTransaction: Send + Sync {
+    /// Allocates what an object needs, after everything that mutates it. Called anew for every attempt.
+    fn allocate(&self, call: &Call, old: Option<&Value>, object: &mut Value) -> Result<(), Status> {
+        let _ = (call, old, object);
+        Ok(())
+    }
+
+    /// An attempt to store `new` begins; none is a deletion. What an earlier attempt took may not be what this one needs.
+    fn begin_attempt<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        new: Option<&'a Value>,
+    ) -> Future<'a, ()> {
+        let _ = (attributes, new);
+        Box::pin(std::future::ready(()))
+    }
+
+    /// Takes what an object needs once all plug-ins have admitted it, or rejects it.
+    fn reserve<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        new: &'a Value,
+    ) -> Future<'a, Result<(), Status>> {
+        let _ = (attributes, new);
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// The request is done; `is_stored` says whether its writes were stored.
+    fn settle<'a>(&'a self, call: &'a Call<'a>, is_stored: bool) -> Future<'a, ()> {
+        let _ = (call, is_stored);
+        Box::pin(std::future::ready(()))
+    }
+}

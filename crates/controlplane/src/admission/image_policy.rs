@@ -1,0 +1,243 @@
+//! ImagePolicyWebhook: another server decides which images pods may run.
+//!
+//! It is asked with an ImageReview, as the plug-in's configuration says, and its answers are remembered for a while.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use bytes::Bytes;
+use mizzen_object::Status;
+use mizzen_registry::Future;
+use mizzen_value::{Value, json, time, value};
+
+use super::{Attributes, admission, annotate};
+use mizzen_apiserver::delegate::{Cache, Kubeconfig};
+use mizzen_apiserver::outgoing::Remote;
+
+/// Kubernetes: how many answers are remembered (imagepolicy/admission.go).
+const ROOM: usize = 1024;
+/// Kubernetes: how long an attempt may take (apiserver/pkg/util/webhook/webhook.go).
+const PATIENCE: Duration = Duration::from_secs(30);
+const AUDIT_PREFIX: &str = "imagepolicywebhook.image-policy.k8s.io/";
+
+/// The server that decides, and how it is asked.
+pub struct ImagePolicy {
+    kubeconfig: Kubeconfig,
+    allow_ttl: Duration,
+    deny_ttl: Duration,
+    retry_backoff: Duration,
+    default_allow: bool,
+    remote: OnceLock<Remote>,
+    answers: Cache<Value>,
+}
+
+impl ImagePolicy {
+    pub(super) fn read(configuration: &Value) -> Result<ImagePolicy, String> {
+        let said = &configuration["imagePolicy"];
+        let second = Duration::from_secs(1);
+        let ttl =
+            |field: &str, default| duration(&said[field], second, second, 1800 * second, default);
+        let (milli, nano) = (Duration::from_millis(1), Duration::from_nanos(1));
+        Ok(ImagePolicy {
+            retry_backoff: duration(
+                &said["retryBackoff"],
+                milli,
+                nano,
+                300 * second,
+                500 * milli,
+            )?,
+            allow_ttl: ttl("allowTTL", 300 * second)?,
+            deny_ttl: ttl("denyTTL", 30 * second)?,
+            default_allow: said["defaultAllow"].bool(),
+            kubeconfig: Kubeconfig::load(Path::new(said["kubeConfigFile"].str()))
+                .map_err(|error| error.to_string())?,
+            remote: OnceLock::new(),
+            answers: Cache::new(ROOM),
+        })
+    }
+
+    /// The status of a review: what was answered before, or what is answered now.
+    async fn review(&self, attributes: &Attributes<'_>, spec: Value) -> Result<Value, String> {
+        let question = json::to_string(&spec);
+        if let Some(known) = self.answers.get(&question) {
+            return Ok(known);
+        }
+        let review = value!({
+            "kind": "ImageReview",
+            "apiVersion": "imagepolicy.k8s.io/v1alpha1",
+            "metadata": {},
+            "spec": (spec),
+            "status": { "allowed": false }
+        });
+        let registry = &attributes.call.server.registry;
+        let remote = self
+            .remote
+            .get_or_init(|| Remote::new(&self.kubeconfig, registry));
+        let body = Bytes::from(json::to_string(&review));
+        let answer = remote
+            .post_with_backoff(registry, body, self.retry_backoff, PATIENCE)
+            .await;
+        let answer = answer.map_err(|error| error.why)?;
+        let answer = json::parse(&answer).map_err(|error| error.to_string())?;
+        if answer["kind"].str() != "ImageReview" {
+            return Err(format!(
+                "unexpected kind {} in the answer of the webhook",
+                json::quote(answer["kind"].str())
+            ));
+        }
+        let status = answer["status"].clone();
+        let lasts = if status["allowed"].bool() {
+            self.allow_ttl
+        } else {
+            self.deny_ttl
+        };
+        self.answers.put(question, status.clone(), lasts);
+        Ok(status)
+    }
+}
+
+/// A number of units; -1 is none, 0 the default.
+fn duration(
+    said: &Value,
+    unit: Duration,
+    least: Duration,
+    most: Duration,
+    default: Duration,
+) -> Result<Duration, String> {
+    let nanos = |duration: Duration| i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
+    let value = match said.int() {
+        -1 => return Ok(Duration::ZERO),
+        0 => return Ok(default),
+        number => number.saturating_mul(nanos(unit)),
+    };
+    match u64::try_from(value).map(Duration::from_nanos) {
+        Ok(duration) if (least..=most).contains(&duration) => Ok(duration),
+        _ => {
+            let [least, most, value] = [nanos(least), nanos(most), value].map(time::duration_text);
+            Err(format!(
+                "valid value is between {least} and {most}, got {value}"
+            ))
+        }
+    }
+}
+
+/// Whether images are written that pods are to run.
+pub(super) fn concerns(attributes: &Attributes) -> bool {
+    attributes.is("", "pods") && matches!(attributes.subresource(), "" | "ephemeralcontainers")
+}
+
+/// Rejects a pod with an image that the server denies.
+pub(super) fn check<'a>(
+    attributes: &'a Attributes<'a>,
+    pod: &'a Value,
+) -> Future<'a, Result<(), Status>> {
+    Box::pin(async move {
+        let Some(policy) = &admission(attributes).image_policy else {
+            return Ok(());
+        };
+        let spec = review_spec(pod, attributes.subresource(), attributes.namespace());
+        let status = match policy.review(attributes, spec).await {
+            Ok(status) => status,
+            Err(problem) if policy.default_allow => {
+                tracing::warn!(%problem, "the image policy webhook failed, images are allowed");
+                annotate(
+                    attributes.call,
+                    &format!("{AUDIT_PREFIX}failed-open"),
+                    "true",
+                );
+                return Ok(());
+            }
+            Err(problem) => return Err(attributes.forbidden(pod, &problem)),
+        };
+        for (key, text) in status["auditAnnotations"].entries() {
+            annotate(attributes.call, &format!("{AUDIT_PREFIX}{key}"), text.str());
+        }
+        let why = match (status["allowed"].bool(), status["reason"].str()) {
+            (true, _) => return Ok(()),
+            (false, "") => "one or more images rejected by webhook backend".into(),
+            (false, reason) => {
+                format!("image policy webhook backend denied one or more images: {reason}")
+            }
+        };
+        Err(attributes.forbidden(pod, &why))
+    })
+}
+
+fn review_spec(pod: &Value, subresource: &str, namespace: &str) -> Value {
+    let lists: &[&str] = match subresource {
+        "" => &["containers", "initContainers"],
+        _ => &["ephemeralContainers"],
+    };
+    let mut spec = Value::object();
+    let containers = lists.iter().flat_map(|list| pod["spec"][*list].list());
+    let containers: Vec<Value> = containers
+        .map(|container| value!({ "image": (container["image"].str()) }))
+        .collect();
+    if !containers.is_empty() {
+        spec.set("containers", containers);
+    }
+    for (key, text) in pod["metadata"]["annotations"].entries() {
+        if key.contains(".image-policy.k8s.io/") {
+            spec.entry("annotations").set(key, text.clone());
+        }
+    }
+    if !namespace.is_empty() {
+        spec.set("namespace", namespace);
+    }
+    spec
+}
+
+impl fmt::Debug for ImagePolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ImagePolicy({})", self.kubeconfig.url)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check_ttl(said: i64, expected: Result<u64, &str>) {
+        let second = Duration::from_secs(1);
+        let found = duration(&said.into(), second, second, 1800 * second, 30 * second);
+        assert_eq!(
+            found,
+            expected.map(Duration::from_secs).map_err(String::from)
+        );
+    }
+
+    #[test]
+    fn answers_are_remembered_for_a_time_in_bounds() {
+        check_ttl(-1, Ok(0));
+        check_ttl(0, Ok(30));
+        check_ttl(1, Ok(1));
+        check_ttl(1800, Ok(1800));
+        check_ttl(1801, Err("valid value is between 1s and 30m0s, got 30m1s"));
+        check_ttl(-2, Err("valid value is between 1s and 30m0s, got -2s"));
+    }
+
+    #[test]
+    fn a_review_shows_images_and_annotations_of_policies() {
+        let pod = value!({
+            "metadata": { "annotations": { "a.image-policy.k8s.io/x": "1", "other": "2" } },
+            "spec": {
+                "initContainers": [{ "image": "b" }],
+                "containers": [{ "image": "a" }],
+                "ephemeralContainers": [{ "image": "c" }],
+            }
+        });
+        let shown = |subresource: &str| json::to_string(&review_spec(&pod, subresource, "default"));
+        let rest = r#""annotations":{"a.image-policy.k8s.io/x":"1"},"namespace":"default"}"#;
+        assert_eq!(
+            shown(""),
+            format!(r#"{{"containers":[{{"image":"a"}},{{"image":"b"}}],{rest}"#)
+        );
+        assert_eq!(
+            shown("ephemeralcontainers"),
+            format!(r#"{{"containers":[{{"image":"c"}}],{rest}"#)
+        );
+    }
+}

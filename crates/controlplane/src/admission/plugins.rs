@@ -1,0 +1,445 @@
+//! Which plug-ins are there, in which order do they have their say, and which of them are on?
+//!
+//! The table has every plug-in that Kubernetes knows, in its order, so that the same names can be given on the
+//! command line. Most are enabled by default. Those of a feature gate that is off have nothing to do, and
+//! cannot be turned on.
+
+use mizzen_apiserver::admission as generic;
+use mizzen_apiserver::admission::{Mutate, Plugin, Validate};
+
+use super::{
+    Admission, always_pull_images, anti_affinity, certificate, default_class, event_rate_limit,
+    extended_resource_toleration, external_ips, image_policy, limits, node_restriction,
+    owner_references, pod_node_selector, pod_resize, pod_security, pod_tolerations, priority,
+    protection, runtime_class, service_account, taint, toleration, topology, volume_resize,
+};
+
+/// One row of the table.
+struct Row {
+    plugin: Plugin,
+    state: State,
+}
+
+/// Whether a plug-in is on where neither enabled nor disabled.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    On,
+    Off,
+    /// Its kinds belong to a feature gate that is off in v1.36, and are not served.
+    Gated,
+}
+
+impl Row {
+    const fn on(name: &'static str, mutate: Mutate, validate: Validate) -> Row {
+        Row {
+            plugin: Plugin::new(name, mutate, validate),
+            state: State::On,
+        }
+    }
+
+    const fn off(name: &'static str, mutate: Mutate, validate: Validate) -> Row {
+        Row {
+            plugin: Plugin::new(name, mutate, validate),
+            state: State::Off,
+        }
+    }
+
+    const fn gated(name: &'static str) -> Row {
+        Row {
+            plugin: Plugin::new(name, Mutate::Nothing, Validate::Nothing),
+            state: State::Gated,
+        }
+    }
+
+    /// One that the generic server has.
+    const fn generic(plugin: Plugin, state: State) -> Row {
+        Row { plugin, state }
+    }
+}
+
+const ALWAYS_ADMIT: &str = "AlwaysAdmit";
+const EVENT_RATE_LIMIT: &str = "EventRateLimit";
+const IMAGE_POLICY_WEBHOOK: &str = "ImagePolicyWebhook";
+const SERVICE_ACCOUNT: &str = "ServiceAccount";
+const NODE_RESTRICTION: &str = "NodeRestriction";
+/// The plug-in that charges quotas: a [`WriteStrategy`](generic::WriteStrategy).
+pub(crate) const RESOURCE_QUOTA: &str = "ResourceQuota";
+
+/// Every plug-in, in the order in which they have their say.
+static TABLE: &[Row] = {
+    use Mutate::Now as change;
+    use Validate::Now as check;
+    const SAME: Mutate = Mutate::Nothing;
+    const ANY: Validate = Validate::Nothing;
+    &[
+        Row::off(ALWAYS_ADMIT, SAME, ANY),
+        Row::generic(generic::NAMESPACE_AUTO_PROVISION, State::Off),
+        Row::generic(generic::NAMESPACE_LIFECYCLE, State::On),
+        Row::generic(generic::NAMESPACE_EXISTS, State::Off),
+        Row::off(
+            "LimitPodHardAntiAffinityTopology",
+            SAME,
+            check(anti_affinity::check),
+        ),
+        Row::on("LimitRanger", change(limits::admit), check(limits::check)),
+        Row::on(
+            SERVICE_ACCOUNT,
+            Mutate::Later {
+                concerns: service_account::concerns,
+                mutate: service_account::admit,
+            },
+            check(service_account::check),
+        ),
+        Row {
+            plugin: Plugin {
+                validate_deletion: Some(node_restriction::check_delete),
+                ..Plugin::new(
+                    NODE_RESTRICTION,
+                    Mutate::Later {
+                        concerns: node_restriction::concerns,
+                        mutate: node_restriction::admit,
+                    },
+                    ANY,
+                )
+            },
+            state: State::On,
+        },
+        Row::on("TaintNodesByCondition", change(taint::admit), ANY),
+        Row::off(
+            "AlwaysPullImages",
+            change(always_pull_images::admit),
+            check(always_pull_images::check),
+        ),
+        Row::off(
+            IMAGE_POLICY_WEBHOOK,
+            SAME,
+            Validate::Later {
+                concerns: image_policy::concerns,
+                validate: image_policy::check,
+            },
+        ),
+        Row::on("PodSecurity", SAME, check(pod_security::check)),
+        Row::off(
+            "PodNodeSelector",
+            change(pod_node_selector::admit),
+            check(pod_node_selector::check),
+        ),
+        Row::on("Priority", change(priority::admit), check(priority::check)),
+        Row::on("DefaultTolerationSeconds", change(toleration::admit), ANY),
+        Row::off(
+            "PodTolerationRestriction",
+            change(pod_tolerations::admit),
+            check(pod_tolerations::check),
+        ),
+        Row::off(EVENT_RATE_LIMIT, SAME, check(event_rate_limit::check)),
+        Row::off(
+            "ExtendedResourceToleration",
+            change(extended_resource_toleration::admit),
+            ANY,
+        ),
+        Row::on(
+            "DefaultStorageClass",
+            change(default_class::admit_claim),
+            ANY,
+        ),
+        Row::on(
+            "StorageObjectInUseProtection",
+            change(protection::admit),
+            ANY,
+        ),
+        Row::gated("PodGroupProtection"),
+        Row::off(
+            "OwnerReferencesPermissionEnforcement",
+            SAME,
+            Validate::Later {
+                concerns: owner_references::concerns,
+                validate: owner_references::check,
+            },
+        ),
+        Row::on(
+            "PersistentVolumeClaimResize",
+            SAME,
+            check(volume_resize::check),
+        ),
+        Row::on(
+            "RuntimeClass",
+            change(runtime_class::admit),
+            check(runtime_class::check),
+        ),
+        Row::on(
+            "CertificateApproval",
+            SAME,
+            Validate::Later {
+                concerns: certificate::is_approval,
+                validate: certificate::check_approval,
+            },
+        ),
+        Row::on(
+            "CertificateSigning",
+            SAME,
+            Validate::Later {
+                concerns: certificate::is_status,
+                validate: certificate::check_signing,
+            },
+        ),
+        Row::gated("ClusterTrustBundleAttest"),
+        Row::on(
+            "CertificateSubjectRestriction",
+            SAME,
+            check(certificate::check_subject),
+        ),
+        Row::on(
+            "DefaultIngressClass",
+            change(default_class::admit_ingress),
+            ANY,
+        ),
+        Row::off("DenyServiceExternalIPs", SAME, check(external_ips::check)),
+        Row::on("PodTopologyLabels", change(topology::admit), ANY),
+        Row::gated("PodGroupWorkloadExists"),
+        Row::on(
+            "NodeDeclaredFeatureValidator",
+            SAME,
+            check(pod_resize::check_features),
+        ),
+        Row::gated("JobValidation"),
+        Row::on("PodResizeValidator", SAME, check(pod_resize::check_size)),
+        // Policies and webhooks come last: they see what all before them have made of the object.
+        Row::generic(generic::MUTATING_POLICY, State::On),
+        Row::generic(generic::MUTATING_WEBHOOK, State::On),
+        Row::generic(generic::VALIDATING_POLICY, State::On),
+        Row::generic(generic::VALIDATING_WEBHOOK, State::On),
+        // After all others: what it counts must not be rejected any more.
+        Row::on(RESOURCE_QUOTA, SAME, ANY),
+        Row::generic(generic::ALWAYS_DENY, State::Off),
+    ]
+};
+
+/// Those that only a whole control plane has on unless somebody asks for them.
+const WHOLE: [&str; 2] = [SERVICE_ACCOUNT, NODE_RESTRICTION];
+
+/// The plug-ins that are on.
+#[derive(Clone)]
+pub struct Plugins(Vec<&'static Row>);
+
+/// Why a plug-in cannot be turned on or off.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum PluginError {
+    /// Kubernetes does not have it. In upstream's words (server/options/admission.go).
+    #[error("{flag} plugin \"{name}\" is unknown")]
+    Unknown {
+        /// The flag that names it.
+        flag: &'static str,
+        /// Its name.
+        name: String,
+    },
+    /// Its feature gate is off.
+    #[error(
+        "enable-admission-plugins plugin \"{name}\" would do nothing: its feature gate is off in v1.36 and its kinds are \
+         not served; remove it"
+    )]
+    Gated {
+        /// What was asked for.
+        name: String,
+    },
+    /// It is turned on and off. Kubernetes: in upstream's words (server/options/admission.go).
+    #[error("[{names}] in enable-admission-plugins and disable-admission-plugins overlapped")]
+    Overlap {
+        /// The plug-ins.
+        names: String,
+    },
+    /// Several of these, as upstream joins them.
+    #[error("{0}")]
+    Several(String),
+    /// It is on without the configuration that it needs.
+    #[error("couldn't init admission plugin \"{name}\": {why}")]
+    Unconfigured {
+        /// The plug-in.
+        name: &'static str,
+        /// What is missing, as upstream says it.
+        why: &'static str,
+    },
+}
+
+impl Default for Plugins {
+    fn default() -> Plugins {
+        Plugins(TABLE.iter().filter(|row| row.state == State::On).collect())
+    }
+}
+
+impl std::fmt::Debug for Plugins {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_list()
+            .entries(self.0.iter().map(|row| row.plugin.name))
+            .finish()
+    }
+}
+
+impl Plugins {
+    /// Those of an API server that stands alone: nobody makes service accounts there, and nodes are whoever comes.
+    pub fn alone() -> Plugins {
+        let mut plugins = Plugins::default();
+        plugins.0.retain(|row| !WHOLE.contains(&row.plugin.name));
+        plugins
+    }
+
+    /// Turns one on.
+    pub fn enable(&mut self, name: &str) -> Result<(), PluginError> {
+        let row = find(name).ok_or_else(|| PluginError::Unknown {
+            flag: "enable-admission-plugins",
+            name: name.into(),
+        })?;
+        if row.state == State::Gated {
+            return Err(PluginError::Gated { name: name.into() });
+        }
+        if [ALWAYS_ADMIT, generic::ALWAYS_DENY.name].contains(&name) {
+            tracing::warn!(
+                "{name} admission controller is deprecated. Please remove this controller from your \
+                 configuration files and scripts."
+            );
+        }
+        self.0 = TABLE
+            .iter()
+            .filter(|row| row.plugin.name == name || self.has(row.plugin.name))
+            .collect();
+        Ok(())
+    }
+
+    /// Turns one off.
+    pub fn disable(&mut self, name: &str) -> Result<(), PluginError> {
+        if !Plugins::knows(name) {
+            return Err(PluginError::Unknown {
+                flag: "disable-admission-plugins",
+                name: name.into(),
+            });
+        }
+        self.0.retain(|row| row.plugin.name != name);
+        Ok(())
+    }
+
+    /// Rejects a plug-in that is on and cannot work with this configuration.
+    pub fn check(&self, admission: &Admission) -> Result<(), PluginError> {
+        let needed = [
+            (
+                IMAGE_POLICY_WEBHOOK,
+                admission.image_policy.is_some(),
+                "no config specified",
+            ),
+            (
+                EVENT_RATE_LIMIT,
+                admission.event_rate_limit.is_some(),
+                "limits: Invalid value: null: must not be empty",
+            ),
+        ];
+        match needed
+            .into_iter()
+            .find(|(name, is_configured, _)| self.has(name) && !is_configured)
+        {
+            Some((name, _, why)) => Err(PluginError::Unconfigured { name, why }),
+            None => Ok(()),
+        }
+    }
+
+    /// Whether Kubernetes has a plug-in of this name.
+    pub(super) fn knows(name: &str) -> bool {
+        find(name).is_some()
+    }
+
+    /// Whether one is on.
+    pub fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|row| row.plugin.name == name)
+    }
+
+    /// The plug-ins, in their order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &'static Plugin> {
+        self.0.iter().map(|row| &row.plugin)
+    }
+}
+
+fn find(name: &str) -> Option<&'static Row> {
+    TABLE.iter().find(|row| row.plugin.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plugin_that_is_turned_on_takes_its_place_in_the_order() {
+        let mut plugins = Plugins::alone();
+        for name in WHOLE {
+            assert!(!plugins.has(name));
+            plugins.enable(name).unwrap();
+        }
+        assert_eq!(format!("{plugins:?}"), format!("{:?}", Plugins::default()));
+    }
+
+    #[test]
+    fn a_plugin_can_be_turned_off() {
+        let mut plugins = Plugins::default();
+        plugins.disable("Priority").unwrap();
+        assert!(!plugins.has("Priority") && plugins.has("LimitRanger"));
+    }
+
+    #[test]
+    fn names_that_nobody_knows_are_refused() {
+        let refused = |outcome: Result<(), PluginError>| outcome.unwrap_err().to_string();
+        assert_eq!(
+            refused(Plugins::default().disable("Nonsense")),
+            "disable-admission-plugins plugin \"Nonsense\" is unknown"
+        );
+        assert_eq!(
+            refused(Plugins::default().enable("podsecurity")),
+            "enable-admission-plugins plugin \"podsecurity\" is unknown"
+        );
+    }
+
+    #[test]
+    fn a_plugin_that_would_do_nothing_is_refused() {
+        for name in [
+            "PodGroupProtection",
+            "ClusterTrustBundleAttest",
+            "PodGroupWorkloadExists",
+            "JobValidation",
+        ] {
+            let error = Plugins::default().enable(name).unwrap_err();
+            let expected = format!(
+                "enable-admission-plugins plugin \"{name}\" would do nothing: its feature gate is off in v1.36 and its kinds are not served; remove it"
+            );
+            assert_eq!(error.to_string(), expected);
+            assert_eq!(Plugins::default().disable(name), Ok(()));
+        }
+    }
+
+    #[test]
+    fn every_other_plugin_can_be_turned_on_and_some_need_a_configuration() {
+        let mut plugins = Plugins::default();
+        for row in TABLE.iter().filter(|row| row.state == State::Off) {
+            assert!(!plugins.has(row.plugin.name));
+            plugins.enable(row.plugin.name).unwrap();
+        }
+        let order: Vec<&str> = TABLE
+            .iter()
+            .filter(|row| row.state != State::Gated)
+            .map(|row| row.plugin.name)
+            .collect();
+        assert_eq!(
+            plugins.iter().map(|plugin| plugin.name).collect::<Vec<_>>(),
+            order
+        );
+        let refused = |plugins: &Plugins| {
+            plugins
+                .check(&Admission::default())
+                .unwrap_err()
+                .to_string()
+        };
+        assert_eq!(
+            refused(&plugins),
+            "couldn't init admission plugin \"ImagePolicyWebhook\": no config specified"
+        );
+        plugins.disable(IMAGE_POLICY_WEBHOOK).unwrap();
+        let expected = "couldn't init admission plugin \"EventRateLimit\": limits: Invalid value: null: must not be empty";
+        assert_eq!(refused(&plugins), expected);
+        plugins.disable(EVENT_RATE_LIMIT).unwrap();
+        assert_eq!(plugins.check(&Admission::default()), Ok(()));
+    }
+}

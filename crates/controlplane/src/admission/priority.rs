@@ -1,0 +1,115 @@
+//! How important a pod is, by the class it names or the one that all others are of.
+
+use mizzen_object::Status;
+use mizzen_value::Value;
+
+use super::Attributes;
+use mizzen_apiserver::admission::WriteStrategy;
+use mizzen_apiserver::verbs::Call;
+
+const GROUP: &str = "scheduling.k8s.io";
+const CLASSES: &str = "priorityclasses";
+/// The classes that the system's own pods are of.
+const SYSTEM: [&str; 2] = ["system-node-critical", "system-cluster-critical"];
+
+/// Gives a pod its priority; it is decided once.
+pub(super) fn admit(attributes: &Attributes, pod: &mut Value) -> Result<(), Status> {
+    if !attributes.is_main("", "pods") {
+        return Ok(());
+    }
+    match attributes.old {
+        Some(old) => keep(pod, old),
+        None => set(attributes, pod)?,
+    }
+    Ok(())
+}
+
+/// Only one class can be the one of all that name none.
+pub(super) fn check(attributes: &Attributes, class: &Value) -> Result<(), Status> {
+    if !attributes.is_main(GROUP, CLASSES) || !class["globalDefault"].bool() {
+        return Ok(());
+    }
+    let Some(default) = default_class(attributes)? else {
+        return Ok(());
+    };
+    let name = default["metadata"]["name"].str();
+    if !attributes.is_create() && name == class["metadata"]["name"].str() {
+        return Ok(());
+    }
+    let why =
+        format!("PriorityClass {name} is already marked as default. Only one default can exist");
+    Err(attributes.forbidden(class, &why))
+}
+
+/// The system's own classes stay. Kubernetes: this is no plug-in but a rule of the resource, and cannot be
+/// turned off (priorityclass/storage/storage.go).
+pub(crate) struct SystemPriorityClasses;
+
+impl WriteStrategy for SystemPriorityClasses {
+    fn check_delete(&self, call: &Call) -> Result<(), Status> {
+        let (kind, name) = (call.resource.kind(), &call.path.name);
+        if kind.plural == CLASSES && kind.gvk.group == GROUP && SYSTEM.contains(&name.as_str()) {
+            let why = "this is a system priority class and cannot be deleted";
+            return Err(Status::forbidden(&kind.resource(), name, why));
+        }
+        Ok(())
+    }
+}
+
+fn keep(pod: &mut Value, old: &Value) {
+    for field in ["priority", "preemptionPolicy"] {
+        if pod["spec"][field].is_null() && !old["spec"][field].is_null() {
+            pod.entry("spec").set(field, old["spec"][field].clone());
+        }
+    }
+}
+
+fn set(attributes: &Attributes, pod: &mut Value) -> Result<(), Status> {
+    let class = match pod["spec"]["priorityClassName"].str() {
+        "" => default_class(attributes)?.unwrap_or_default(),
+        name => attributes.find(GROUP, CLASSES, "", name).ok_or_else(|| {
+            attributes.forbidden(pod, &format!("no PriorityClass with name {name} was found"))
+        })?,
+    };
+    let priority = class["value"].int();
+    let policy = class["preemptionPolicy"]
+        .as_str()
+        .unwrap_or("PreemptLowerPriority");
+    agree(&pod["spec"], priority, policy).map_err(|why| attributes.forbidden(pod, &why))?;
+    let spec = pod.entry("spec");
+    if !class.is_null() {
+        spec.set("priorityClassName", class["metadata"]["name"].clone());
+    }
+    spec.set("priority", priority);
+    spec.set("preemptionPolicy", policy);
+    Ok(())
+}
+
+/// Whoever says a pod's priority himself must say what his class says.
+fn agree(spec: &Value, priority: i64, policy: &str) -> Result<(), String> {
+    if let Some(given) = spec["priority"].as_int().filter(|given| *given != priority) {
+        return Err(format!(
+            "the integer value of priority ({given}) must not be provided in pod spec; priority admission \
+             controller computed {priority} from the given PriorityClass name"
+        ));
+    }
+    if let Some(given) = spec["preemptionPolicy"]
+        .as_str()
+        .filter(|given| *given != policy)
+    {
+        return Err(format!(
+            "the string value of PreemptionPolicy ({given}) must not be provided in pod spec; priority admission \
+             controller computed {policy} from the given PriorityClass name"
+        ));
+    }
+    Ok(())
+}
+
+/// The class of pods that name none: of those that want to be it, the one with the lowest priority.
+fn default_class(attributes: &Attributes) -> Result<Option<Value>, Status> {
+    let all = attributes.all(GROUP, CLASSES, "")?;
+    Ok(all
+        .into_iter()
+        .filter(|class| class["globalDefault"].bool())
+        .min_by_key(|class| class["value"].int()))
+}

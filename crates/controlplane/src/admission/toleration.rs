@@ -1,0 +1,55 @@
+//! How long a pod stays on a node that is lost.
+
+use mizzen_object::Status;
+use mizzen_value::{Value, value};
+
+use super::{Attributes, admission};
+
+/// How long a pod stays on a node that is lost, in seconds, where the pod does not say.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TolerationSeconds {
+    /// On a node that is not ready.
+    pub not_ready: i64,
+    /// On a node that is not reachable.
+    pub unreachable: i64,
+}
+
+impl Default for TolerationSeconds {
+    fn default() -> TolerationSeconds {
+        TolerationSeconds {
+            not_ready: 300,
+            unreachable: 300,
+        }
+    }
+}
+
+/// Lets a pod stay for a while, unless it says itself for how long.
+pub(super) fn admit(attributes: &Attributes, pod: &mut Value) -> Result<(), Status> {
+    if !attributes.is_main("", "pods") {
+        return Ok(());
+    }
+    let TolerationSeconds {
+        not_ready,
+        unreachable,
+    } = admission(attributes).toleration_seconds;
+    let usual = [
+        ("node.kubernetes.io/not-ready", not_ready),
+        ("node.kubernetes.io/unreachable", unreachable),
+    ];
+    for (key, seconds) in usual {
+        let tolerated = pod["spec"]["tolerations"].list().iter().any(|toleration| {
+            let (name, effect) = (toleration["key"].str(), toleration["effect"].str());
+            (name.is_empty() || name == key) && (effect.is_empty() || effect == "NoExecute")
+        });
+        if !tolerated {
+            let toleration = value!({
+                "key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": seconds
+            });
+            pod.entry("spec")
+                .entry("tolerations")
+                .make_list()
+                .push(toleration);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,212 @@
+//! Addresses of services as objects: whoever looks for who has an address finds an IPAddress.
+//!
+//! The services are the book; their addresses follow it. After every write of a service that has or had an address,
+//! the objects are brought in line with what is stored: so they are right however the write ended.
+
+use parking_lot::Mutex;
+use std::sync::Arc;
+
+use http::Method;
+use mizzen_registry::{Create, DeleteOptions, Key, ListOptions, NoGate, Resource, Warnings};
+use mizzen_value::address::{family, parse_sloppy};
+use mizzen_value::{Value, value};
+
+use mizzen_apiserver::ownership::Owning;
+use mizzen_apiserver::request::{Request, ResourcePath};
+use mizzen_apiserver::server::Inner;
+use mizzen_apiserver::verbs::Call;
+
+const GROUP: &str = "networking.k8s.io";
+const FAMILY: &str = "ipaddress.kubernetes.io/ip-family";
+const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
+const ALLOCATOR: &str = "ipallocator.k8s.io";
+
+/// Where addresses are kept.
+pub(super) fn resource(server: &Inner) -> Option<Resource> {
+    server.catalog.get(GROUP, "v1", "ipaddresses")
+}
+
+/// The services that a request writes, each with an address that it had or should have.
+#[derive(Default)]
+pub(super) struct Addresses(Mutex<Vec<(Key, String)>>);
+
+impl Addresses {
+    /// Remembers the addresses of a service that is about to be written.
+    pub(super) fn note(&self, new: Option<&Value>, old: Option<&Value>) {
+        let (of_new, of_old) = (new.map(addresses_of), old.map(addresses_of));
+        if of_new == of_old {
+            return;
+        }
+        let metadata = new.or(old).map(|service| &service["metadata"]);
+        let key =
+            metadata.map(|metadata| Key::new(metadata["namespace"].str(), metadata["name"].str()));
+        let both = of_new.into_iter().chain(of_old).flatten();
+        let mut noted = self.0.lock();
+        noted.extend(
+            key.into_iter()
+                .flat_map(|key| both.clone().map(move |address| (key.clone(), address))),
+        );
+    }
+
+    /// Remembers an address object that is about to be changed or deleted. Kubernetes: the object of a service that has the address
+    /// is made again (core/service/ipallocator/controller/repairip.go).
+    pub(super) fn note_address(&self, old: &Value) {
+        if is_ours(old) {
+            self.0.lock().push(of_address(old));
+        }
+    }
+
+    /// Makes the objects that are missing and removes those that nobody has any more.
+    pub(super) async fn follow(&self, call: &Call<'_>) {
+        let noted = std::mem::take(&mut *self.0.lock());
+        if noted.is_empty() {
+            return;
+        }
+        let server = call.server.clone();
+        // A client that goes away must not leave an address behind.
+        let task = tokio::spawn(async move {
+            for (service, address) in noted {
+                follow(&server, &service, &address).await;
+            }
+        });
+        // It fails only when the process ends.
+        let _ = task.await;
+    }
+}
+
+/// Brings all addresses in line with the services: at start, because what was under way may not have ended.
+pub(crate) async fn follow_all(server: &Arc<Inner>) {
+    let (Some(services), Some(addresses)) =
+        (server.catalog.get("", "v1", "services"), resource(server))
+    else {
+        return;
+    };
+    let all = |resource: &Resource| {
+        let found = server.registry.list(resource, &ListOptions::default());
+        found
+            .map(|found| found.items.iter().map(|object| object.value()).collect())
+            .unwrap_or_default()
+    };
+    let (services, addresses): (Vec<Value>, Vec<Value>) = (all(&services), all(&addresses));
+    let of_services = services.iter().flat_map(|service| {
+        let metadata = &service["metadata"];
+        let key = Key::new(metadata["namespace"].str(), metadata["name"].str());
+        addresses_of(service)
+            .into_iter()
+            .map(move |address| (key.clone(), address))
+    });
+    let known = addresses
+        .iter()
+        .filter(|address| is_ours(address))
+        .map(of_address);
+    for (service, address) in of_services.chain(known) {
+        follow(server, &service, &address).await;
+    }
+}
+
+/// The service that an address object is of, and the address.
+fn of_address(address: &Value) -> (Key, String) {
+    let parent = &address["spec"]["parentRef"];
+    let service = Key::new(parent["namespace"].str(), parent["name"].str());
+    (service, address["metadata"]["name"].str().into())
+}
+
+fn is_ours(address: &Value) -> bool {
+    address["metadata"]["labels"][MANAGED_BY].str() == ALLOCATOR
+}
+
+/// In the one way to write them: there may be several.
+fn addresses_of(service: &Value) -> Vec<String> {
+    let addresses = service["spec"]["clusterIPs"].list().iter();
+    addresses
+        .filter_map(|address| parse_sloppy(address.str()))
+        .map(|address| address.to_string())
+        .collect()
+}
+
+/// Makes one address an object if the service has it, and no object if not.
+async fn follow(server: &Arc<Inner>, service: &Key, address: &str) {
+    let (Some(services), Some(addresses)) =
+        (server.catalog.get("", "v1", "services"), resource(server))
+    else {
+        return;
+    };
+    let read = |resource: &Resource, key: &Key| match server.registry.get(resource, key, "") {
+        Ok(found) => Ok(Some(found.value())),
+        Err(status) if status.code == 404 => Ok(None),
+        Err(status) => Err(status),
+    };
+    // Of what cannot be decoded, which is logged, nothing is known: its address stays as it is.
+    let (Ok(stored), Ok(found)) = (
+        read(&services, service),
+        read(&addresses, &Key::new("", address)),
+    ) else {
+        return;
+    };
+    let has =
+        stored.is_some_and(|stored| addresses_of(&stored).iter().any(|known| known == address));
+    match found {
+        None if has => make(server, &addresses, service, address).await,
+        Some(found) if !has && is_ours(&found) && is_of(&found, service) => {
+            remove(server, &addresses, address).await;
+        }
+        Some(found) if has && is_of(&found, service) && !has_labels(&found, address) => {
+            remove(server, &addresses, address).await;
+            make(server, &addresses, service, address).await;
+        }
+        _ => {}
+    }
+}
+
+async fn remove(server: &Arc<Inner>, addresses: &Resource, address: &str) {
+    let (key, options) = (Key::new("", address), DeleteOptions::default());
+    // Another client may have deleted it; then it is gone as well.
+    let _ = server
+        .registry
+        .delete(addresses, &key, &options, &NoGate)
+        .await;
+}
+
+/// Whether an address object has the labels that the allocator gives it.
+fn has_labels(object: &Value, address: &str) -> bool {
+    is_ours(object) && object["metadata"]["labels"][FAMILY].str() == family_of(address)
+}
+
+fn family_of(address: &str) -> &'static str {
+    address.parse().map_or("IPv4", family)
+}
+
+fn is_of(address: &Value, service: &Key) -> bool {
+    let parent = &address["spec"]["parentRef"];
+    parent["namespace"].str() == service.namespace && parent["name"].str() == service.name
+}
+
+async fn make(server: &Arc<Inner>, addresses: &Resource, service: &Key, address: &str) {
+    let mut object = value!({
+        "metadata": { "name": address },
+        "spec": { "parentRef": {
+            "resource": "services", "namespace": (&service.namespace), "name": (&service.name)
+        } }
+    });
+    let labels = object.entry("metadata").entry("labels");
+    labels.set(FAMILY, family_of(address));
+    labels.set(MANAGED_BY, ALLOCATOR);
+    let path = ResourcePath {
+        group: GROUP.into(),
+        version: "v1".into(),
+        resource: "ipaddresses".into(),
+        ..ResourcePath::default()
+    };
+    let (request, notes) = (
+        Request::of_server(Method::POST, path.clone()),
+        Warnings::default(),
+    );
+    let call = Call::of_server(server, &request, &path, addresses, &notes);
+    Owning::new(&call).update(None, &mut object);
+    let create = Create {
+        user: request.user.clone(),
+        ..Create::new(addresses, "", object)
+    };
+    // One may have been made by hand in the meantime; then it is there as well.
+    let _ = server.registry.create(create).await;
+}

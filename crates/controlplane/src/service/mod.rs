@@ -1,0 +1,284 @@
+//! Addresses and ports of services: each is had by one service at a time.
+//!
+//! The store is the only book: an address is taken when a stored service has it, which the index tells at
+//! once. What a write has chosen but not stored yet is *claimed*; the claim ends with the write, so nothing
+//! can leak, not even by a crash.
+//!
+//! Invariant: a claim is given up only after its write is visible or refused, and whoever chooses looks at
+//! claims and store under one lock; so no two writes can choose the same.
+
+mod address;
+mod range;
+
+use parking_lot::Mutex;
+use std::collections::HashSet;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use mizzen_kinds::allocate::{self, AllocateError, Exhausted, Pool};
+use mizzen_object::Status;
+use mizzen_registry::{Future, Key, Resource};
+use mizzen_value::Value;
+use mizzen_value::address::{Block, family};
+use mizzen_value::clock::Random;
+
+pub(crate) use address::follow_all;
+
+use address::Addresses;
+use mizzen_apiserver::admission::{Attributes, WriteStrategy, WriteTransaction};
+use mizzen_apiserver::server::Inner;
+use mizzen_apiserver::verbs::Call;
+
+use crate::ControlPlane;
+
+const ADDRESS: &str = "spec.clusterIPs";
+const NODE_PORT: &str = "spec.ports.nodePort";
+const HEALTH_PORT: &str = "spec.healthCheckNodePort";
+
+/// Allocates the addresses and ports of services, and keeps IPAddress objects in line with them. Kubernetes: this is no
+/// plug-in but a part of the resource, and comes after them all (core/service/storage).
+#[derive(Default)]
+pub(crate) struct ServiceAllocation(Claims);
+
+impl WriteStrategy for ServiceAllocation {
+    fn begin(&self, call: &Call) -> Option<Box<dyn WriteTransaction>> {
+        let kind = call.resource.kind();
+        let is_concerned = matches!(
+            (kind.gvk.group.as_str(), kind.plural.as_str()),
+            ("", "services") | ("networking.k8s.io", "ipaddresses")
+        );
+        is_concerned.then(|| {
+            Box::new(Allocation {
+                claim: Mutex::new(self.0.claim()),
+                addresses: Addresses::default(),
+            }) as _
+        })
+    }
+}
+
+/// What the writes of one request allocate.
+struct Allocation {
+    claim: Mutex<Claim>,
+    addresses: Addresses,
+}
+
+impl WriteTransaction for Allocation {
+    fn allocate(&self, call: &Call, old: Option<&Value>, object: &mut Value) -> Result<(), Status> {
+        match (Attributes { call, old }).is_main("", "services") {
+            true => allocate(call, old, &mut self.claim.lock(), object),
+            false => Ok(()),
+        }
+    }
+
+    fn begin_attempt<'a>(
+        &'a self,
+        attributes: &'a Attributes<'a>,
+        new: Option<&'a Value>,
+    ) -> Future<'a, ()> {
+        if attributes.is("", "services") {
+            self.addresses.note(new, attributes.old);
+        } else if let Some(old) = attributes.old {
+            self.addresses.note_address(old);
+        }
+        Box::pin(std::future::ready(()))
+    }
+
+    fn settle<'a>(&'a self, call: &'a Call<'a>, _is_stored: bool) -> Future<'a, ()> {
+        Box::pin(self.addresses.follow(call))
+    }
+}
+
+/// What writes under way have chosen.
+#[derive(Clone, Default)]
+struct Claims(Arc<Mutex<HashSet<String>>>);
+
+/// What one write has chosen; given up when dropped.
+struct Claim {
+    claims: Claims,
+    mine: Vec<String>,
+}
+
+impl Claims {
+    /// A claim on nothing yet.
+    fn claim(&self) -> Claim {
+        Claim {
+            claims: self.clone(),
+            mine: Vec::new(),
+        }
+    }
+}
+
+impl Drop for Claim {
+    fn drop(&mut self) {
+        let mut claims = self.claims.0.lock();
+        self.mine.iter().for_each(|name| {
+            claims.remove(name);
+        });
+    }
+}
+
+impl Claim {
+    /// Claims `name` unless it is claimed or taken.
+    fn take(&mut self, name: &str, taken: impl FnOnce() -> bool) -> bool {
+        if self.mine.iter().any(|mine| mine == name) {
+            return false;
+        }
+        let mut claims = self.claims.0.lock();
+        if claims.contains(name) || taken() {
+            return false;
+        }
+        claims.insert(name.into());
+        self.mine.push(name.into());
+        true
+    }
+
+    /// Forgets what an earlier attempt chose.
+    fn reset(&mut self) {
+        *self = self.claims.claim();
+    }
+}
+
+/// Gives a service the addresses and ports that it needs.
+fn allocate(
+    call: &Call,
+    old: Option<&Value>,
+    claim: &mut Claim,
+    service: &mut Value,
+) -> Result<(), Status> {
+    claim.reset();
+    let addresses = address::resource(call.server).ok_or_else(Status::no_such_resource)?;
+    let families = ControlPlane::of(call.server)
+        .service_ranges
+        .iter()
+        .map(|range| family(range.ip))
+        .collect();
+    let mut pool = Ranges {
+        server: call.server,
+        services: call.resource,
+        addresses: &addresses,
+        families,
+        claim,
+        is_named: !["name", "generateName"]
+            .iter()
+            .all(|field| service["metadata"][*field].is_empty()),
+        dry_run: call.request.query.get("dryRun").is_some(),
+    };
+    allocate::allocate(service, old, &mut pool).map_err(|error| match error {
+        AllocateError::Invalid(violations) => {
+            // Kubernetes: the name is generated before anything is allocated (registry/generic/registry/store.go).
+            let (kind, mut metadata) = (call.resource.kind(), service["metadata"].clone());
+            call.server.registry.generate_name(kind, &mut metadata);
+            Status::invalid(&kind.gvk, metadata["name"].str(), &violations)
+        }
+        AllocateError::Internal(message) => Status::internal(message),
+        AllocateError::Unknown(message) => Status::unknown(message),
+    })
+}
+
+/// The cluster's ranges.
+struct Ranges<'a> {
+    server: &'a Inner,
+    services: &'a Resource,
+    addresses: &'a Resource,
+    families: Vec<&'static str>,
+    claim: &'a mut Claim,
+    /// Whether the service has a name, or will get one.
+    is_named: bool,
+    dry_run: bool,
+}
+
+impl Ranges<'_> {
+    fn claim_address(&mut self, address: IpAddr) -> bool {
+        let (registry, services, addresses) =
+            (&self.server.registry, self.services, self.addresses);
+        let address = &address.to_string();
+        // Somebody may also have made an address by hand.
+        let taken = || {
+            registry.is_taken(services, ADDRESS, address)
+                || registry.get(addresses, &Key::new("", address), "").is_ok()
+        };
+        self.claim.take(address, taken)
+    }
+
+    fn claim_port(&mut self, port: i64) -> bool {
+        let (registry, services, text) = (&self.server.registry, self.services, port.to_string());
+        let taken = || {
+            registry.is_taken(services, NODE_PORT, &text)
+                || registry.is_taken(services, HEALTH_PORT, &text)
+        };
+        self.claim.take(&text, taken)
+    }
+}
+
+impl Pool for Ranges<'_> {
+    fn families(&self) -> &[&'static str] {
+        &self.families
+    }
+
+    fn take_address(
+        &mut self,
+        wanted_family: &str,
+        wanted: Option<&str>,
+    ) -> Result<String, Exhausted> {
+        let mut ranges = range::ready(self.server);
+        ranges.retain(|range| family(range.ip) == wanted_family);
+        if let Some(wanted) = wanted {
+            let given = |address: &IpAddr| ranges.iter().any(|range| range.gives(*address));
+            let Some(address) = wanted.parse().ok().filter(given) else {
+                let message = "the provided network does not match the current range";
+                return Err(Exhausted::Refused(message.into()));
+            };
+            return match self.claim_address(address) {
+                true => Ok(wanted.into()),
+                false => Err(Exhausted::Refused(
+                    "provided IP is already allocated".into(),
+                )),
+            };
+        }
+        let start = random(self.server.registry.random());
+        let mut addresses = ranges
+            .iter()
+            .flat_map(|range: &Block| range::from(*range, start.into()));
+        let free = addresses.find(|address| self.claim_address(*address));
+        let address = free.ok_or_else(|| Exhausted::Full("range is full".into()))?;
+        // Kubernetes: the address object is made before the service is validated (ipallocator/ipallocator.go, `createIPAddress`).
+        if !self.is_named && !self.dry_run {
+            return Err(Exhausted::Refused(format!(
+                "IPAddress.networking.k8s.io \"{address}\" is invalid: spec.parentRef.name: Required value"
+            )));
+        }
+        Ok(address.to_string())
+    }
+
+    fn take_port(&mut self, wanted: Option<i64>) -> Result<i64, Exhausted> {
+        let ports = &ControlPlane::of(self.server).service_node_ports;
+        let (low, high) = (i64::from(*ports.start()), i64::from(*ports.end()));
+        if let Some(wanted) = wanted {
+            // Kubernetes: a dry run looks only for ports that are allocated (portallocator/operation.go).
+            if !(low..=high).contains(&wanted) && !self.dry_run {
+                let message = format!(
+                    "provided port is not in the valid range. The range of valid ports is {low}-{high}"
+                );
+                return Err(Exhausted::Refused(message));
+            }
+            return match self.claim_port(wanted) {
+                true => Ok(wanted),
+                false => Err(Exhausted::Refused(
+                    "provided port is already allocated".into(),
+                )),
+            };
+        }
+        let count = high - low + 1;
+        let start = (random(self.server.registry.random()) % count as u64) as i64;
+        let mut ports = (0..count).map(|step| low + (start + step) % count);
+        ports
+            .find(|port| self.claim_port(*port))
+            .ok_or_else(|| Exhausted::Full("range is full".into()))
+    }
+}
+
+fn random(random: &dyn Random) -> u64 {
+    let mut bytes = [0; 8];
+    random.fill(&mut bytes);
+    u64::from_le_bytes(bytes)
+}

@@ -1,0 +1,173 @@
+//! Binding a pod to a node: `POST` to `pods/NAME/binding`, or to `bindings` in the old way.
+
+use mizzen_object::{GroupResource, Status, Violations, condition};
+use mizzen_registry::{Change, Future, Key, Update};
+use mizzen_value::{Value, value};
+
+use mizzen_apiserver::answer::{self, Answer};
+use mizzen_apiserver::verbs::wipe;
+use mizzen_apiserver::verbs::{Call, check_key, set_namespace};
+use mizzen_apiserver::{admission, intake, options};
+
+pub(super) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
+    let Call {
+        server,
+        request,
+        path,
+        ..
+    } = call;
+    let options = options::write_options(request, "CreateOptions")?;
+    let missing = Status::no_such_resource;
+    let bindings = server
+        .catalog
+        .get("", "v1", "bindings")
+        .ok_or_else(missing)?;
+    let pods = server.catalog.get("", "v1", "pods").ok_or_else(missing)?;
+    let mut binding = intake::object(call, bindings.kind(), options.strictness)?;
+    if path.subresource.is_empty() {
+        // Kubernetes: only through the pod a binding may say which pod it means by its uid.
+        wipe(binding.entry("metadata"));
+    }
+    set_namespace(path, binding.entry("metadata"))?;
+    admission::admit_below(call, &mut binding).await?;
+    let kind = bindings.kind();
+    admission::admit_other(call, &kind.gvk, &kind.root, &mut binding, None).await?;
+    check(&path.name, &binding)?;
+    admission::check_other(call, &kind.gvk, &kind.root, &binding, None).await?;
+
+    let name = binding["metadata"]["name"].str();
+    check_key(pods.kind(), &path.namespace, name)?;
+    let key = Key::new(&path.namespace, name);
+    let mut change = Bind {
+        binding,
+        now: server.registry.timestamp(),
+    };
+    let update = Update {
+        user: request.user.clone(),
+        dry_run: options.dry_run,
+        unchecked: true,
+        uid_precondition: true,
+        ..Update::new(&pods, &key, &mut change)
+    };
+    server.registry.update(update).await?;
+    Ok(created(call))
+}
+
+/// The Status that says that something was done.
+pub(super) fn created(call: &Call) -> Answer {
+    let mut status = Status::success(Default::default());
+    status.remove("details");
+    status.set("code", 201);
+    answer::value(
+        &answer::status_kind(),
+        Some(&call.server.types.status),
+        &status,
+        call.accept.whole(),
+        201,
+    )
+}
+
+/// Kubernetes: an invalid binding is a server error, in the words of a validation
+/// (registry/core/pod/storage).
+fn check(name: &str, binding: &Value) -> Result<(), Status> {
+    let said = binding["metadata"]["name"].str();
+    if !name.is_empty() && said != name {
+        return Err(Status::bad_request(
+            "name in URL does not match name in Binding object",
+        ));
+    }
+    let mut violations = Violations::default();
+    mizzen_kinds::validate_binding(binding, &mut violations);
+    violations
+        .in_one()
+        .map_or(Ok(()), |all| Err(Status::unknown(all)))
+}
+
+/// Puts a pod on the node that a binding names.
+struct Bind {
+    binding: Value,
+    now: String,
+}
+
+impl Change for Bind {
+    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> Future<'a, Result<Value, Status>> {
+        let outcome = self.bound(current.expect("a binding changes what is there"));
+        Box::pin(async { outcome })
+    }
+}
+
+impl Bind {
+    fn bound(&self, current: &Value) -> Result<Value, Status> {
+        let name = current["metadata"]["name"].str();
+        let refuse = |why: String| {
+            let resource = GroupResource {
+                group: "".into(),
+                resource: "pods/binding".into(),
+            };
+            Err(Status::conflict(&resource, name, &why))
+        };
+        self.check_version(current)?;
+        if !current["metadata"]["deletionTimestamp"].is_null() {
+            return refuse(format!(
+                "pod {name} is being deleted, cannot be assigned to a host"
+            ));
+        }
+        let node = current["spec"]["nodeName"].str();
+        if !node.is_empty() {
+            return refuse(format!("pod {name} is already assigned to node {node:?}"));
+        }
+        if !current["spec"]["schedulingGates"].is_empty() {
+            return refuse(format!("pod {name} has non-empty .spec.schedulingGates"));
+        }
+        let mut pod = current.clone();
+        self.assign(&mut pod);
+        Ok(pod)
+    }
+
+    /// Whether the pod is of the version that the binding means. One with another uid is refused for that.
+    fn check_version(&self, current: &Value) -> Result<(), Status> {
+        let (wanted, found) = (&self.binding["metadata"], &current["metadata"]);
+        let other = !wanted["uid"].is_empty() && wanted["uid"] != found["uid"];
+        let (version, stored) = (
+            wanted["resourceVersion"].str(),
+            found["resourceVersion"].str(),
+        );
+        if other || version.is_empty() || version == stored {
+            return Ok(());
+        }
+        let (namespace, name) = (found["namespace"].str(), found["name"].str());
+        let why = format!(
+            "StorageError: invalid object, Code: 4, Key: /registry/pods/{namespace}/{name}, ResourceVersion: 0, \
+             AdditionalErrorMsg: Precondition failed: ResourceVersion in precondition: {version}, ResourceVersion in \
+             object meta: {stored}"
+        );
+        let resource = GroupResource {
+            group: "".into(),
+            resource: "pods".into(),
+        };
+        Err(Status::conflict(&resource, name, &why))
+    }
+
+    fn assign(&self, pod: &mut Value) {
+        pod.entry("spec")
+            .set("nodeName", self.binding["target"]["name"].clone());
+        let metadata = pod.entry("metadata");
+        for field in ["labels", "annotations"] {
+            for (key, text) in self.binding["metadata"][field].entries() {
+                metadata.entry(field).set(key, text.clone());
+            }
+        }
+        for field in ["uid", "resourceVersion"] {
+            match self.binding["metadata"][field].str() {
+                "" if field == "resourceVersion" => metadata.set(field, ""),
+                "" => {}
+                text => metadata.set(field, text),
+            }
+        }
+        let scheduled = value!({ "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": (&self.now) });
+        // What was hoped for is so, or is not any more.
+        pod.entry("status").remove("nominatedNodeName");
+        let conditions = pod.entry("status").entry("conditions").make_list();
+        condition::set(conditions, scheduled);
+    }
+}

@@ -1,0 +1,155 @@
+//! `componentstatuses`: how the control plane's parts are. Nothing of it is stored.
+//!
+//! Kubernetes: an API server probes scheduler and controller manager on its own machine, at their default ports, whoever
+//! they are (registry/core/componentstatus). A component that runs in this process is asked directly instead.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mizzen_object::{Details, GroupResource, Status, schema};
+use mizzen_registry::{Health, List, Object, Revision, Selection};
+use mizzen_value::{Value, json, value};
+use parking_lot::RwLock;
+use tokio::time::Instant;
+
+use crate::ControlPlane;
+use mizzen_apiserver::HealthCheck;
+use mizzen_apiserver::answer::{self, Answer};
+use mizzen_apiserver::options;
+use mizzen_apiserver::outgoing::Client;
+use mizzen_apiserver::verbs::Call;
+use mizzen_transport::{Limit, Trust};
+
+/// The parts that are looked for, and where.
+const PARTS: [(&str, u16); 2] = [("controller-manager", 10257), ("scheduler", 10259)];
+/// The part that is inside: the store.
+const STORE: &str = "etcd-0";
+/// How long a probe may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How long the answer to a probe may be.
+const MAX_ANSWER: usize = 10 * 1024;
+
+/// The components of the control plane that run in the process of the server, by name. Clones are the same.
+#[derive(Debug, Clone, Default)]
+pub struct ControlPlaneComponents(Arc<RwLock<Vec<Arc<dyn HealthCheck>>>>);
+
+impl ControlPlaneComponents {
+    /// Adds a component, whose check has its name: `scheduler` or `controller-manager`.
+    pub fn add(&self, component: Arc<dyn HealthCheck>) {
+        self.0.write().push(component);
+    }
+
+    fn find(&self, name: &str) -> Option<Arc<dyn HealthCheck>> {
+        let components = self.0.read();
+        components
+            .iter()
+            .find(|known| known.name() == name)
+            .cloned()
+    }
+}
+
+/// Answers for the resource; nothing of it can be watched.
+pub(super) async fn answer(call: &Call<'_>) -> Result<Answer, Status> {
+    match call.request.info.verb() {
+        "list" => list(call).await,
+        "watch" => Err(no_watch()),
+        _ => get(call).await,
+    }
+}
+
+async fn get(call: &Call<'_>) -> Result<Answer, Status> {
+    let name = call.path.name.as_str();
+    if name != STORE && !PARTS.iter().any(|part| part.0 == name) {
+        // Kubernetes: this refusal names the resource in the singular.
+        let resource = GroupResource {
+            group: "".into(),
+            resource: "componentstatus".into(),
+        };
+        return Err(Status::not_found(&resource, name));
+    }
+    call.object(&component(call, name).await, 200)
+}
+
+async fn list(call: &Call<'_>) -> Result<Answer, Status> {
+    call.check_include()?;
+    let options = options::list_options(call.resource.kind(), "", &call.request.query)?;
+    let mut items = Vec::new();
+    for name in PARTS.map(|part| part.0).into_iter().chain([STORE]) {
+        if selects(&options.selection, name) {
+            items.push(component(call, name).await);
+        }
+    }
+    let (version, token) = (Revision(0), String::new());
+    let list = List {
+        items,
+        version,
+        token,
+        remaining: None,
+        superseded: None,
+    };
+    let include = call.request.query.text("includeObject");
+    let now = call.server.registry.now();
+    Ok(answer::list(
+        &call.server.types,
+        call.resource,
+        &list,
+        call.accept,
+        include,
+        now,
+    ))
+}
+
+/// 405: nobody tells when a component changes.
+fn no_watch() -> Status {
+    let message = "watch is not supported on resources of kind \"componentstatuses\"";
+    let details = Details {
+        kind: "componentstatuses".into(),
+        ..Details::default()
+    };
+    Status {
+        details: Some(Box::new(details)),
+        ..Status::method_not_allowed(message)
+    }
+}
+
+/// Components have a name and no labels.
+fn selects(selection: &Selection, name: &str) -> bool {
+    let field = |field: &str| if field == "metadata.name" { name } else { "" };
+    selection.labels.matches(|_| None) && selection.fields.matches(field)
+}
+
+async fn component(call: &Call<'_>, name: &str) -> Object {
+    let server = call.server;
+    let health = match PARTS.iter().find(|part| part.0 == name) {
+        Some((name, port)) => match ControlPlane::of(server).components.find(name) {
+            Some(component) => component.check().await,
+            None => probe(&Client::plain(&server.registry, None), *port).await,
+        },
+        None => match server.registry.store().health() {
+            Health::Failed(problem) => Err(problem.to_string()),
+            _ => Ok(()),
+        },
+    };
+    let (status, message) = match health {
+        Ok(()) => ("True", "ok".to_owned()),
+        Err(problem) => ("False", problem),
+    };
+    let kind = call.resource.kind();
+    let mut component =
+        value!({ "kind": (&kind.gvk.kind), "apiVersion": "v1", "metadata": { "name": name } });
+    let condition: Value = value!({ "type": "Healthy", "status": status, "message": message });
+    component.set("conditions", vec![condition]);
+    schema::canonical(&kind.root, &mut component);
+    Object::unstored(json::to_string(&component).into())
+}
+
+/// Whether a component on this machine answers. Kubernetes: it need not prove who it is.
+async fn probe(client: &Client, port: u16) -> Result<(), String> {
+    let url = format!("https://127.0.0.1:{port}/healthz");
+    let limit = Limit {
+        until: Instant::now() + PATIENCE,
+        bytes: MAX_ANSWER,
+    };
+    let answer = client.get(&url, &Trust::Anyone, limit).await;
+    answer.map(drop).map_err(|error| error.to_string())
+}

@@ -1,0 +1,247 @@
+//! `GET` of what a container wrote: asked of the node that its pod is on, and passed on while it comes.
+
+use http::Request as Outward;
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::Incoming;
+use mizzen_object::{GroupVersionKind, Status, Violations};
+use mizzen_value::{json, time};
+
+use super::kubelet;
+use crate::ControlPlane;
+use mizzen_apiserver::answer::{self, Answer, Body};
+use mizzen_apiserver::request::Query;
+use mizzen_apiserver::verbs::Call;
+use mizzen_transport::{SendError, whole};
+
+/// Kubernetes: how much of a refusal is read (registry/generic/rest/response_checker.go).
+const MAX_REFUSAL: usize = 50_000;
+
+pub(super) async fn get(call: &Call<'_>) -> Result<Answer, Status> {
+    let query = query(&call.request.query, &call.path.name)?;
+    let pod = call
+        .server
+        .registry
+        .get(call.resource, &call.key(), "")?
+        .value();
+    let container = kubelet::container(&pod, call.request.query.text("container"))?;
+    let node = pod["spec"]["nodeName"].str();
+    if node.is_empty() {
+        let mut nothing = Answer::new(Body::from(""));
+        *nothing.status_mut() = http::StatusCode::NO_CONTENT;
+        return Ok(nothing);
+    }
+    let metadata = &pod["metadata"];
+    let path = format!(
+        "/containerLogs/{}/{}/{container}{query}",
+        metadata["namespace"].str(),
+        metadata["name"].str()
+    );
+    pass_on(call, &kubelet::address(call.server, node)?, &path).await
+}
+
+/// What the client wants of a log.
+#[derive(Default)]
+struct LogOptions {
+    limit: Option<i64>,
+    since: Option<i64>,
+    since_time: Option<String>,
+    tail: Option<i64>,
+}
+
+/// What the kubelet is asked: the client's options, checked, in the order in which Go writes them.
+fn query(query: &Query, name: &str) -> Result<String, Status> {
+    let options = LogOptions::read(query).map_err(Status::bad_request)?;
+    let violations = options.check(query.get("stream").is_some());
+    if !violations.is_empty() {
+        let gvk = GroupVersionKind {
+            group: "".into(),
+            version: "v1".into(),
+            kind: "PodLogOptions".into(),
+        };
+        return Err(Status::invalid(&gvk, name, &violations));
+    }
+    Ok(options.show(query))
+}
+
+impl LogOptions {
+    fn read(query: &Query) -> Result<LogOptions, String> {
+        let since_time = match query.text("sinceTime") {
+            "" => None,
+            text => time::parse_time(text).map_err(|error| error.to_string())?,
+        };
+        let (limit, since) = (query.int("limitBytes")?, query.int("sinceSeconds")?);
+        Ok(LogOptions {
+            limit,
+            since,
+            since_time,
+            tail: query.int("tailLines")?,
+        })
+    }
+
+    fn check(&self, has_stream: bool) -> Violations {
+        let mut violations = Violations::default();
+        if let Some(tail) = self.tail.filter(|tail| *tail < 0) {
+            violations.invalid("tailLines", tail, "must be greater than or equal to 0");
+        }
+        if let Some(limit) = self.limit.filter(|limit| *limit < 1) {
+            violations.invalid("limitBytes", limit, "must be greater than 0");
+        }
+        match self.since {
+            Some(_) if self.since_time.is_some() => {
+                violations.forbidden(
+                    "[]",
+                    "at most one of `sinceTime` or `sinceSeconds` may be specified",
+                );
+            }
+            Some(since) if since < 1 => {
+                violations.invalid("sinceSeconds", since, "must be greater than 0")
+            }
+            _ => {}
+        }
+        if has_stream {
+            violations.forbidden("stream", "may not be specified");
+        }
+        violations
+    }
+
+    fn show(self, query: &Query) -> String {
+        let flag = |key: &str| query.bool(key).filter(|on| *on).map(|_| "true".to_string());
+        let text = |number: Option<i64>| number.map(|number| number.to_string());
+        let options = [
+            ("follow", flag("follow")),
+            ("limitBytes", text(self.limit)),
+            ("previous", flag("previous")),
+            ("sinceSeconds", text(self.since)),
+            (
+                "sinceTime",
+                self.since_time.map(|time| time.replace(':', "%3A")),
+            ),
+            ("tailLines", text(self.tail)),
+            ("timestamps", flag("timestamps")),
+        ];
+        let asked = options
+            .into_iter()
+            .filter_map(|(key, value)| Some(format!("{key}={}", value?)));
+        let asked: Vec<String> = asked.collect();
+        if asked.is_empty() {
+            String::new()
+        } else {
+            format!("?{}", asked.join("&"))
+        }
+    }
+}
+
+async fn pass_on(call: &Call<'_>, address: &str, path: &str) -> Result<Answer, Status> {
+    let url = format!("https://{address}{path}");
+    let failed = |why: String| Status::unknown(format!("Get {}: {why}", json::quote(&url)));
+    let request = Outward::get(&url)
+        .body(whole(Default::default()))
+        .map_err(|error| failed(error.to_string()))?;
+    let answered = ControlPlane::of(call.server)
+        .kubelets
+        .send(&kubelet::target(call.server, address), request)
+        .await;
+    let response = answered.map_err(|SendError(why)| failed(why))?;
+    match response.status().as_u16() {
+        200..=206 => Ok(answer::answer(
+            200,
+            "text/plain",
+            Body::relay(response.into_body()),
+        )),
+        code => Err(refusal(code, response.into_body(), &call.path.name).await),
+    }
+}
+
+/// What a kubelet's refusal means to the client.
+async fn refusal(code: u16, body: Incoming, name: &str) -> Status {
+    let text = match Limited::new(body, MAX_REFUSAL).collect().await {
+        Ok(text) => String::from_utf8_lossy(&text.to_bytes()).into_owned(),
+        Err(error) => return Status::internal(error),
+    };
+    let (reason, message) = match code {
+        500 => return Status::internal(text),
+        400 => return Status::bad_request(text),
+        401 => (
+            "Unauthorized",
+            "the server has asked for the client to provide credentials".into(),
+        ),
+        403 => ("Forbidden", text),
+        404 => (
+            "NotFound",
+            "the server could not find the requested resource".into(),
+        ),
+        422 => (
+            "Invalid",
+            "the server rejected our request due to an error in our request".into(),
+        ),
+        503 => (
+            "ServiceUnavailable",
+            "the server is currently unable to handle the request".into(),
+        ),
+        code => {
+            let reason = if code > 500 { "InternalError" } else { "" };
+            let shown = json::quote(&text);
+            (
+                reason,
+                format!(
+                    "an error on the server ({shown}) has prevented the request from succeeding"
+                ),
+            )
+        }
+    };
+    Status::failure(code, reason, format!("{message} ( pods/log {name})"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: &str) {
+        let uri = format!("/log?{text}").parse().unwrap();
+        let said = query(&Query::parse(&uri), "web").unwrap_or_else(|status| status.message);
+        assert_eq!(said, expected, "{text}");
+    }
+
+    #[test]
+    fn options_are_passed_on_in_order() {
+        check("", "");
+        check(
+            "tailLines=5&follow=true&container=a",
+            "?follow=true&tailLines=5",
+        );
+        check(
+            "follow=false&timestamps=1&previous=true",
+            "?previous=true&timestamps=true",
+        );
+        check(
+            "sinceTime=2026-01-01T00:00:00Z&limitBytes=10",
+            "?limitBytes=10&sinceTime=2026-01-01T00%3A00%3A00Z",
+        );
+    }
+
+    #[test]
+    fn options_that_make_no_sense_are_refused() {
+        let invalid = "PodLogOptions \"web\" is invalid: ";
+        check(
+            "tailLines=-1",
+            &format!("{invalid}tailLines: Invalid value: -1: must be greater than or equal to 0"),
+        );
+        check(
+            "limitBytes=0",
+            &format!("{invalid}limitBytes: Invalid value: 0: must be greater than 0"),
+        );
+        check(
+            "sinceSeconds=0",
+            &format!("{invalid}sinceSeconds: Invalid value: 0: must be greater than 0"),
+        );
+        check(
+            "stream=Stdout",
+            &format!("{invalid}stream: Forbidden: may not be specified"),
+        );
+        check(
+            "tailLines=x",
+            "strconv.ParseInt: parsing \"x\": invalid syntax",
+        );
+    }
+}

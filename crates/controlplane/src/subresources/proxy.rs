@@ -1,0 +1,617 @@
+//! `pods/NAME/proxy`, `services/NAME/proxy` and `nodes/NAME/proxy`: requests to what listens in a pod or on a node, under this
+//! server's name.
+//!
+//! A pod on a simulated node has an address that leads nowhere, or to another machine: it is reached through its node, by a tunnel to
+//! the port. Any other pod is dialled, as upstream does it (core/pod/strategy.go, core/service/storage/storage.go). A node is its
+//! kubelet, unless the request names another port (core/node/strategy.go).
+
+use std::net::IpAddr;
+
+use http::{HeaderMap, HeaderValue, Method, Request as Outward, Response, header};
+use http_body_util::{BodyExt as _, Limited};
+use hyper::body::Incoming;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use mizzen_object::Status;
+use mizzen_registry::Key;
+use mizzen_value::{Value, value};
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use super::kubelet;
+use crate::ControlPlane;
+use mizzen_apiserver::admission;
+use mizzen_apiserver::aggregation::{hop, join};
+use mizzen_apiserver::answer::{self, Answer, Body};
+use mizzen_apiserver::request::{Request, ResourcePath};
+use mizzen_apiserver::verbs::{Call, check_key};
+use mizzen_transport::{Outgoing, SendError, clean_path, dial, whole};
+
+/// How much of a node's refusal is read.
+const MAX_REFUSAL: usize = 1_000;
+
+/// Answers with what the process behind the object answers.
+pub(super) async fn connect(call: &Call<'_>) -> Result<Answer, Status> {
+    let Call {
+        request,
+        path,
+        resource,
+        ..
+    } = call;
+    let methods = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"];
+    if !methods.contains(&request.method.as_str()) {
+        return Err(Status::no_such_method());
+    }
+    check_key(resource.kind(), &path.namespace, &path.name)?;
+    if request.query.get("dryRun").is_some() {
+        return Err(Status::bad_request("dryRun is not supported"));
+    }
+    pass_on(call).await
+}
+
+async fn pass_on(call: &Call<'_>) -> Result<Answer, Status> {
+    let request = call.request;
+    let below = below(request, call.path);
+    admit(call, &below).await?;
+    let below = proxied_path(&below);
+    let location = match call.path.resource.as_str() {
+        "pods" => Location::of_pod(call)?,
+        "nodes" => Location::of_node(call).await?,
+        _ => Location::of_service(call)?,
+    };
+    let is_upgrade = hop::is_upgrade(&request.headers);
+    if below.is_empty() && !is_upgrade && matches!(request.method, Method::GET | Method::HEAD) {
+        return Ok(moved(request));
+    }
+    let unreachable = |SendError(why)| {
+        Status::failure(
+            503,
+            "ServiceUnavailable",
+            format!("error trying to reach service: {why}"),
+        )
+    };
+    let response = send(call, &location, &below, is_upgrade)
+        .await
+        .map_err(unreachable)?;
+    match response {
+        (response, Some(client)) if response.status() == 101 => {
+            Ok(join(response, Some(client), request.record.clone()))
+        }
+        (response, _) => Ok(inward(response, request, &below)),
+    }
+}
+
+/// What follows `proxy` in the path; empty if nothing does.
+fn below(request: &Request, path: &ResourcePath) -> String {
+    let mut below: String = path.rest.iter().flat_map(|part| ["/", part]).collect();
+    if request.uri.path().ends_with('/') && !below.ends_with('/') {
+        below.push('/');
+    }
+    below
+}
+
+/// The path that the proxied server gets. Kubernetes: joined as files are, so that `..` leads nowhere, but for a slash at the end
+/// (util/net, JoinPreservingTrailingSlash).
+fn proxied_path(below: &str) -> String {
+    if below.is_empty() {
+        return String::new();
+    }
+    let mut path = clean_path(below);
+    if below.ends_with('/') && !path.ends_with('/') {
+        path.push('/');
+    }
+    path
+}
+
+/// Webhooks and policies may refuse a connection.
+async fn admit(call: &Call<'_>, below: &str) -> Result<(), Status> {
+    let kind = match call.path.resource.as_str() {
+        "pods" => "PodProxyOptions",
+        "nodes" => "NodeProxyOptions",
+        _ => "ServiceProxyOptions",
+    };
+    let mut options = value!({ "kind": (kind), "apiVersion": "v1" });
+    if !below.is_empty() {
+        options.set("path", below);
+    }
+    let gvk = mizzen_object::GroupVersionKind {
+        group: "".into(),
+        version: "v1".into(),
+        kind: kind.into(),
+    };
+    admission::check_connect(
+        call,
+        &gvk,
+        call.server.types.connect_options(kind),
+        &mut options,
+    )
+    .await
+}
+
+/// Where a request goes.
+struct Location {
+    is_https: bool,
+    route: Route,
+    /// The address of the pod, or the address or name of the node.
+    host: String,
+    port: String,
+}
+
+/// How it gets there.
+enum Route {
+    /// To a pod: directly, or through its node if that is simulated.
+    Pod(Box<Value>),
+    /// To a kubelet, with the credentials of this server.
+    Kubelet,
+    /// To another port of a node.
+    NodePort,
+}
+
+impl Location {
+    /// `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`; without a port it is the first that the pod has.
+    fn of_pod(call: &Call) -> Result<Location, Status> {
+        let asked = &call.path.name;
+        let refuse = || {
+            Status::bad_request(format!(
+                "invalid pod request {}",
+                mizzen_value::json::quote(asked)
+            ))
+        };
+        let (scheme, name, port) = split(asked).ok_or_else(refuse)?;
+        let pod = pod(call, name)?;
+        let containers = pod["spec"]["containers"].list();
+        let first = containers
+            .iter()
+            .find_map(|container| container["ports"].list().first());
+        let port = match (port, first) {
+            ("", Some(first)) => first["containerPort"].int().to_string(),
+            (port, _) => port.to_owned(),
+        };
+        let host = match pod["status"]["podIPs"].list() {
+            [] => String::new(),
+            [first, ..] => first["ip"].str().to_owned(),
+        };
+        if !host.parse().is_ok_and(is_global_unicast) {
+            return Err(Status::bad_request("address not allowed"));
+        }
+        Ok(Location {
+            is_https: scheme == "https",
+            route: Route::Pod(Box::new(pod)),
+            host,
+            port,
+        })
+    }
+
+    /// The kubelet of a node, by its port or without one, or what listens at another port of the node.
+    async fn of_node(call: &Call<'_>) -> Result<Location, Status> {
+        let asked = &call.path.name;
+        let refuse = || {
+            Status::bad_request(format!(
+                "invalid node request {}",
+                mizzen_value::json::quote(asked)
+            ))
+        };
+        let (scheme, name, port) = split(asked).ok_or_else(refuse)?;
+        let (host, kubelet_port) = kubelet::endpoint(call.server, name)?;
+        let kubelet_port = kubelet_port.to_string();
+        let is_kubelet = port.is_empty() || port == kubelet_port;
+        // What answers for a simulated node listens at an address of this machine; nothing else there is proxied.
+        if !is_kubelet || !call.server.client.services().is_simulated(name) {
+            check_hostname(&host).await.map_err(Status::bad_request)?;
+        }
+        Ok(match is_kubelet {
+            true => Location {
+                is_https: true,
+                route: Route::Kubelet,
+                host,
+                port: kubelet_port,
+            },
+            false => Location {
+                is_https: scheme == "https",
+                route: Route::NodePort,
+                host,
+                port: port.to_owned(),
+            },
+        })
+    }
+
+    /// One of the pods that the service's endpoints name; a port is that of the service, by its number or name.
+    fn of_service(call: &Call) -> Result<Location, Status> {
+        let asked = &call.path.name;
+        let shown = mizzen_value::json::quote(asked);
+        let refuse = || Status::bad_request(format!("invalid service request {shown}"));
+        let (scheme, name, port) = split(asked).ok_or_else(refuse)?;
+        let key = Key::new(&call.path.namespace, name);
+        let mut port = port.to_owned();
+        if let Ok(number) = port.parse::<i64>() {
+            let service = call.server.registry.get(call.resource, &key, "")?.value();
+            let ports = service["spec"]["ports"].list();
+            port = match ports.iter().find(|known| known["port"].int() == number) {
+                Some(known) => known["name"].str().to_owned(),
+                None => {
+                    let name = mizzen_value::json::quote(name);
+                    return Err(unavailable(format!(
+                        "no service port {number} found for service {name}"
+                    )));
+                }
+            };
+        }
+        let endpoints = call
+            .server
+            .catalog
+            .get("", "v1", "endpoints")
+            .ok_or_else(Status::no_such_resource)?;
+        // Kubernetes: what is missing is called by the resource of the request.
+        let missing = |status: Status| match status.code {
+            404 => Status::not_found(&call.resource.kind().resource(), name),
+            _ => status,
+        };
+        let endpoints = call
+            .server
+            .registry
+            .get(&endpoints, &key, "")
+            .map_err(missing)?
+            .value();
+        let mut found = Vec::new();
+        for subset in endpoints["subsets"].list() {
+            let Some(port) = subset["ports"]
+                .list()
+                .iter()
+                .find(|known| known["name"].str() == port)
+            else {
+                continue;
+            };
+            for address in subset["addresses"].list() {
+                found.extend(
+                    endpoint(call, address)
+                        .map(|pod| (pod, address["ip"].str(), port["port"].int())),
+                );
+            }
+        }
+        if found.is_empty() {
+            return Err(unavailable(format!(
+                "no endpoints available for service {shown}"
+            )));
+        }
+        let mut chance = [0; 2];
+        call.server.registry.random().fill(&mut chance);
+        let (pod, host, port) =
+            found.swap_remove(usize::from(u16::from_le_bytes(chance)) % found.len());
+        Ok(Location {
+            is_https: scheme == "https",
+            route: Route::Pod(Box::new(pod)),
+            host: host.into(),
+            port: port.to_string(),
+        })
+    }
+
+    fn number(&self) -> Result<u16, SendError> {
+        match (self.port.as_str(), self.is_https) {
+            ("", false) => Ok(80),
+            ("", true) => Ok(443),
+            (port, _) => port
+                .parse()
+                .map_err(|_| SendError(format!("dial tcp: lookup tcp/{port}: unknown port"))),
+        }
+    }
+}
+
+fn unavailable(message: String) -> Status {
+    Status::failure(503, "ServiceUnavailable", message)
+}
+
+/// Kubernetes: apimachinery/pkg/util/net/port_split.go.
+fn split(id: &str) -> Option<(&str, &str, &str)> {
+    let (scheme, name, port) = match id.split(':').collect::<Vec<_>>()[..] {
+        [name] => ("", name, ""),
+        [name, port] => ("", name, port),
+        [scheme, name, port] => (scheme, name, port),
+        _ => return None,
+    };
+    (!name.is_empty() && matches!(scheme, "" | "http" | "https")).then_some((scheme, name, port))
+}
+
+fn pod(call: &Call, name: &str) -> Result<Value, Status> {
+    let pods = call
+        .server
+        .catalog
+        .get("", "v1", "pods")
+        .ok_or_else(Status::no_such_resource)?;
+    Ok(call
+        .server
+        .registry
+        .get(&pods, &Key::new(&call.path.namespace, name), "")?
+        .value())
+}
+
+/// The pod behind an address. Kubernetes: requests are passed on to pods alone, so that a client cannot reach other addresses.
+fn endpoint(call: &Call, address: &Value) -> Option<Value> {
+    let target = &address["targetRef"];
+    if target["namespace"].str() != call.path.namespace {
+        return None;
+    }
+    let pod = pod(call, target["name"].str()).ok()?;
+    let has = pod["status"]["podIPs"]
+        .list()
+        .iter()
+        .any(|known| known["ip"].str() == address["ip"].str());
+    has.then_some(pod)
+}
+
+/// Go: `net.IP.IsGlobalUnicast`.
+fn is_global_unicast(address: IpAddr) -> bool {
+    let is_link_local = match address {
+        IpAddr::V4(address) => address.is_link_local() || address.is_broadcast(),
+        IpAddr::V6(address) => address.is_unicast_link_local(),
+    };
+    !(address.is_unspecified() || address.is_loopback() || address.is_multicast() || is_link_local)
+}
+
+/// Kubernetes: isProxyableHostname (core/node/strategy.go).
+async fn check_hostname(host: &str) -> Result<(), String> {
+    let found: Vec<IpAddr> = match host.parse() {
+        Ok(address) => vec![address],
+        Err(_) => tokio::net::lookup_host((host, 0))
+            .await
+            .map_err(|_| format!("lookup {host}: no such host"))?
+            .map(|address| address.ip())
+            .collect(),
+    };
+    match found.as_slice() {
+        [] => Err("no addresses for hostname".into()),
+        all if all.iter().all(|address| is_global_unicast(*address)) => Ok(()),
+        _ => Err("address not allowed".into()),
+    }
+}
+
+/// A connection to what listens in a pod or on a node.
+trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
+
+/// Sends the request, and gives back what the client upgrades with if it does.
+async fn send(
+    call: &Call<'_>,
+    location: &Location,
+    below: &str,
+    is_upgrade: bool,
+) -> Result<(Response<Incoming>, Option<hyper::upgrade::OnUpgrade>), SendError> {
+    let address = kubelet::join_host_port(&location.host, location.number()?);
+    let take_body = || match call.request.streams.take() {
+        Some(arriving) => (arriving.body, arriving.upgrade),
+        None => (whole(call.request.body.clone()), None),
+    };
+    if let Route::Kubelet = location.route {
+        let origin = format!("https://{address}");
+        let outward = outward(call.request, &origin, below, is_upgrade)?;
+        let (body, client) = take_body();
+        let kubelet = kubelet::target(call.server, &address);
+        let sent = ControlPlane::of(call.server)
+            .kubelets
+            .send(&kubelet, outward.map(|()| body));
+        return Ok((sent.await?, client));
+    }
+    let mut connection = connection(call, location, &address).await?;
+    if location.is_https {
+        connection = Box::new(
+            call.server
+                .client
+                .secure(&location.host, connection)
+                .await?,
+        );
+    }
+    let (mut sender, driver) = http1::handshake::<_, Outgoing>(TokioIo::new(connection))
+        .await
+        .map_err(broken)?;
+    tokio::spawn(driver.with_upgrades());
+    let outward = outward(call.request, "", below, is_upgrade)?;
+    let (body, client) = take_body();
+    let response = sender
+        .send_request(outward.map(|()| body))
+        .await
+        .map_err(broken)?;
+    Ok((response, client))
+}
+
+fn broken(error: hyper::Error) -> SendError {
+    let is_lost = error.is_incomplete_message() || error.is_canceled() || error.is_closed();
+    SendError(if is_lost {
+        "EOF".into()
+    } else {
+        error.to_string()
+    })
+}
+
+async fn connection(
+    call: &Call<'_>,
+    location: &Location,
+    address: &str,
+) -> Result<Box<dyn Connection>, SendError> {
+    let simulated = match &location.route {
+        Route::Pod(pod) => Some((pod, pod["spec"]["nodeName"].str())),
+        _ => None,
+    };
+    let is_simulated = |node: &str| call.server.client.services().is_simulated(node);
+    let Some((pod, node)) = simulated.filter(|(_, node)| is_simulated(node)) else {
+        return Ok(Box::new(dial(address).await?));
+    };
+    let metadata = &pod["metadata"];
+    let (namespace, name) = (metadata["namespace"].str(), metadata["name"].str());
+    let kubelet =
+        kubelet::address(call.server, node).map_err(|status| SendError(status.message))?;
+    let url = format!(
+        "https://{kubelet}/tunnel/{namespace}/{name}?port={}",
+        location.number()?
+    );
+    let request = Outward::get(url)
+        .header(header::CONNECTION, "Upgrade")
+        .header(header::UPGRADE, "tcp")
+        .body(whole(Default::default()))
+        .map_err(|error| SendError(error.to_string()))?;
+    let response = ControlPlane::of(call.server)
+        .kubelets
+        .send(&kubelet::target(call.server, &kubelet), request)
+        .await?;
+    if response.status() == 101 {
+        return Ok(Box::new(TokioIo::new(
+            hyper::upgrade::on(response).await.map_err(broken)?,
+        )));
+    }
+    let why = Limited::new(response.into_body(), MAX_REFUSAL)
+        .collect()
+        .await;
+    let why = why
+        .map(|why| String::from_utf8_lossy(&why.to_bytes()).into_owned())
+        .unwrap_or_default();
+    Err(SendError(format!("dial tcp {address}: {why}")))
+}
+
+/// The request as the pod or the node gets it.
+fn outward(
+    request: &Request,
+    origin: &str,
+    below: &str,
+    is_upgrade: bool,
+) -> Result<Outward<()>, SendError> {
+    let query = request
+        .uri
+        .query()
+        .map(|query| format!("?{query}"))
+        .unwrap_or_default();
+    let path = if below.is_empty() { "/" } else { below };
+    let mut outward = Outward::new(());
+    *outward.method_mut() = request.method.clone();
+    *outward.uri_mut() = format!("{origin}{path}{query}")
+        .parse()
+        .map_err(|error| SendError(format!("{error}")))?;
+    let mut headers = hop::forwarded(&request.headers, request.address, is_upgrade);
+    // What proves who asks is for this server alone.
+    headers.remove(header::AUTHORIZATION);
+    let mut say = |name: &'static str, text: &str| {
+        if let Ok(text) = HeaderValue::from_str(text) {
+            headers.insert(name, text);
+        }
+    };
+    say("x-forwarded-uri", request.uri.path());
+    say("x-forwarded-proto", "https");
+    if let Some(host) = request.headers.get(header::HOST) {
+        headers.insert("x-forwarded-host", host.clone());
+    } else {
+        headers.insert(header::HOST, HeaderValue::from_static("localhost"));
+    }
+    *outward.headers_mut() = headers;
+    Ok(outward)
+}
+
+/// The answer as the client gets it.
+fn inward(response: Response<Incoming>, request: &Request, below: &str) -> Answer {
+    let (mut head, body) = response.into_parts();
+    hop::strip(&mut head.headers);
+    for name in CORS {
+        head.headers.remove(name);
+    }
+    rewrite_location(&mut head.headers, request.uri.path(), below);
+    head.version = http::Version::default();
+    Answer::from_parts(head, Body::relay(body))
+}
+
+/// Kubernetes: what a pod says to browsers about other origins is not what this server says.
+const CORS: [&str; 6] = [
+    "access-control-allow-credentials",
+    "access-control-allow-headers",
+    "access-control-allow-methods",
+    "access-control-allow-origin",
+    "access-control-expose-headers",
+    "access-control-max-age",
+];
+
+/// A redirection to a path of the pod leads through the proxy.
+fn rewrite_location(headers: &mut HeaderMap, asked: &str, below: &str) {
+    let Some(location) = headers
+        .get(header::LOCATION)
+        .and_then(|location| location.to_str().ok())
+    else {
+        return;
+    };
+    if !location.starts_with('/') || location.starts_with("//") {
+        return;
+    }
+    let prefix = asked.strip_suffix(below).unwrap_or(asked);
+    if let Ok(location) = HeaderValue::from_str(&format!("{prefix}{location}")) {
+        headers.insert(header::LOCATION, location);
+    }
+}
+
+/// Kubernetes: a page whose path does not end with a slash would lead nowhere (issue 4958).
+fn moved(request: &Request) -> Answer {
+    let query = request
+        .uri
+        .query()
+        .map(|query| format!("?{query}"))
+        .unwrap_or_default();
+    let mut answer = answer::text(301, "");
+    answer.headers_mut().remove(header::CONTENT_TYPE);
+    if let Ok(location) = HeaderValue::from_str(&format!("{}/{query}", request.uri.path())) {
+        answer.headers_mut().insert(header::LOCATION, location);
+    }
+    answer
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_is_named_with_or_without_scheme_and_port() {
+        assert_eq!(split("web"), Some(("", "web", "")));
+        assert_eq!(split("web:80"), Some(("", "web", "80")));
+        assert_eq!(split("https:web:"), Some(("https", "web", "")));
+        for id in ["ftp:web:80", ":80", "a:b:c:d", ""] {
+            assert_eq!(split(id), None, "{id}");
+        }
+    }
+
+    #[test]
+    fn paths_are_joined_as_files_are() {
+        for (below, expected) in [
+            ("", ""),
+            ("/", "/"),
+            ("/a//b/", "/a/b/"),
+            ("/../../a/./b", "/a/b"),
+            ("/a/..", "/"),
+            ("/a b?", "/a%20b%3F"),
+        ] {
+            assert_eq!(proxied_path(below), expected, "{below}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_this_machine_are_not_proxied() {
+        let is = |address: &str| is_global_unicast(address.parse().unwrap());
+        assert!(is("10.244.0.5") && is("192.168.1.1") && is("fd00::1"));
+        for address in [
+            "127.0.0.1",
+            "::1",
+            "169.254.169.254",
+            "0.0.0.0",
+            "224.0.0.1",
+            "fe80::1",
+            "255.255.255.255",
+        ] {
+            assert!(!is(address), "{address}");
+        }
+    }
+
+    #[test]
+    fn a_redirection_stays_behind_the_proxy() {
+        let check = |location: &'static str, expected: &str| {
+            let mut headers = HeaderMap::new();
+            headers.insert(header::LOCATION, HeaderValue::from_static(location));
+            rewrite_location(&mut headers, "/api/v1/namespaces/a/pods/p/proxy/x", "/x");
+            assert_eq!(headers[header::LOCATION], expected);
+        };
+        check("/login", "/api/v1/namespaces/a/pods/p/proxy/login");
+        check("https://example.com/", "https://example.com/");
+        check("//example.com/", "//example.com/");
+        check("more", "more");
+    }
+}

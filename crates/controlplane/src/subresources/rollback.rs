@@ -1,0 +1,115 @@
+//! `POST` to `deployments/NAME/rollback`, which versions before apps/v1beta2 have: asks the deployment controller to roll
+//! back to a revision.
+//!
+//! Kubernetes: RollbackREST in pkg/registry/apps/deployment/storage/storage.go of v1.15.
+
+use mizzen_object::validate::{field, meta};
+use mizzen_object::{Path, Status, Violations};
+use mizzen_registry::{Change, Future, Update};
+use mizzen_value::{Value, value};
+
+use mizzen_apiserver::answer::{self, Answer, Form, not_acceptable};
+use mizzen_apiserver::verbs::Call;
+use mizzen_apiserver::{admission, intake, options};
+
+pub(super) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
+    if matches!(call.accept.form, Form::Table(_)) {
+        return Err(not_acceptable());
+    }
+    let options = options::write_options(call.request, "CreateOptions")?;
+    let below = call.resource.kind().subresource(&call.path.subresource);
+    let gvk = below
+        .and_then(|below| below.kind.as_ref())
+        .ok_or_else(Status::no_such_resource)?;
+    let root = call
+        .server
+        .types
+        .subresource(gvk)
+        .ok_or_else(Status::no_such_resource)?;
+    let mut rollback = intake::other(call, gvk, None, root, options.strictness)?;
+    admission::admit_other(call, gvk, root, &mut rollback, None).await?;
+    let mut violations = Violations::default();
+    validate(&rollback, &mut violations);
+    if !violations.is_empty() {
+        return Err(Status::invalid(gvk, rollback["name"].str(), &violations));
+    }
+    if rollback["name"].str() != call.path.name {
+        return Err(Status::bad_request(
+            "name in URL does not match name in DeploymentRollback object",
+        ));
+    }
+    admission::check_other(call, gvk, root, &rollback, None).await?;
+    request_rollback(call, &rollback, options.dry_run).await?;
+    Ok(accepted(call))
+}
+
+fn validate(rollback: &Value, violations: &mut Violations) {
+    meta::annotations(
+        &rollback["updatedAnnotations"],
+        &Path::new("updatedAnnotations"),
+        violations,
+    );
+    if rollback["name"].is_empty() {
+        violations.required("name", "name is required");
+    }
+    let path = Path::new("rollback");
+    field::non_negative(
+        rollback["rollbackTo"]["revision"].int(),
+        &path.child("version"),
+        violations,
+    );
+}
+
+async fn request_rollback(call: &Call<'_>, rollback: &Value, dry_run: bool) -> Result<(), Status> {
+    let (key, mut change) = (call.key(), RollbackRequest { rollback });
+    let update = Update {
+        user: call.request.user.clone(),
+        dry_run,
+        unchecked: true,
+        ..Update::new(call.resource, &key, &mut change)
+    };
+    call.server.registry.update(update).await.map(drop)
+}
+
+/// Kubernetes: created, with a Status that says 200.
+fn accepted(call: &Call) -> Answer {
+    let message = format!(
+        "rollback request for deployment \"{}\" succeeded",
+        call.path.name
+    );
+    let mut status = Status::success(Default::default());
+    status.remove("details");
+    status.set("message", message);
+    status.set("code", 200);
+    answer::value(
+        &answer::status_kind(),
+        Some(&call.server.types.status),
+        &status,
+        call.accept.whole(),
+        201,
+    )
+}
+
+/// Writes into a Deployment to which revision it is to be rolled back.
+struct RollbackRequest<'a> {
+    rollback: &'a Value,
+}
+
+impl Change for RollbackRequest<'_> {
+    fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> Future<'a, Result<Value, Status>> {
+        let mut deployment = current.expect("a rollback is of what is there").clone();
+        for (name, value) in self.rollback["updatedAnnotations"].entries() {
+            deployment
+                .entry("metadata")
+                .entry("annotations")
+                .set(name, value.clone());
+        }
+        let revision = self.rollback["rollbackTo"]["revision"].int();
+        deployment
+            .entry("spec")
+            .set("rollbackTo", value!({"revision": revision}));
+        // Without a version the registry tries again when another write was faster.
+        deployment.entry("metadata").set("resourceVersion", "");
+        Box::pin(async { Ok(deployment) })
+    }
+}

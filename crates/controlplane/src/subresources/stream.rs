@@ -1,0 +1,340 @@
+//! exec, attach and port-forward: tunnels to the kubelet of a pod's node.
+//!
+//! The client's upgrade is passed on and what follows it is copied both ways, whether it is SPDY or WebSocket: the node speaks both.
+//! Kubernetes: an upstream server translates WebSocket into SPDY for nodes that cannot do it themselves; where they declare
+//! `ExtendWebSocketsToKubelet` it does what is done here (core/pod/rest/subresources.go).
+
+use http::{Request as Outward, header};
+use mizzen_object::{GroupVersionKind, Status};
+use mizzen_value::{Value, value};
+
+use super::kubelet;
+use crate::ControlPlane;
+use mizzen_apiserver::access::second;
+use mizzen_apiserver::admission;
+use mizzen_apiserver::aggregation::{hop, join};
+use mizzen_apiserver::answer::{Answer, Body};
+use mizzen_apiserver::request::{Query, Request};
+use mizzen_apiserver::verbs::Call;
+use mizzen_transport::{SendError, whole};
+
+pub(super) async fn connect(call: &Call<'_>) -> Result<Answer, Status> {
+    second::connect(call, call.request.info.verb()).await?;
+    let stream = call.path.subresource.as_str();
+    let query = &call.request.query;
+    if query.get("dryRun").is_some() {
+        return Err(Status::bad_request("dryRun is not supported"));
+    }
+    let options = Options::read(query, stream)?;
+    admit(call, &options).await?;
+    let location = location(call, &options)?;
+    if !hop::is_upgrade(&call.request.headers) {
+        return Err(Status::bad_request("Upgrade request required"));
+    }
+    tunnel(call, &location.address, &location.path).await
+}
+
+/// What the client wants of a stream.
+enum Options<'a> {
+    Command {
+        stream: &'a str,
+        container: &'a str,
+        command: Vec<&'a str>,
+        flags: [(&'static str, bool); 4],
+    },
+    Forward {
+        ports: Vec<u16>,
+    },
+}
+
+impl<'a> Options<'a> {
+    fn read(query: &'a Query, stream: &'a str) -> Result<Options<'a>, Status> {
+        if stream == "portforward" {
+            return Ok(Options::Forward {
+                ports: ports(query).map_err(Status::bad_request)?,
+            });
+        }
+        let flags = ["stdin", "stdout", "stderr", "tty"]
+            .map(|flag| (flag, query.bool(flag).unwrap_or(false)));
+        let command = if stream == "exec" {
+            query.all("command")
+        } else {
+            Vec::new()
+        };
+        Ok(Options::Command {
+            stream,
+            container: query.text("container"),
+            command,
+            flags,
+        })
+    }
+
+    /// The options as an object, for admission.
+    fn object(&self) -> (&'static str, Value) {
+        match self {
+            Options::Forward { ports } => {
+                let mut object = value!({ "kind": "PodPortForwardOptions", "apiVersion": "v1" });
+                if !ports.is_empty() {
+                    let ports = ports.iter().map(|port| Value::from(i64::from(*port)));
+                    object.set("ports", ports.collect::<Vec<_>>());
+                }
+                ("PodPortForwardOptions", object)
+            }
+            Options::Command {
+                stream,
+                container,
+                command,
+                flags,
+            } => {
+                let kind = if *stream == "exec" {
+                    "PodExecOptions"
+                } else {
+                    "PodAttachOptions"
+                };
+                let mut object = value!({ "kind": (kind), "apiVersion": "v1" });
+                for (flag, _) in flags.iter().filter(|(_, is_set)| *is_set) {
+                    object.set(flag, true);
+                }
+                if !container.is_empty() {
+                    object.set("container", *container);
+                }
+                if !command.is_empty() {
+                    object.set(
+                        "command",
+                        command
+                            .iter()
+                            .map(|word| Value::from(*word))
+                            .collect::<Vec<_>>(),
+                    );
+                }
+                (kind, object)
+            }
+        }
+    }
+
+    /// What the kubelet is asked, in the order in which Go writes it.
+    fn query(&self) -> String {
+        let pairs: Vec<String> = match self {
+            Options::Forward { ports } if ports.is_empty() => Vec::new(),
+            Options::Forward { ports } => {
+                let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
+                vec![format!("port={}", ports.join("%2C"))]
+            }
+            Options::Command {
+                command,
+                flags: [stdin, stdout, stderr, tty],
+                ..
+            } => {
+                let commands = command
+                    .iter()
+                    .map(|word| format!("command={}", escape(word)));
+                let flags = [
+                    ("error", stderr),
+                    ("input", stdin),
+                    ("output", stdout),
+                    ("tty", tty),
+                ];
+                let set = flags.into_iter().filter(|(_, (_, is_set))| *is_set);
+                commands
+                    .chain(set.map(|(name, _)| format!("{name}=1")))
+                    .collect()
+            }
+        };
+        if pairs.is_empty() {
+            String::new()
+        } else {
+            format!("?{}", pairs.join("&"))
+        }
+    }
+}
+
+/// Kubernetes: several parameters, or one with commas (meta/v1/conversion.go).
+fn ports(query: &Query) -> Result<Vec<u16>, String> {
+    let all = query.all("ports");
+    let texts = all.iter().flat_map(|text| text.split(','));
+    let port = |text: &str| {
+        let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        let problem = if is_number {
+            "value out of range"
+        } else {
+            "invalid syntax"
+        };
+        let shown = mizzen_value::json::quote(text);
+        let refuse =
+            |_| format!("cannot convert to []int32: strconv.ParseUint: parsing {shown}: {problem}");
+        if !is_number {
+            return Err(refuse(()));
+        }
+        text.parse().map_err(|_| refuse(()))
+    };
+    texts.map(port).collect()
+}
+
+/// Go: `url.QueryEscape`.
+fn escape(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
+                escaped.push(char::from(byte))
+            }
+            b' ' => escaped.push('+'),
+            _ => escaped += &format!("%{byte:02X}"),
+        }
+    }
+    escaped
+}
+
+/// Webhooks and policies may refuse a connection: the operation is CONNECT, and the object is the options.
+async fn admit(call: &Call<'_>, options: &Options<'_>) -> Result<(), Status> {
+    let (kind, mut object) = options.object();
+    let gvk = GroupVersionKind {
+        group: "".into(),
+        version: "v1".into(),
+        kind: kind.into(),
+    };
+    let root = call.server.types.connect_options(kind);
+    admission::check_connect(call, &gvk, root, &mut object).await
+}
+
+/// Where a stream goes.
+struct Location {
+    address: String,
+    path: String,
+}
+
+fn location(call: &Call, options: &Options) -> Result<Location, Status> {
+    let pod = call
+        .server
+        .registry
+        .get(call.resource, &call.key(), "")?
+        .value();
+    let below = match options {
+        Options::Forward { .. } => String::new(),
+        Options::Command { container, .. } => format!("/{}", kubelet::container(&pod, container)?),
+    };
+    let kind = match options {
+        Options::Forward { .. } => "portForward",
+        Options::Command { stream, .. } => stream,
+    };
+    let node = pod["spec"]["nodeName"].str();
+    if node.is_empty() {
+        let name = &call.path.name;
+        return Err(Status::bad_request(format!(
+            "pod {name} does not have a host assigned"
+        )));
+    }
+    let (namespace, name) = (
+        pod["metadata"]["namespace"].str(),
+        pod["metadata"]["name"].str(),
+    );
+    let path = format!("/{kind}/{namespace}/{name}{below}{}", options.query());
+    Ok(Location {
+        address: kubelet::address(call.server, node)?,
+        path,
+    })
+}
+
+async fn tunnel(call: &Call<'_>, address: &str, path: &str) -> Result<Answer, Status> {
+    let client = call
+        .request
+        .streams
+        .take()
+        .and_then(|arriving| arriving.upgrade);
+    let Some(client) = client else {
+        return Err(Status::unknown("request connection cannot be hijacked"));
+    };
+    let outward =
+        outward(call.request, &format!("https://{address}{path}")).map_err(Status::unknown)?;
+    let (target, outward) = (
+        kubelet::target(call.server, address),
+        outward.map(|()| whole(Default::default())),
+    );
+    let answered = ControlPlane::of(call.server)
+        .kubelets
+        .send(&target, outward)
+        .await;
+    let response = answered
+        .map_err(|SendError(why)| Status::unknown(format!("error dialing backend: {why}")))?;
+    match response.status().as_u16() {
+        101 => Ok(join(response, Some(client), call.request.record.clone())),
+        // The client gets the kubelet's own error.
+        400.. => {
+            let (mut head, body) = response.into_parts();
+            hop::strip(&mut head.headers);
+            head.version = http::Version::default();
+            Ok(Answer::from_parts(head, Body::relay(body)))
+        }
+        code => Err(Status::unknown(format!(
+            "invalid upgrade response: status code {code}"
+        ))),
+    }
+}
+
+/// The request as the kubelet gets it.
+fn outward(request: &Request, url: &str) -> Result<Outward<()>, String> {
+    let mut outward = Outward::new(());
+    *outward.method_mut() = request.method.clone();
+    *outward.uri_mut() = url
+        .parse()
+        .map_err(|error| format!("parse {url:?}: {error}"))?;
+    let mut headers = hop::forwarded(&request.headers, request.address, true);
+    // What proves who asks is for this server alone.
+    headers.remove(header::AUTHORIZATION);
+    headers.remove(header::HOST);
+    *outward.headers_mut() = headers;
+    Ok(outward)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(stream: &str, text: &str, expected: &str) {
+        let uri = format!("/{stream}?{text}").parse().unwrap();
+        let query = Query::parse(&uri);
+        let said = Options::read(&query, stream).map(|options| options.query());
+        assert_eq!(
+            said.unwrap_or_else(|status| status.message),
+            expected,
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn options_are_passed_on_as_the_kubelet_reads_them() {
+        check(
+            "exec",
+            "command=sh&command=-c&command=echo+a%26b&stdin=true&stdout=true&stderr=true&tty=true&container=c",
+            "?command=sh&command=-c&command=echo+a%26b&error=1&input=1&output=1&tty=1",
+        );
+        check("exec", "stdout=false&stderr=0&tty", "?tty=1");
+        check("attach", "command=ignored&stdout=1", "?output=1");
+        check("exec", "", "");
+        check("portforward", "", "");
+        check("portforward", "ports=80&ports=81,82", "?port=80%2C81%2C82");
+        let refused = "cannot convert to []int32: strconv.ParseUint: parsing";
+        check(
+            "portforward",
+            "ports=x",
+            &format!("{refused} \"x\": invalid syntax"),
+        );
+        check(
+            "portforward",
+            "ports=65536",
+            &format!("{refused} \"65536\": value out of range"),
+        );
+    }
+
+    #[test]
+    fn admission_sees_the_options_as_an_object() {
+        let uri = "/exec?command=ls&stdin=true&container=c".parse().unwrap();
+        let (kind, object) = Options::read(&Query::parse(&uri), "exec").unwrap().object();
+        assert_eq!(kind, "PodExecOptions");
+        let expected = value!({
+            "kind": "PodExecOptions", "apiVersion": "v1", "stdin": true, "container": "c", "command": ["ls"]
+        });
+        assert_eq!(object, expected);
+    }
+}

@@ -1,0 +1,303 @@
+//! `POST` to `serviceaccounts/NAME/token`: a token for a service account, bound to an object if that is wanted.
+
+use mizzen_object::{
+    Action, GroupResource, GroupVersionKind, Hooks as _, Path, Status, Violations, schema,
+};
+use mizzen_registry::{Key, Object};
+use mizzen_value::clock::uuid;
+use mizzen_value::{Value, json, time, value};
+
+use mizzen_apiserver::answer::{self, Answer, Form, not_acceptable};
+use mizzen_apiserver::ownership::Owning;
+use mizzen_apiserver::token::{Signer, issue};
+use mizzen_apiserver::verbs::{Call, check_key, set_namespace};
+use mizzen_apiserver::{admission, intake, options};
+
+/// The lifetime that a kubelet asks for in the name of an unsuspecting pod, and what it gets.
+/// Kubernetes: so that old clients that never read their token again go on working (serviceaccount/claims.go).
+const UNSUSPECTING: i64 = 3607;
+const EXTENDED: i64 = 365 * 24 * 60 * 60;
+
+pub(super) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
+    if matches!(call.accept.form, Form::Table(_)) {
+        return Err(not_acceptable());
+    }
+    let Call {
+        server,
+        request,
+        path,
+        ..
+    } = call;
+    let options = options::write_options(request, "CreateOptions")?;
+    let (gvk, root) = (token_kind(), &server.types.token_request);
+    let mut token = intake::other(call, &gvk, None, root, options.strictness)?;
+    mizzen_kinds::behaviour(&gvk).default(&mut token);
+    set_namespace(path, token.entry("metadata"))?;
+    admission::admit_below(call, &mut token).await?;
+    let mut nothing = Value::object();
+    schema::canonical(root, &mut nothing);
+    Owning::new(call).update_as(&gvk, root, &nothing, &mut token);
+    admission::admit_other(call, &gvk, root, &mut token, None).await?;
+    admission::check_other(call, &gvk, root, &token, None).await?;
+    fill(call, &mut token)?;
+    Ok(show(call, token))
+}
+
+fn token_kind() -> GroupVersionKind {
+    GroupVersionKind {
+        group: "authentication.k8s.io".into(),
+        version: "v1".into(),
+        kind: "TokenRequest".into(),
+    }
+}
+
+fn show(call: &Call, mut token: Value) -> Answer {
+    let (gvk, types) = (token_kind(), &call.server.types);
+    token.set("kind", &gvk.kind);
+    token.set("apiVersion", gvk.api_version());
+    schema::canonical(&types.token_request, &mut token);
+    if let Form::Metadata(_) = call.accept.form {
+        let object = Object::unstored(json::to_string(&token).into());
+        return answer::object(types, call.resource, &object, call.accept, "", 0, 201);
+    }
+    answer::value(&gvk, Some(&types.token_request), &token, call.accept, 201)
+}
+
+fn fill(call: &Call, token: &mut Value) -> Result<(), Status> {
+    let account = account(call, &token["metadata"])?;
+    let now = call.server.registry.now();
+    let metadata = token.entry("metadata");
+    for field in ["name", "namespace", "uid"] {
+        metadata.set(field, account["metadata"][field].clone());
+    }
+    metadata.set("creationTimestamp", time::from_unix(now));
+    if token["spec"]["audiences"].is_empty() {
+        let audiences = call.server.options.service_accounts.audiences();
+        token.entry("spec").set(
+            "audiences",
+            Value::List(audiences.iter().map(Value::from).collect()),
+        );
+    }
+    validate(call, token)?;
+    let bound = bound(call, &token["spec"]["boundObjectRef"])?;
+    shorten(call, token.entry("spec"));
+    let signer = call
+        .server
+        .options
+        .signer
+        .as_deref()
+        .ok_or_else(no_signer)?;
+    token.set("status", signed(call, signer, token, bound, now)?);
+    Ok(())
+}
+
+/// Nobody gets a token that holds longer than the server wants.
+fn shorten(call: &Call, spec: &mut Value) {
+    let wanted = spec["expirationSeconds"].int();
+    if let Some(longest) = call
+        .server
+        .options
+        .service_accounts
+        .longest
+        .filter(|longest| wanted > *longest)
+    {
+        call.notes.warn(format!(
+            "requested expiration of {wanted} seconds shortened to {longest} seconds"
+        ));
+        spec.set("expirationSeconds", longest);
+    }
+}
+
+fn no_signer() -> Status {
+    let message = "this server issues no tokens: it has no key to sign them with";
+    Status::failure(501, "NotImplemented", message)
+}
+
+/// The account that the token is for; the request may name it again, but no other.
+fn account(call: &Call, metadata: &Value) -> Result<Value, Status> {
+    let name = call.path.name.as_str();
+    let said = metadata["name"].str();
+    if !said.is_empty() && said != name {
+        let mut violations = Violations::default();
+        let path = Path::new("metadata");
+        violations.invalid(
+            path.child("name"),
+            said,
+            "must match the service account name if specified",
+        );
+        return Err(Status::invalid(&token_kind(), name, &violations));
+    }
+    let account = call
+        .server
+        .registry
+        .get(call.resource, &call.key(), "")?
+        .value();
+    let (said, uid) = (metadata["uid"].str(), account["metadata"]["uid"].str());
+    if !said.is_empty() && said != uid {
+        let GroupVersionKind { group, kind, .. } = token_kind();
+        let why = format!(
+            "the UID in the token request ({said}) does not match the UID of the service account ({uid})"
+        );
+        return Err(Status::conflict(
+            &GroupResource {
+                group,
+                resource: kind,
+            },
+            name,
+            &why,
+        ));
+    }
+    Ok(account)
+}
+
+fn validate(call: &Call, token: &Value) -> Result<(), Status> {
+    let (user, now) = (&call.request.user, call.server.registry.timestamp());
+    let mut violations = Violations::default();
+    let context = user.context(Action::Create, &now);
+    mizzen_kinds::behaviour(&token_kind()).validate(token, None, &context, &mut violations);
+    if violations.is_empty() {
+        Ok(())
+    } else {
+        Err(Status::invalid(&token_kind(), "", &violations))
+    }
+}
+
+/// What a token's claims say of the object that it is bound to.
+fn bound(call: &Call, reference: &Value) -> Result<Value, Status> {
+    if reference.is_null() {
+        return Ok(Value::object());
+    }
+    let (version, kind, name) = (
+        reference["apiVersion"].str(),
+        reference["kind"].str(),
+        reference["name"].str(),
+    );
+    let namespace = call.path.namespace.as_str();
+    let mut claims = Value::object();
+    let object = match (version.contains('/'), kind) {
+        (false, "Pod") => {
+            let pod = get(call, "pods", namespace, name)?;
+            check_account(call, &pod)?;
+            note_node(call, pod["spec"]["nodeName"].str(), &mut claims);
+            pod
+        }
+        (false, "Secret") => get(call, "secrets", namespace, name)?,
+        (false, "Node") => get(call, "nodes", "", name)?,
+        _ => {
+            let parts: Vec<&str> = version.split('/').collect();
+            let (group, version) = match parts[..] {
+                [version] => ("", version),
+                [group, version] => (group, version),
+                _ => ("", ""),
+            };
+            let message =
+                format!("cannot bind token to object of type {group}/{version}, Kind={kind}");
+            return Err(Status::bad_request(message));
+        }
+    };
+    check_uid(reference, &object)?;
+    claims.set(&kind.to_ascii_lowercase(), reference_to(&object));
+    Ok(claims)
+}
+
+fn get(call: &Call, plural: &str, namespace: &str, name: &str) -> Result<Value, Status> {
+    let resource = call
+        .server
+        .catalog
+        .get("", "v1", plural)
+        .ok_or_else(Status::no_such_resource)?;
+    check_key(resource.kind(), namespace, name)?;
+    Ok(call
+        .server
+        .registry
+        .get(&resource, &Key::new(namespace, name), "")?
+        .value())
+}
+
+fn check_account(call: &Call, pod: &Value) -> Result<(), Status> {
+    let name = call.path.name.as_str();
+    if pod["spec"]["serviceAccountName"].str() == name {
+        return Ok(());
+    }
+    let message = format!(
+        "cannot bind token for serviceaccount \"{name}\" to pod running with different serviceaccount name."
+    );
+    Err(Status::bad_request(message))
+}
+
+/// A pod's token says where the pod runs, even if nothing more is known of the node than its name.
+fn note_node(call: &Call, name: &str, claims: &mut Value) {
+    if !name.is_empty() {
+        let node = get(call, "nodes", "", name);
+        claims.set(
+            "node",
+            node.map_or_else(|_| value!({ "name": name }), |node| reference_to(&node)),
+        );
+    }
+}
+
+fn check_uid(reference: &Value, object: &Value) -> Result<(), Status> {
+    let wanted = reference["uid"].str();
+    if wanted.is_empty() || wanted == object["metadata"]["uid"].str() {
+        return Ok(());
+    }
+    let kind = GroupResource {
+        group: "".into(),
+        resource: reference["kind"].str().into(),
+    };
+    let why = format!(
+        "the UID in the bound object reference ({wanted}) does not match the UID in record. The object might have been \
+         deleted and then recreated"
+    );
+    Err(Status::conflict(&kind, reference["name"].str(), &why))
+}
+
+fn reference_to(object: &Value) -> Value {
+    let mut reference = Value::object();
+    for field in ["name", "uid"] {
+        reference.set(field, object["metadata"][field].clone());
+    }
+    reference
+}
+
+/// The status of a request that is granted.
+fn signed(
+    call: &Call,
+    signer: &dyn Signer,
+    token: &Value,
+    mut bound: Value,
+    now: i64,
+) -> Result<Value, Status> {
+    let (metadata, spec) = (&token["metadata"], &token["spec"]);
+    let seconds = spec["expirationSeconds"].int();
+    let accounts = &call.server.options.service_accounts;
+    let is_own = |audience: &Value| accounts.audiences().iter().any(|own| own == audience.str());
+    let ours = spec["audiences"].list().iter().all(is_own);
+    let extended = accounts.extends && seconds == UNSUSPECTING && !bound["pod"].is_null() && ours;
+    if extended {
+        bound.set("warnafter", now + seconds);
+    }
+    bound.set("namespace", metadata["namespace"].clone());
+    bound.set(
+        "serviceaccount",
+        value!({ "name": (metadata["name"].str()), "uid": (metadata["uid"].str()) }),
+    );
+    let mut claims = value!({
+        "exp": (now + if extended { EXTENDED } else { seconds }),
+        "iat": now,
+        "iss": (accounts.issuer()),
+        "jti": (uuid(call.server.registry.random())),
+        "nbf": now,
+        "sub": (format!("system:serviceaccount:{}:{}", metadata["namespace"].str(), metadata["name"].str()))
+    });
+    let credential = format!("JTI={}", claims["jti"].str());
+    call.request.record.annotate(
+        "authentication.kubernetes.io/issued-credential-id",
+        credential,
+    );
+    claims.set("aud", spec["audiences"].clone());
+    claims.set("kubernetes.io", bound);
+    let text =
+        issue(signer, &claims).ok_or_else(|| Status::internal("failed to generate token"))?;
+    Ok(value!({ "token": text, "expirationTimestamp": (time::from_unix(now + seconds)) }))
+}

@@ -1,0 +1,57 @@
+//! A server without a network, on virtual time: what one request alone does not show.
+
+mod network;
+mod own;
+mod paths;
+#[path = "../../../apiserver/tests/server/peer.rs"]
+mod peer;
+mod rig;
+
+mod abuse;
+mod access;
+mod addresses;
+mod admission;
+mod aggregation;
+mod apply;
+mod audit;
+mod authorization;
+mod bytes;
+mod conversion;
+mod corrupt;
+mod create_on_update;
+mod definitions;
+mod delete;
+mod discovery;
+mod fairness;
+mod full_disk;
+mod fuzz;
+mod health;
+mod issuer;
+mod large;
+mod legacy;
+mod list;
+mod mismatch;
+mod nodes;
+mod numbers;
+mod openapi;
+mod options;
+mod patterns;
+mod plugins;
+mod pod_security;
+mod policy;
+mod quota;
+mod race;
+mod refusals;
+mod removed_versions;
+mod runtime_config;
+mod second;
+mod select;
+mod service_account;
+mod streams;
+mod time;
+mod token_webhook;
+mod tokens;
+mod unfit;
+mod verb_matrix;
+mod watch;
+mod webhook;
