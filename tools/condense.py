@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Condenses Kubernetes' published facts into the data files of crates/kinds.
 
-    tools/condense.py --facts ../shared/facts              write crates/kinds/data/*.kinds
-    tools/condense.py --facts ../shared/facts --check      compare crates/kinds/data with the facts, write nothing
+    tools/condense.py --facts ../shared/facts              write crates/schemas/data/*.kinds
+    tools/condense.py --facts ../shared/facts --check      compare crates/schemas/data with the facts, write nothing
 
 The facts are schema.json (types, attributes, protobuf numbers, from OpenAPI and the .proto files) and
 discovery.json (resources). What neither knows stands in crates/kinds/overlay, one file per group, one line
@@ -15,7 +15,7 @@ the facts lack its protobuf number, `:type` when the facts lack its type or Go n
 the whole slice or map. `...Name` is a struct whose fields appear inline.
 
 No published fact tells the rules of a kind's life and the columns of its table: the lines of a `kind` block that start
-with one of RULES are taken over from crates/kinds/data.
+with one of RULES are taken over from crates/schemas/data.
 
 The data files are edited by hand after they were written, so to follow a new Kubernetes release write elsewhere
 (`--out DIR`), and take over what differs.
@@ -358,13 +358,13 @@ def bare(text):
 def main():
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--facts", type=pathlib.Path, required=True, help="folder of schema.json and discovery.json")
-    arguments.add_argument("--out", type=pathlib.Path, default=REPOSITORY / "crates/kinds/data")
+    arguments.add_argument("--out", type=pathlib.Path, default=REPOSITORY / "crates/schemas/data")
     arguments.add_argument("--check", action="store_true", help="compare only")
     options = arguments.parse_args()
     facts = Facts(options.facts)
     if not options.check:
         overlay = read_overlay(REPOSITORY / "crates/kinds/overlay")
-        writer = Writer(facts, overlay, read_rules(REPOSITORY / "crates/kinds/data"))
+        writer = Writer(facts, overlay, read_rules(REPOSITORY / "crates/schemas/data"))
         options.out.mkdir(parents=True, exist_ok=True)
         for group in sorted({version.split("/")[0] for version in overlay}):
             (options.out / f"{group}.kinds").write_text(writer.group(group))

@@ -1,6 +1,6 @@
-//! Which kinds ship with us? The data of every built-in kind, and their few native hooks.
+//! Which kinds ship with us? Every built-in kind with its hooks, and rules that several components share.
 //!
-//! `data/` has a file per group; [`catalog`] reads them and joins each kind with its [`Behaviour`].
+//! `mizzen-schemas` has a data file per group; [`catalog`] joins each kind of them with its [`Behaviour`].
 //!
 //! ```
 //! let catalog = mizzen_kinds::catalog();
@@ -11,7 +11,6 @@
 pub mod amounts;
 mod apps;
 mod batch;
-mod behaviour;
 mod core;
 mod extensions;
 mod groups;
@@ -25,11 +24,9 @@ mod table;
 
 pub use crate::core::service::allocate;
 pub use batch::{Schedule, check_zone};
-pub use behaviour::Behaviour;
-pub use groups::{
-    Shapes, approval_condition, expression, expression_kinds, expression_warnings,
-    requested_groups, requested_name, structural_condition,
-};
+pub use groups::{Shapes, expression_kinds, expression_warnings, requested_groups, requested_name};
+pub use mizzen_apiextensions::Behaviour;
+pub use mizzen_schemas::object_meta;
 pub use pod::state as pod_state;
 pub use pod::subresource::validate_binding;
 pub use pod::{
@@ -37,76 +34,17 @@ pub use pod::{
     validate_tolerations,
 };
 pub use retired::{LegacyKind, legacy_kinds, was_served};
-pub use table::{row_conditions, row_rank, scale_cells, scale_columns};
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
-use mizzen_object::schema::{ParseError, Schemas, Struct, parse, parse_with};
+use mizzen_object::schema::Schemas;
 use mizzen_object::{Column, GroupVersionKind, Kind, KindData};
 use mizzen_value::Value;
 
 use crate::pod::subresource::{
     prepare_ephemeral_containers, prepare_resize, validate_ephemeral_containers, validate_resize,
 };
-
-macro_rules! data {
-    ($($file:literal),* $(,)?) => {
-        &[$(($file, include_str!(concat!("../data/", $file)))),*]
-    };
-}
-
-/// The data files, by name.
-pub const DATA: &[(&str, &str)] = data![
-    "meta.kinds",
-    "core.kinds",
-    "admission.k8s.io.kinds",
-    "admissionregistration.k8s.io.kinds",
-    "apidiscovery.k8s.io.kinds",
-    "apiextensions.k8s.io.kinds",
-    "apiregistration.k8s.io.kinds",
-    "apps.kinds",
-    "authentication.k8s.io.kinds",
-    "authorization.k8s.io.kinds",
-    "autoscaling.kinds",
-    "batch.kinds",
-    "certificates.k8s.io.kinds",
-    "coordination.k8s.io.kinds",
-    "discovery.k8s.io.kinds",
-    "events.k8s.io.kinds",
-    "flowcontrol.apiserver.k8s.io.kinds",
-    "networking.k8s.io.kinds",
-    "node.k8s.io.kinds",
-    "policy.kinds",
-    "rbac.authorization.k8s.io.kinds",
-    "resource.k8s.io.kinds",
-    "scheduling.k8s.io.kinds",
-    "storage.k8s.io.kinds",
-];
-
-/// The data files of versions that Kubernetes serves no more, by name.
-pub const LEGACY: &[(&str, &str)] = data![
-    "legacy/admissionregistration.k8s.io.kinds",
-    "legacy/apiextensions.k8s.io.kinds",
-    "legacy/apiregistration.k8s.io.kinds",
-    "legacy/apps.kinds",
-    "legacy/authentication.k8s.io.kinds",
-    "legacy/authorization.k8s.io.kinds",
-    "legacy/autoscaling.kinds",
-    "legacy/batch.kinds",
-    "legacy/certificates.k8s.io.kinds",
-    "legacy/coordination.k8s.io.kinds",
-    "legacy/discovery.k8s.io.kinds",
-    "legacy/events.k8s.io.kinds",
-    "legacy/extensions.kinds",
-    "legacy/flowcontrol.apiserver.k8s.io.kinds",
-    "legacy/networking.k8s.io.kinds",
-    "legacy/node.k8s.io.kinds",
-    "legacy/policy.kinds",
-    "legacy/rbac.authorization.k8s.io.kinds",
-    "legacy/scheduling.k8s.io.kinds",
-    "legacy/storage.k8s.io.kinds",
-];
 
 /// Every built-in kind, and the types that belong to none of them. Clones share them.
 #[derive(Clone)]
@@ -119,7 +57,21 @@ pub struct Catalog {
 
 /// The hooks of a kind that may be no resource of its own, such as a TokenRequest.
 pub fn behaviour(gvk: &GroupVersionKind) -> Behaviour {
-    behaviour::of(gvk)
+    let (version, kind) = (gvk.version.as_str(), gvk.kind.as_str());
+    let behaviour = match gvk.group.as_str() {
+        "" if kind == "Pod" => pod::behaviour(),
+        "" => crate::core::behaviour(kind),
+        "apps" => apps::behaviour(version, kind),
+        "batch" => batch::behaviour(kind),
+        "extensions" => extensions::behaviour(kind),
+        group => groups::behaviour(group, version, kind),
+    };
+    Behaviour {
+        cells: table::cells(gvk),
+        row_rank: table::row_rank(gvk),
+        row_conditions: table::row_conditions(gvk),
+        ..behaviour
+    }
 }
 
 /// The hooks of a subresource that is the object itself under rules of its own.
@@ -133,6 +85,7 @@ pub fn subresource(gvk: &GroupVersionKind, name: &str) -> Option<Behaviour> {
                     validate_ephemeral_containers(new, old, violations)
                 })
             },
+            row_conditions: table::row_conditions(gvk),
             ..pod::behaviour()
         }),
         ("", "Pod", "resize") => Some(Behaviour {
@@ -140,6 +93,7 @@ pub fn subresource(gvk: &GroupVersionKind, name: &str) -> Option<Behaviour> {
             validate: |new, old, _, violations| {
                 with(old, |old| validate_resize(new, old, violations))
             },
+            row_conditions: table::row_conditions(gvk),
             ..pod::behaviour()
         }),
         ("certificates.k8s.io", "CertificateSigningRequest", "approval") => {
@@ -165,7 +119,7 @@ fn with(old: Option<&Value>, change: impl FnOnce(&Value)) {
 /// # Panics
 /// If a data file that this crate ships does not parse, which its tests rule out.
 pub fn catalog() -> Catalog {
-    static READ: LazyLock<Catalog> = LazyLock::new(|| read(DATA.iter().copied()));
+    static READ: LazyLock<Catalog> = LazyLock::new(|| read(mizzen_schemas::schemas()));
     READ.clone()
 }
 
@@ -174,12 +128,12 @@ pub fn catalog() -> Catalog {
 /// # Panics
 /// As [`catalog`] does.
 pub fn legacy_catalog() -> Catalog {
-    static READ: LazyLock<Catalog> = LazyLock::new(|| read(DATA.iter().chain(LEGACY).copied()));
+    static READ: LazyLock<Catalog> = LazyLock::new(|| read(mizzen_schemas::legacy_schemas()));
     READ.clone()
 }
 
-fn read(files: impl Iterator<Item = (&'static str, &'static str)> + Clone) -> Catalog {
-    let mut schemas = parse(files).expect("the data files parse");
+fn read(schemas: &Schemas) -> Catalog {
+    let mut schemas = schemas.clone();
     let mut kinds = std::mem::take(&mut schemas.kinds);
     inherit_columns(&mut kinds);
     Catalog {
@@ -201,23 +155,8 @@ fn inherit_columns(kinds: &mut [KindData]) {
     }
 }
 
-/// The kinds of other files, each given with its name. They may use every built-in type; what they may not is add to a
-/// built-in group and version.
-pub fn others(files: &[(&str, &str)]) -> Result<Schemas, ParseError> {
-    parse_with(catalog().schemas.types, files.iter().copied())
-}
-
-/// The shape of every object's metadata.
-pub fn object_meta() -> Arc<Struct> {
-    static SHAPE: LazyLock<Arc<Struct>> = LazyLock::new(|| {
-        let schemas = parse(DATA.iter().copied().take(1)).expect("the data files parse");
-        schemas.types["meta/v1.ObjectMeta"].clone()
-    });
-    SHAPE.clone()
-}
-
 fn kind(data: KindData) -> Kind {
-    let behaviour = behaviour::of(&data.gvk);
+    let behaviour = behaviour(&data.gvk);
     Kind {
         data: Arc::new(data),
         hooks: Arc::new(behaviour),

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 
 use mizzen_object::GroupVersionKind;
 
-use crate::LEGACY;
+use mizzen_schemas::LEGACY;
 
 /// A kind of a removed version, as its data file names it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

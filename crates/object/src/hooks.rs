@@ -89,6 +89,16 @@ pub trait Hooks: Send + Sync {
         Vec::new()
     }
 
+    /// By what the rows of a table are ordered, if not as they are listed.
+    fn row_rank(&self) -> Option<fn(&Value) -> i64> {
+        None
+    }
+
+    /// The conditions of an object's row in a table.
+    fn row_conditions(&self, _object: &Value) -> Vec<Value> {
+        Vec::new()
+    }
+
     /// How long, in seconds, deleting this object takes when the caller asked for `asked`; 0 is at once.
     /// `None` means that objects of this kind never linger.
     fn grace(&self, _object: &Value, _asked: Option<i64>) -> Option<i64> {

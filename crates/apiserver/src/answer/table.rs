@@ -101,7 +101,7 @@ impl Table<'_> {
     /// Some kinds are shown in an order of their own.
     fn in_order<'a>(&self, objects: &'a [Object]) -> impl Iterator<Item = &'a Object> {
         let mut order: Vec<&Object> = objects.iter().collect();
-        if let Some(rank) = mizzen_kinds::row_rank(&self.resource.kind().gvk) {
+        if let Some(rank) = self.resource.kind().hooks.row_rank() {
             order.sort_by_cached_key(|object| rank(&object.value()));
         }
         order.into_iter()
@@ -160,7 +160,7 @@ impl Table<'_> {
     fn write_row(&self, object: &Object, value: &Value, cells: &[Value], out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"cells\":");
         json::write(&Value::List(cells.to_vec()), out);
-        let conditions = mizzen_kinds::row_conditions(&self.resource.kind().gvk, value);
+        let conditions = self.resource.kind().hooks.row_conditions(value);
         if !conditions.is_empty() {
             out.extend_from_slice(b",\"conditions\":");
             json::write(&Value::List(conditions), out);

@@ -15,7 +15,9 @@ pub(super) fn update(definition: &mut Value, taken: &Taken, now: &str) -> bool {
         now,
         changed: false,
     };
-    if let Some((status, reason, message)) = mizzen_kinds::approval_condition(board.definition) {
+    if let Some((status, reason, message)) =
+        mizzen_apiextensions::approval_condition(board.definition)
+    {
         board.set(
             "KubernetesAPIApprovalPolicyConformant",
             status,
@@ -23,7 +25,7 @@ pub(super) fn update(definition: &mut Value, taken: &Taken, now: &str) -> bool {
             &message,
         );
     }
-    match mizzen_kinds::structural_condition(board.definition) {
+    match mizzen_apiextensions::structural_condition(board.definition) {
         Some((status, reason, message)) => board.set(NON_STRUCTURAL, status, reason, &message),
         None => board.remove(NON_STRUCTURAL),
     }

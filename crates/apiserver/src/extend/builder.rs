@@ -4,7 +4,6 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use mizzen_kinds as kinds;
 use mizzen_object::schema::{ParseError, Schemas};
 use mizzen_object::{GroupResource, Hooks, Kind, NoHooks};
 use mizzen_registry::Registry;
@@ -83,7 +82,7 @@ impl Server {
 }
 
 impl Builder {
-    /// Serves the kinds of a file, in the form of `crates/kinds/data/README.md`; `name` is for complaints. A kind
+    /// Serves the kinds of a file, in the form of `crates/schemas/data/README.md`; `name` is for complaints. A kind
     /// without `verbs` is not served; others can be `stored` as it.
     pub fn kinds(mut self, name: &str, text: &str) -> Builder {
         self.files.push((name.into(), text.into()));
@@ -202,7 +201,7 @@ impl Builder {
             .iter()
             .map(|(name, text)| (name.as_str(), text.as_str()))
             .collect();
-        let mut schemas = kinds::others(&files)?;
+        let mut schemas = mizzen_schemas::others(&files)?;
         let mut served = self.join_hooks(&mut schemas)?;
         self.check(&served)?;
         for text in &self.definitions {

@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, OnceLock};
 
-use mizzen_kinds as kinds;
-use mizzen_object::{Action, GroupVersionKind, Hooks as _, Kind, User, Violations, custom};
+use mizzen_apiextensions as apiextensions;
+use mizzen_object::{Action, Hooks as _, Kind, User, Violations, custom};
 use mizzen_registry::{Revision, Store};
 use mizzen_value::{Value, yaml};
 
@@ -24,7 +24,7 @@ pub(super) fn read(text: &str, store: &Store) -> Result<Vec<Served>, String> {
     }
     let means = Means {
         store: store.clone(),
-        object_meta: kinds::object_meta(),
+        object_meta: mizzen_schemas::object_meta(),
         outside: OnceLock::new(),
     };
     let kinds: Arc<[Kind]> = custom::kinds(&definition, &means.object_meta).into();
@@ -50,11 +50,7 @@ pub(super) fn read(text: &str, store: &Store) -> Result<Vec<Served>, String> {
 
 /// Fills in what the server would fill in, and finds what it would refuse.
 fn check(definition: &mut Value) -> Result<(), String> {
-    let rules = kinds::behaviour(&GroupVersionKind {
-        group: "apiextensions.k8s.io".into(),
-        version: "v1".into(),
-        kind: "CustomResourceDefinition".into(),
-    });
+    let rules = apiextensions::definition::behaviour("v1", "CustomResourceDefinition");
     rules.default(definition);
     let (who, mut violations) = (User::default(), Violations::default());
     rules.validate(

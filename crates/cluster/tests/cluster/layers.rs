@@ -12,20 +12,29 @@ const ALLOWED: [(&str, &[&str]); 19] = [
     ("object", &["cel", "go-regexp", "value"]),
     ("metrics", &[]),
     ("store", &[]),
-    ("kinds", &["cel", "go-regexp", "object", "value"]),
+    ("schemas", &["object"]),
+    (
+        "apiextensions",
+        &["cel", "go-regexp", "object", "schemas", "value"],
+    ),
+    (
+        "kinds",
+        &["apiextensions", "cel", "object", "schemas", "value"],
+    ),
     ("openapi", &["object", "value"]),
     ("registry", &["object", "store", "value"]),
     ("transport", &["value"]),
     (
         "apiserver",
         &[
+            "apiextensions",
             "cel",
             "go-regexp",
-            "kinds",
             "metrics",
             "object",
             "openapi",
             "registry",
+            "schemas",
             "transport",
             "value",
         ],
@@ -140,9 +149,9 @@ fn the_engine_spells_no_kind() {
     }
 }
 
-/// The names of the kinds in the data files of `kinds`.
+/// The names of the kinds in the data files of `schemas`.
 fn built_in_kinds() -> BTreeSet<String> {
-    let files = fs::read_dir(directory().join("kinds/data")).unwrap();
+    let files = fs::read_dir(directory().join("schemas/data")).unwrap();
     let files = files.map(|entry| entry.unwrap().path());
     let files = files.filter(|path| path.extension().is_some_and(|it| it == "kinds"));
     files

@@ -4,8 +4,8 @@ use mizzen_object::validate::{field, names};
 use mizzen_object::{Action, Context, Path, Violations};
 use mizzen_value::{Value, value};
 
-use super::{bytes, rules};
 use crate::Behaviour;
+use mizzen_apiextensions::{bytes, rules};
 
 pub(super) fn behaviour(kind: &str) -> Behaviour {
     match kind {

@@ -4,8 +4,8 @@ use mizzen_object::validate::selector::{self, Options};
 use mizzen_object::{Context, Path, Violations};
 use mizzen_value::Value;
 
-use super::internal;
 use crate::Behaviour;
+use mizzen_apiextensions::internal;
 
 pub(super) fn behaviour(version: &str, kind: &str) -> Behaviour {
     let versioned = match version {

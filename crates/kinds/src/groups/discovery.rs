@@ -4,8 +4,8 @@ use mizzen_object::validate::{field, ip, names, repeats};
 use mizzen_object::{Action, Context, Path, Violations};
 use mizzen_value::Value;
 
-use super::rules;
 use crate::Behaviour;
+use mizzen_apiextensions::rules;
 
 const SLICE: Behaviour = Behaviour {
     default: default_slice,

@@ -7,8 +7,8 @@ use mizzen_object::validate::{field, names};
 use mizzen_object::{Context, Path, Violations};
 use mizzen_value::{Str, Value};
 
-use super::{internal, rules};
 use crate::Behaviour;
+use mizzen_apiextensions::{internal, rules};
 
 pub(super) fn behaviour(version: &str, kind: &str) -> Behaviour {
     let event = Behaviour {

@@ -1,33 +1,29 @@
 //! Kinds of the groups outside the core, apps and batch.
 
 mod admission;
-mod apiextensions;
 mod apiregistration;
 mod authentication;
 mod authorization;
 mod autoscaling;
-mod bytes;
 mod certificates;
-mod client;
 mod coordination;
 mod discovery;
 pub(crate) mod events;
 mod flowcontrol;
-mod internal;
 mod networking;
 mod node;
 mod policy;
 mod rbac;
 mod resource;
-mod rules;
 mod scheduling;
 mod storage;
 #[cfg(test)]
 mod tests;
 
-pub use admission::{Shapes, expression, expression_kinds, expression_warnings};
-pub use apiextensions::{approval_condition, structural_condition};
+pub use admission::{Shapes, expression_kinds, expression_warnings};
 pub use certificates::{requested_groups, requested_name};
+
+use mizzen_apiextensions::definition as apiextensions;
 
 use crate::Behaviour;
 

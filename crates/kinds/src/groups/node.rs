@@ -4,9 +4,9 @@ use mizzen_object::validate::{field, meta, names, repeats};
 use mizzen_object::{Context, Path, Violations};
 use mizzen_value::Value;
 
-use super::{internal, rules};
 use crate::Behaviour;
 use crate::core::resources;
+use mizzen_apiextensions::{internal, rules};
 
 pub(super) fn behaviour(kind: &str) -> Behaviour {
     match kind {

@@ -4,8 +4,8 @@ use mizzen_object::validate::{condition, field};
 use mizzen_object::{Action, Context, Path, Violations};
 use mizzen_value::{Value, value};
 
-use super::{internal, rules};
 use crate::Behaviour;
+use mizzen_apiextensions::{internal, rules};
 
 pub(super) fn behaviour(version: &str, kind: &str) -> Behaviour {
     match (version, kind) {

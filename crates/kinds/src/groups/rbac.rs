@@ -4,8 +4,8 @@ use mizzen_object::validate::{field, names};
 use mizzen_object::{Context, Path, Violations};
 use mizzen_value::Value;
 
-use super::{internal, rules};
 use crate::Behaviour;
+use mizzen_apiextensions::{internal, rules};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 

@@ -4,8 +4,8 @@ use mizzen_object::validate::field;
 use mizzen_object::{Context, Path, Violations};
 use mizzen_value::Value;
 
-use super::rules;
 use crate::Behaviour;
+use mizzen_apiextensions::rules;
 
 /// What the server itself defines; nobody else may use the prefix.
 const SYSTEM_PREFIX: &str = "system-";

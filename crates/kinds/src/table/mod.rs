@@ -15,7 +15,7 @@ mod storage;
 mod text;
 mod workload;
 
-use mizzen_object::{Column, GroupVersionKind};
+use mizzen_object::GroupVersionKind;
 use mizzen_value::{Str, Value, value};
 
 /// Computes the cells of a row: the object, and the time in Unix seconds.
@@ -67,16 +67,18 @@ fn nothing(_: &Value, _: i64) -> Vec<Value> {
     Vec::new()
 }
 
-/// The conditions of an object's row: whether it has run to its end.
-pub fn row_conditions(gvk: &GroupVersionKind, object: &Value) -> Vec<Value> {
-    let is_pod = gvk.group.is_empty() && gvk.kind == "Pod";
-    match object["status"]["phase"].str() {
-        "Succeeded" if is_pod => vec![completed(
-            "Succeeded",
-            "The pod has completed successfully.",
-        )],
-        "Failed" if is_pod => vec![completed("Failed", "The pod failed.")],
-        _ => Vec::new(),
+/// The function that computes the conditions of an object's row: whether it has run to its end.
+pub(crate) fn row_conditions(gvk: &GroupVersionKind) -> fn(&Value) -> Vec<Value> {
+    match (gvk.group.as_str(), gvk.kind.as_str()) {
+        ("", "Pod") => |pod| match pod["status"]["phase"].str() {
+            "Succeeded" => vec![completed(
+                "Succeeded",
+                "The pod has completed successfully.",
+            )],
+            "Failed" => vec![completed("Failed", "The pod failed.")],
+            _ => Vec::new(),
+        },
+        _ => |_| Vec::new(),
     }
 }
 
@@ -85,31 +87,9 @@ fn completed(reason: &str, message: &str) -> Value {
 }
 
 /// What rows of a list are ordered by first, before the list's own order; most kinds have nothing.
-pub fn row_rank(gvk: &GroupVersionKind) -> Option<fn(&Value) -> i64> {
+pub(crate) fn row_rank(gvk: &GroupVersionKind) -> Option<fn(&Value) -> i64> {
     let is_flow_schema = gvk.group == "flowcontrol.apiserver.k8s.io" && gvk.kind == "FlowSchema";
     is_flow_schema.then_some(|object| object["spec"]["matchingPrecedence"].int())
-}
-
-/// The columns of the `scale` subresource, which no kind's data describes.
-pub fn scale_columns() -> Vec<Column> {
-    [
-        "Name string at=.metadata.name",
-        "Desired integer",
-        "Available integer",
-        "Age string",
-    ]
-    .into_iter()
-    .map(|text| Column::parse(text).expect("the lines above are columns"))
-    .collect()
-}
-
-/// The cells of the `scale` subresource.
-pub fn scale_cells(scale: &Value, now: i64) -> Vec<Value> {
-    row![
-        scale["spec"]["replicas"].int(),
-        scale["status"]["replicas"].int(),
-        text::age(scale, now)
-    ]
 }
 
 /// Sorted, without repetition, and joined: how sets are shown.

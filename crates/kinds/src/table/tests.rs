@@ -3,7 +3,7 @@
 use mizzen_object::schema::{Presence, Struct};
 use mizzen_value::{Value, json};
 
-use super::{row_conditions, row_rank, scale_cells};
+use super::{row_conditions, row_rank};
 use crate::{Catalog, catalog};
 
 /// 2026-01-01T01:00:00Z; the objects below are an hour old.
@@ -345,15 +345,6 @@ fn a_kind_without_a_printer_shows_when_it_was_made() {
 }
 
 #[test]
-fn a_scale_shows_both_numbers() {
-    let scale = value(r#"{"spec":{"replicas":2},"status":{"replicas":1}}"#);
-    assert_eq!(
-        scale_cells(&scale, NOW),
-        [2.into(), 1.into(), "<unknown>".into()]
-    );
-}
-
-#[test]
 fn a_pod_that_has_ended_has_a_row_condition() {
     let catalog = catalog();
     let pod = &catalog
@@ -364,7 +355,7 @@ fn a_pod_that_has_ended_has_a_row_condition() {
         .gvk;
     let reason = |phase: &str| {
         let object = value(&format!(r#"{{"status":{{"phase":"{phase}"}}}}"#));
-        row_conditions(pod, &object)
+        row_conditions(pod)(&object)
             .first()
             .map(|condition| condition["reason"].str().to_string())
     };

@@ -106,7 +106,7 @@ const EXCEPTIONS: &[Exception] = &[
         "Go's form of a value in a message",
     ),
     (
-        "kinds/src/groups/apiextensions/schema/list.rs",
+        "apiextensions/src/definition/schema/list.rs",
         &["Items"],
         "Go's form of a value in a message",
     ),

@@ -18,7 +18,8 @@ use chains::{Chain, chains};
 use schema::Schema;
 
 /// The folders below `crates` whose sources read objects by literal names.
-const SOURCES: [&str; 7] = [
+const SOURCES: [&str; 8] = [
+    "apiextensions/src",
     "apiserver/src/admission",
     "controllers/src",
     "controlplane/src/admission",

@@ -1,4 +1,4 @@
-//! Reads kinds from their data files: a line a field, as `crates/kinds/data/README.md` explains.
+//! Reads kinds from their data files: a line a field, as `crates/schemas/data/README.md` explains.
 //!
 //! Two passes: the first finds every type, so that the second can let fields refer to any of them.
 

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 use std::sync::OnceLock;
 
+use mizzen_apiextensions::expression::{Wanted, compile_in};
 use mizzen_cel as cel;
 use mizzen_cel::{Budget, Environment, Program, Type};
-use mizzen_kinds::expression::{Wanted, compile_in};
 use mizzen_object::{Path, Violations, in_one};
 use mizzen_value::{Str, Value};
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mizzen_kinds::expression::{Compiler, Scope, Wanted};
+use mizzen_apiextensions::expression::{Compiler, Scope, Wanted};
 use mizzen_object::Status;
 use mizzen_value::Value;
 

@@ -1,7 +1,7 @@
 //! What does a policy say? Its expressions, compiled once.
 
+use mizzen_apiextensions::expression::{Compiler, Refusal, Scope, Wanted};
 use mizzen_cel::Program;
-use mizzen_kinds::expression::{Compiler, Refusal, Scope, Wanted};
 use mizzen_object::GroupVersionKind;
 use mizzen_value::{Str, Value};
 

@@ -6,7 +6,7 @@ use mizzen_value::Value;
 
 use super::matching;
 use crate::Behaviour;
-use crate::groups::rules;
+use mizzen_apiextensions::rules;
 
 pub(super) const VALIDATING: Behaviour = Behaviour {
     default,

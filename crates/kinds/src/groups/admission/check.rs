@@ -5,9 +5,9 @@ use mizzen_object::validate::names;
 use mizzen_object::{Path, Violations};
 use mizzen_value::Value;
 
-use super::expression::{Compiler, Scope, Wanted};
 use super::matching;
-use crate::groups::{internal, rules};
+use mizzen_apiextensions::expression::{Compiler, Scope, Wanted};
+use mizzen_apiextensions::{internal, rules};
 
 /// A policy's expressions, which are looked at in order: later ones use what earlier ones declare.
 pub(super) struct Expressions {

@@ -4,8 +4,8 @@ use mizzen_object::validate::{field, names};
 use mizzen_object::{Path, Violations};
 use mizzen_value::Value;
 
-use super::expression::{Compiler, Scope, Wanted};
-use crate::groups::rules;
+use mizzen_apiextensions::expression::{Compiler, Scope, Wanted};
+use mizzen_apiextensions::rules;
 
 pub(super) const FAILURE_POLICIES: [&str; 2] = ["Fail", "Ignore"];
 pub(super) const MATCH_POLICIES: [&str; 2] = ["Equivalent", "Exact"];

@@ -1,11 +1,9 @@
 //! admissionregistration.k8s.io: who else has a say in what is stored?
 //!
-//! `expression` compiles the expressions of policies and webhooks, for these kinds' validation and for whoever
-//! evaluates them; `type_check` says what is strange about them.
+//! `mizzen_apiextensions::expression` compiles the expressions of policies and webhooks; `type_check` warns of them.
 
 mod binding;
 mod check;
-pub mod expression;
 mod matching;
 mod policy;
 mod type_check;

@@ -5,9 +5,9 @@ use mizzen_object::{Action, Context, Path, Violations};
 use mizzen_value::Value;
 
 use super::check::Expressions;
-use super::expression::Compiler;
 use super::matching::{self, FAILURE_POLICIES, REINVOCATION_POLICIES};
 use crate::Behaviour;
+use mizzen_apiextensions::expression::Compiler;
 
 pub(super) const VALIDATING: Behaviour = Behaviour {
     default,

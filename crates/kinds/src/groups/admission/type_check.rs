@@ -11,7 +11,9 @@ use mizzen_object::GroupVersionKind;
 use mizzen_object::schema::{Shape, Struct, Type as FieldType};
 use mizzen_value::{Str, Value, value};
 
-use super::expression::{Compiler, Scope, Wanted, typed_environment, with_authorizer};
+use mizzen_apiextensions::expression::{
+    Compiler, Scope, Wanted, typed_environment, with_authorizer,
+};
 
 /// No more kinds of a rule are looked at.
 const MAX_KINDS: usize = 10;

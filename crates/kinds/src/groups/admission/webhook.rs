@@ -4,10 +4,10 @@ use mizzen_object::validate::{field, names};
 use mizzen_object::{Context, Path, Violations};
 use mizzen_value::{Value, value};
 
-use super::expression::Scope;
 use super::matching::{self, FAILURE_POLICIES, MATCH_POLICIES, REINVOCATION_POLICIES};
 use crate::Behaviour;
-use crate::groups::{client, rules};
+use mizzen_apiextensions::expression::Scope;
+use mizzen_apiextensions::{client, rules};
 
 pub(super) const VALIDATING: Behaviour = Behaviour {
     default: default_validating,

@@ -6,7 +6,7 @@ use mizzen_value::Value;
 use mizzen_value::quantity::Quantity;
 
 use crate::core::resources;
-use crate::groups::rules;
+use mizzen_apiextensions::rules;
 
 /// Refuses what no autoscaler may say. The object is in its stored form.
 pub(super) fn validate(

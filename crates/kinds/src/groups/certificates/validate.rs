@@ -5,7 +5,7 @@ use mizzen_object::{Action, Context, Path, Violations};
 use mizzen_value::Value;
 
 use super::{conditions, pem};
-use crate::groups::bytes;
+use mizzen_apiextensions::bytes;
 
 /// What a client may change; it depends on where it writes, and in which version.
 #[derive(Clone, Copy, Default)]

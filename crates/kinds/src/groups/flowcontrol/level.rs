@@ -5,7 +5,7 @@ use mizzen_value::{Value, value};
 
 use super::validate_conditions;
 use crate::Behaviour;
-use crate::groups::internal;
+use mizzen_apiextensions::internal;
 
 pub(super) const LEVEL: Behaviour = Behaviour {
     default,

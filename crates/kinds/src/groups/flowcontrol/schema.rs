@@ -6,7 +6,7 @@ use mizzen_value::{Value, value};
 
 use super::validate_conditions;
 use crate::Behaviour;
-use crate::groups::{internal, rules};
+use mizzen_apiextensions::{internal, rules};
 
 pub(super) const SCHEMA: Behaviour = Behaviour {
     default,

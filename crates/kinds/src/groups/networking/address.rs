@@ -5,7 +5,7 @@ use mizzen_object::{Action, Context, Path, Violations};
 use mizzen_value::Value;
 
 use crate::Behaviour;
-use crate::groups::{internal, rules};
+use mizzen_apiextensions::{internal, rules};
 
 pub(super) const ADDRESS: Behaviour = Behaviour {
     validate: validate_address,

@@ -6,7 +6,7 @@ use mizzen_object::{Context, Path, Violations};
 use mizzen_value::{Value, value};
 
 use crate::Behaviour;
-use crate::groups::rules;
+use mizzen_apiextensions::rules;
 
 pub(super) const POLICY: Behaviour = Behaviour {
     default: default_policy,

@@ -6,7 +6,7 @@ use mizzen_value::Value;
 
 use super::{parts, status};
 use crate::Behaviour;
-use crate::groups::{internal, rules};
+use mizzen_apiextensions::{internal, rules};
 
 pub(super) const CLAIM: Behaviour = Behaviour {
     default: |claim| default_spec(claim.entry("spec")),

@@ -6,7 +6,7 @@ use mizzen_value::Value;
 use mizzen_value::quantity::Quantity;
 
 use super::{capacity, parts};
-use crate::groups::{internal, rules};
+use mizzen_apiextensions::{internal, rules};
 
 const MAX_PROPERTIES: usize = 32;
 const MAX_ATTRIBUTE_VALUES: usize = 48;

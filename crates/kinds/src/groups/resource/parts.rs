@@ -5,7 +5,7 @@ use mizzen_object::{Path, Violations};
 use mizzen_value::{Value, json};
 
 use super::expression;
-use crate::groups::rules;
+use mizzen_apiextensions::rules;
 
 /// Every item of a list that is not too long.
 pub(super) fn each(

@@ -6,7 +6,7 @@ use mizzen_value::Value;
 
 use super::{device, parts};
 use crate::Behaviour;
-use crate::groups::rules;
+use mizzen_apiextensions::rules;
 
 pub(super) const SLICE: Behaviour = Behaviour {
     default,
@@ -210,7 +210,7 @@ fn validate_selector(selector: &Value, path: &Path, violations: &mut Violations)
         let shown = terms
             .list()
             .iter()
-            .map(|term| crate::groups::internal::shown("NodeSelectorTerm", term));
+            .map(|term| mizzen_apiextensions::internal::shown("NodeSelectorTerm", term));
         let shown = if terms.is_null() {
             Value::Null
         } else {

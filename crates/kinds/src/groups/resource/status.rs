@@ -6,7 +6,7 @@ use mizzen_value::Value;
 
 use super::claim::{Requests, validate_references};
 use super::parts;
-use crate::groups::internal;
+use mizzen_apiextensions::internal;
 
 /// What identifies a device, or a share of one.
 fn device_id(device: &Value) -> [&str; 4] {

@@ -6,7 +6,7 @@ use mizzen_value::Value;
 
 use super::driver_name;
 use crate::Behaviour;
-use crate::groups::{internal, rules};
+use mizzen_apiextensions::{internal, rules};
 
 pub(super) const ATTACHMENT: Behaviour = Behaviour {
     validate: validate_attachment,

@@ -6,7 +6,7 @@ use mizzen_value::Value;
 
 use super::label_warning;
 use crate::Behaviour;
-use crate::groups::rules;
+use mizzen_apiextensions::rules;
 
 pub(super) const CAPACITY: Behaviour = Behaviour {
     validate: validate_capacity,

@@ -5,7 +5,7 @@ use mizzen_object::{Action, Context, Path, Violations};
 use mizzen_value::{Value, value};
 
 use crate::Behaviour;
-use crate::groups::rules;
+use mizzen_apiextensions::rules;
 
 pub(super) const DRIVER: Behaviour = Behaviour {
     default: default_driver,

@@ -4,7 +4,7 @@ use mizzen_object::validate::names;
 use mizzen_object::{Path, Violations};
 use mizzen_value::{Value, json};
 
-use crate::groups::client::Url;
+use crate::client::Url;
 
 /// A definition is called after its plural and group.
 pub(super) fn validate_name(definition: &Value, violations: &mut Violations) {

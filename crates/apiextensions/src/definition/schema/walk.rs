@@ -4,7 +4,7 @@ use mizzen_object::structural::is_known_format;
 use mizzen_value::Value;
 
 /// Whether a test holds anywhere in a schema.
-pub(in super::super) fn any(schema: &Value, test: &dyn Fn(&Value) -> bool) -> bool {
+pub(in crate::definition) fn any(schema: &Value, test: &dyn Fn(&Value) -> bool) -> bool {
     if schema.as_map().is_none() {
         return false;
     }
@@ -30,7 +30,7 @@ pub(super) fn below(schema: &Value) -> impl Iterator<Item = &Value> {
 }
 
 /// The formats in a schema that nobody will check, in their order.
-pub(in super::super) fn unknown_formats(schema: &Value) -> Vec<String> {
+pub(in crate::definition) fn unknown_formats(schema: &Value) -> Vec<String> {
     if schema.as_map().is_none() {
         return Vec::new();
     }

@@ -149,7 +149,7 @@ const TYPES: &[(&str, &str)] = &[
 ];
 
 /// The internal form of a value of a type.
-pub(super) fn shown(ty: &str, value: &Value) -> Value {
+pub fn shown(ty: &str, value: &Value) -> Value {
     let fields = TYPES
         .iter()
         .find(|(name, _)| *name == ty)

@@ -6,15 +6,15 @@ use mizzen_value::Value;
 use mizzen_value::quantity::Quantity;
 
 /// Looks at a text and says all that is wrong with it.
-pub(super) type Check = fn(&str) -> Vec<String>;
+pub type Check = fn(&str) -> Vec<String>;
 
 /// Each message of a check of `text` is a violation of its own.
-pub(super) fn text(text: &str, check: Check, path: &Path, violations: &mut Violations) {
+pub fn text(text: &str, check: Check, path: &Path, violations: &mut Violations) {
     field::all(check(text), text, path, violations);
 }
 
 /// Like [`text`], but an empty text is missing, not wrong.
-pub(super) fn required_text(value: &Value, check: Check, path: &Path, violations: &mut Violations) {
+pub fn required_text(value: &Value, check: Check, path: &Path, violations: &mut Violations) {
     match value.str() {
         "" => violations.required(path, ""),
         name => text(name, check, path, violations),
@@ -22,24 +22,19 @@ pub(super) fn required_text(value: &Value, check: Check, path: &Path, violations
 }
 
 /// A text that, if it is there, is one of a few words.
-pub(super) fn optional_word(
-    value: &Value,
-    allowed: &[&str],
-    path: &Path,
-    violations: &mut Violations,
-) {
+pub fn optional_word(value: &Value, allowed: &[&str], path: &Path, violations: &mut Violations) {
     if let Some(word) = value.as_str() {
         field::one_of(word, allowed, path, violations);
     }
 }
 
 /// A number that something can listen on.
-pub(super) fn port(port: i64, path: &Path, violations: &mut Violations) {
+pub fn port(port: i64, path: &Path, violations: &mut Violations) {
     field::all(names::is_port_number(port), port, path, violations);
 }
 
 /// An amount that, if it is there, is not below zero.
-pub(super) fn nonnegative_amount(amount: &Value, path: &Path, violations: &mut Violations) {
+pub fn nonnegative_amount(amount: &Value, path: &Path, violations: &mut Violations) {
     if let Some(amount) = amount
         .as_str()
         .filter(|amount| Quantity::of(amount).is_negative())
@@ -49,7 +44,7 @@ pub(super) fn nonnegative_amount(amount: &Value, path: &Path, violations: &mut V
 }
 
 /// A whole number or a percentage, neither below zero nor above a hundred percent.
-pub(super) fn count_or_percent(value: &Value, path: &Path, violations: &mut Violations) {
+pub fn count_or_percent(value: &Value, path: &Path, violations: &mut Violations) {
     let Some(text) = value.as_str() else {
         return field::non_negative(value.int(), path, violations);
     };
@@ -64,17 +59,12 @@ pub(super) fn count_or_percent(value: &Value, path: &Path, violations: &mut Viol
 /// A label selector. `old` is the one before an update, if there was one.
 ///
 /// Kubernetes: an object that already has a bad selector may keep bad label values in it.
-pub(super) fn selector(new: &Value, old: Option<&Value>, path: &Path, violations: &mut Violations) {
+pub fn selector(new: &Value, old: Option<&Value>, path: &Path, violations: &mut Violations) {
     lenient_selector(new, old.is_some_and(is_bad_selector), path, violations);
 }
 
 /// A label selector, perhaps with bad label values.
-pub(super) fn lenient_selector(
-    new: &Value,
-    any_values: bool,
-    path: &Path,
-    violations: &mut Violations,
-) {
+pub fn lenient_selector(new: &Value, any_values: bool, path: &Path, violations: &mut Violations) {
     let options = selector::Options {
         any_values,
         ..selector::Options::default()
@@ -83,7 +73,7 @@ pub(super) fn lenient_selector(
 }
 
 /// Whether something is wrong with a label selector.
-pub(super) fn is_bad_selector(value: &Value) -> bool {
+pub fn is_bad_selector(value: &Value) -> bool {
     let mut violations = Violations::default();
     selector::label_selector(
         value,

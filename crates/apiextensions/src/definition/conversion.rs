@@ -4,8 +4,8 @@ use mizzen_object::validate::{field, names};
 use mizzen_object::{Path, Violations};
 use mizzen_value::Value;
 
-use crate::groups::certificates::pem;
-use crate::groups::{bytes, client, rules};
+use crate::pem;
+use crate::{bytes, client, rules};
 
 /// Kubernetes: messages name the fields of the internal type, which has no `webhook`.
 pub(super) fn validate(

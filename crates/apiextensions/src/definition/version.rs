@@ -9,7 +9,7 @@ use mizzen_object::{Path, Violations};
 use mizzen_value::Value;
 
 use super::schema::{self, Options};
-use crate::groups::internal;
+use crate::internal;
 
 /// What versions have of their own, unless they all have the same: the API's name, and the whole's.
 pub(super) const SHARED: [(&str, &str); 4] = [

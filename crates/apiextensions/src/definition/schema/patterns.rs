@@ -10,7 +10,7 @@ use super::{schemas, walk};
 const LIMIT: usize = 1_000_000;
 
 /// Refuses patterns that are too large together. A definition that was too large may stay so, but not grow.
-pub(in super::super) fn validate_sizes(
+pub(in crate::definition) fn validate_sizes(
     spec: &Value,
     old: Option<&Value>,
     path: &Path,

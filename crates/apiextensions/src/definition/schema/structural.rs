@@ -7,7 +7,7 @@ use mizzen_value::Value;
 use super::nested;
 
 /// What makes a schema one that cannot be structural, in words.
-pub(in super::super) fn unsupported(schema: &Value) -> Option<String> {
+pub(in crate::definition) fn unsupported(schema: &Value) -> Option<String> {
     const WORDS: [(&str, &str); 7] = [
         ("id", "id"),
         ("$schema", "schema"),

@@ -18,7 +18,7 @@ pub(super) fn validate(schema: &Value, pruned: bool, path: &Path, violations: &m
         return;
     }
     let checker = Checker {
-        object_meta: crate::object_meta(),
+        object_meta: mizzen_schemas::object_meta(),
         pruned,
         budget: Cell::new(BUDGET),
     };

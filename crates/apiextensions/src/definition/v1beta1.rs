@@ -7,7 +7,7 @@ use mizzen_value::{Value, value};
 use super::names;
 use super::version::{SHARED, shared};
 use crate::Behaviour;
-use crate::groups::internal;
+use crate::internal;
 
 pub(super) const DEFINITION: Behaviour = Behaviour {
     default,

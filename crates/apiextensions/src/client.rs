@@ -5,7 +5,7 @@ use mizzen_object::{Path, Violations};
 use mizzen_value::{Value, json};
 
 /// A client configuration names a URL or a service, one of them.
-pub(super) fn validate(client: &Value, path: &Path, violations: &mut Violations) {
+pub fn validate(client: &Value, path: &Path, violations: &mut Violations) {
     match (client["url"].as_str(), client.get("service")) {
         (Some(url), None) => validate_url(url, &path.child("url"), violations),
         (None, Some(service)) => validate_service(service, &path.child("service"), violations),
@@ -47,17 +47,17 @@ fn validate_url(text: &str, path: &Path, violations: &mut Violations) {
 }
 
 /// The parts of a URL that are looked at.
-pub(super) struct Url<'a> {
-    pub(super) scheme: String,
+pub(crate) struct Url<'a> {
+    pub(crate) scheme: String,
     user: Option<&'a str>,
-    pub(super) host: &'a str,
+    pub(crate) host: &'a str,
     query: &'a str,
     fragment: &'a str,
 }
 
 impl<'a> Url<'a> {
     /// Takes a URL apart as Go does.
-    pub(super) fn parse(text: &'a str) -> Result<Url<'a>, String> {
+    pub(crate) fn parse(text: &'a str) -> Result<Url<'a>, String> {
         if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
             return Err("net/url: invalid control character in URL".into());
         }

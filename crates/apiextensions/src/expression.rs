@@ -98,7 +98,7 @@ impl Compiler {
     }
 
     /// For a policy whose objects have known types.
-    pub(super) fn typed(environment: Environment) -> Compiler {
+    pub fn typed(environment: Environment) -> Compiler {
         Compiler {
             typed: Some(environment),
             ..Compiler::composing()
@@ -227,7 +227,8 @@ impl Scope {
     }
 }
 
-pub(super) fn with_authorizer(environment: Environment) -> Environment {
+/// The environment with `authorizer`.
+pub fn with_authorizer(environment: Environment) -> Environment {
     environment.with_variable(
         "authorizer",
         Type::object("kubernetes.authorization.Authorizer"),
@@ -235,7 +236,7 @@ pub(super) fn with_authorizer(environment: Environment) -> Environment {
 }
 
 /// The environment of expressions about objects of a type, perhaps with parameters.
-pub(super) fn typed_environment(object: Type, params: Option<Type>) -> Environment {
+pub fn typed_environment(object: Type, params: Option<Type>) -> Environment {
     let environment = Environment::new(VERSION)
         .with_variable("object", object.clone())
         .with_variable("oldObject", object)

@@ -17,7 +17,8 @@ use mizzen_value::{Value, json, value};
 
 use crate::Behaviour;
 
-pub(super) fn behaviour(version: &str, kind: &str) -> Behaviour {
+/// The hooks of a kind of `apiextensions.k8s.io`.
+pub fn behaviour(version: &str, kind: &str) -> Behaviour {
     match (version, kind) {
         ("v1beta1", "CustomResourceDefinition") => v1beta1::DEFINITION,
         (_, "CustomResourceDefinition") => Behaviour {

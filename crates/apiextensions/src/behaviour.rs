@@ -1,6 +1,6 @@
 //! A kind's hooks as a table of functions, so that each file gives only what its kinds need.
 
-use mizzen_object::{Context, GroupVersionKind, Hooks, Violations};
+use mizzen_object::{Context, Hooks, Violations};
 use mizzen_value::{Str, Value};
 
 /// What data cannot say about a kind. See [`Hooks`] for what each function is for.
@@ -24,6 +24,10 @@ pub struct Behaviour {
     pub selectable: fn(&Value, &str) -> Option<Str>,
     /// See [`Hooks::cells`].
     pub cells: fn(&Value, i64) -> Vec<Value>,
+    /// See [`Hooks::row_rank`].
+    pub row_rank: Option<fn(&Value) -> i64>,
+    /// See [`Hooks::row_conditions`].
+    pub row_conditions: fn(&Value) -> Vec<Value>,
     /// See [`Hooks::grace`].
     pub grace: fn(&Value, Option<i64>) -> Option<i64>,
     /// See [`Hooks::mark_deleted`].
@@ -48,29 +52,14 @@ impl Behaviour {
         warnings: |_, _, _| Vec::new(),
         selectable: |_, _| None,
         cells: |_, _| Vec::new(),
+        row_rank: None,
+        row_conditions: |_| Vec::new(),
         grace: |_, _| None,
         mark_deleted: |_, _| false,
         is_held: |_| false,
         to_stored: |_| {},
         from_stored: |_| {},
     };
-}
-
-/// The behaviour of a built-in kind.
-pub(crate) fn of(gvk: &GroupVersionKind) -> Behaviour {
-    let (version, kind) = (gvk.version.as_str(), gvk.kind.as_str());
-    let behaviour = match gvk.group.as_str() {
-        "" if kind == "Pod" => crate::pod::behaviour(),
-        "" => crate::core::behaviour(kind),
-        "apps" => crate::apps::behaviour(version, kind),
-        "batch" => crate::batch::behaviour(kind),
-        "extensions" => crate::extensions::behaviour(kind),
-        group => crate::groups::behaviour(group, version, kind),
-    };
-    Behaviour {
-        cells: crate::table::cells(gvk),
-        ..behaviour
-    }
 }
 
 impl Hooks for Behaviour {
@@ -114,6 +103,14 @@ impl Hooks for Behaviour {
 
     fn cells(&self, object: &Value, now: i64) -> Vec<Value> {
         (self.cells)(object, now)
+    }
+
+    fn row_rank(&self) -> Option<fn(&Value) -> i64> {
+        self.row_rank
+    }
+
+    fn row_conditions(&self, object: &Value) -> Vec<Value> {
+        (self.row_conditions)(object)
     }
 
     fn grace(&self, object: &Value, asked: Option<i64>) -> Option<i64> {

@@ -1,0 +1,24 @@
+//! What every API server knows of kinds, whichever it serves: the rules of CustomResourceDefinitions, and the expressions of
+//! admission.
+//!
+//! [`definition`] defaults and validates CustomResourceDefinitions, [`expression`] compiles what policies and webhooks say in
+//! CEL. The other modules are what these share with the built-in kinds of `mizzen-kinds`.
+//!
+//! ```
+//! use mizzen_apiextensions::expression::{Compiler, Scope, Wanted};
+//!
+//! let program = Compiler::default().compile("object.spec.replicas < 5", Scope::default(), Wanted::Bool);
+//! assert!(program.is_ok());
+//! ```
+
+mod behaviour;
+pub mod bytes;
+pub mod client;
+pub mod definition;
+pub mod expression;
+pub mod internal;
+pub mod pem;
+pub mod rules;
+
+pub use behaviour::Behaviour;
+pub use definition::{approval_condition, structural_condition};
