@@ -1,4 +1,4 @@
-//! Tokens and keys from strangers: no panic, and nothing is verified that was not signed.
+//! Untrusted tokens and keys: no panic, and only signed tokens verify.
 
 #![allow(
     unreachable_pub,
@@ -19,7 +19,7 @@ pub fn token(bytes: &[u8]) {
     assert!(!token.is_signed_by(&KEY));
 }
 
-/// A JSON Web Key: what is read is written and read again.
+/// A JSON Web Key round-trips.
 pub fn web_key(bytes: &[u8]) {
     let Some(key) = json::parse(bytes)
         .ok()
@@ -43,7 +43,7 @@ pub fn der_key(bytes: &[u8]) {
     }
 }
 
-/// A token that reads well.
+/// A valid token.
 pub const TOKEN: &[u8] = b"eyJhbGciOiJFUzI1NiIsImtpZCI6ImEifQ.eyJpc3MiOiJodHRwczovL2EiLCJhdWQiOlsiYiIsImMiXSwic3ViIjoiZCIsImV4cCI6MTgwMDAwMDAwMH0.AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA";
 
 /// A point of P-256 (RFC 7515, A.3).

@@ -1,6 +1,6 @@
-//! Runs a target on seeded inputs for some seconds, so that every test run meets some nonsense.
+//! Runs a target on seeded inputs for some seconds, so that every test run has malformed inputs.
 //!
-//! `MIZZEN_SEED` and `MIZZEN_FUZZ_ROUNDS` choose another run; what fails prints its input.
+//! `MIZZEN_SEED` and `MIZZEN_FUZZ_ROUNDS` choose another run; a failure prints its input.
 
 #![expect(
     clippy::disallowed_methods,
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 /// No input of a few kilobytes may take longer, even in a debug build on a busy machine.
 const SOON: Duration = Duration::from_secs(2);
 
-/// Pieces that mean something to one reader or another.
+/// Tokens that some parser recognizes.
 const PIECES: [&[u8]; 24] = [
     b"{",
     b"}",
@@ -42,10 +42,10 @@ const PIECES: [&[u8]; 24] = [
     b"$patch",
 ];
 
-/// What the threads of the server have.
+/// The stack size of the server's threads.
 const STACK: usize = 16 << 20;
 
-/// Calls a target with inputs that are made of `seeds`.
+/// Calls a target with mutations of `seeds`.
 #[track_caller]
 pub(crate) fn check(target: fn(&[u8]), seeds: &[&[u8]], n_rounds: usize) {
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());
@@ -78,7 +78,7 @@ pub(crate) fn check(target: fn(&[u8]), seeds: &[&[u8]], n_rounds: usize) {
     });
 }
 
-/// Numbers from a seed (splitmix64), and the nonsense that is made of them.
+/// Random numbers (splitmix64) and mutated inputs.
 struct Random(u64);
 
 impl Random {
@@ -93,7 +93,7 @@ impl Random {
         usize::try_from(self.next() % (n.max(1) as u64)).expect("less than n")
     }
 
-    /// A seed with a few changes.
+    /// A seed with a few mutations.
     fn input(&mut self, seeds: &[&[u8]]) -> Vec<u8> {
         let mut input = seeds[self.below(seeds.len())].to_vec();
         for _ in 0..=self.below(4) {
@@ -131,7 +131,7 @@ impl Random {
         }
     }
 
-    /// A piece of something of this length; short more often than long.
+    /// A range within this length; short more often than long.
     fn range(&mut self, length: usize) -> (usize, usize) {
         let from = self.below(length + 1);
         let longest = if self.below(4) == 0 { length } else { 12 };

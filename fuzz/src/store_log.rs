@@ -23,14 +23,14 @@ pub fn store_log(bytes: &[u8]) {
     assert_eq!(open(dir.path()), Some(first));
 }
 
-/// The revision and the number of records in the space `s`; none if the log is refused.
+/// The revision and the number of records in the keyspace `s`; `None` if the log is rejected.
 fn open(dir: &Path) -> Option<(String, usize)> {
     match Store::open(dir, Options::default()) {
         Ok(store) => Some((
             store.revision().to_string(),
             store.space("s").snapshot().len(),
         )),
-        // Without a key nothing that is sealed can be opened.
+        // Without a key encrypted records cannot be decrypted.
         Err(OpenError::Sealed { .. }) => None,
         Err(error @ OpenError::Corrupt { .. }) => {
             assert!(error.to_string().contains("00000001.log"), "{error}");

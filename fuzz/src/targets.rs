@@ -1,6 +1,6 @@
-//! What must hold of any bytes that strangers send: no panic, and what is read can be written and read again.
+//! Properties of any untrusted input: no panic, and decoded values round-trip.
 //!
-//! The fuzzer calls these with inputs that it finds, `crates/kinds/tests/fuzz.rs` with seeded ones.
+//! The fuzzer calls these with its own inputs, `crates/kinds/tests/fuzz.rs` with seeded ones.
 
 #![allow(
     unreachable_pub,
@@ -10,12 +10,12 @@
 use std::sync::LazyLock;
 
 use mizzen_cel as cel;
-use mizzen_cel::{Budget, Environment, NoSizes};
+use mizzen_cel::{Environment, EvalLimits, UnknownSizes};
 use mizzen_go_regexp as go_regexp;
 use mizzen_go_regexp::Regexp;
 use mizzen_kinds::catalog;
 use mizzen_object::jsonpath::Template;
-use mizzen_object::own::FieldSet;
+use mizzen_object::managed_fields::FieldSet;
 use mizzen_object::patch::{self, JsonPatch};
 use mizzen_object::select::{FieldSelector, LabelSelector};
 use mizzen_object::structural::Structural;
@@ -46,7 +46,7 @@ pub fn yaml(bytes: &[u8]) {
     assert!(json::parse(&document.to_json()).is_ok(), "{text}");
 }
 
-/// A pod in JSON, all the way to where its rules are checked.
+/// A pod in JSON: decoded, defaulted and validated.
 pub fn pod_json(bytes: &[u8]) {
     if let Ok(decoded) = decode::decode(&POD.root, bytes) {
         live(decoded.value);
@@ -120,16 +120,10 @@ pub fn cel(bytes: &[u8]) {
     let Ok(program) = CEL.compile(text) else {
         return;
     };
-    program.estimate(&NoSizes);
+    program.estimate(&UnknownSizes);
     let pod = json::parse(POD_TEXT).expect("sound JSON");
     let variables = [("object", cel::Value::data(&pod))];
-    let evaluation = program.evaluate(
-        &variables,
-        Budget {
-            cost: MOST,
-            interrupted: None,
-        },
-    );
+    let evaluation = program.evaluate(&variables, EvalLimits::cost(MOST));
     assert!(
         evaluation.value.is_err() || evaluation.cost <= MOST,
         "{text}: {}",
@@ -189,7 +183,7 @@ pub fn structural_schema(bytes: &[u8]) {
     }
 }
 
-/// The fields of a managedFields entry: what is read is written and read again.
+/// `fieldsV1` of a managedFields entry round-trips.
 pub fn fields_v1(bytes: &[u8]) {
     let Ok(set) = FieldSet::parse(&String::from_utf8_lossy(bytes)) else {
         return;
@@ -197,7 +191,7 @@ pub fn fields_v1(bytes: &[u8]) {
     assert_eq!(FieldSet::from_value(&set.to_value()), Ok(set));
 }
 
-/// A JSONPath template, filled in from a pod.
+/// A JSONPath template, applied to a pod.
 pub fn json_path(bytes: &[u8]) {
     let text = String::from_utf8_lossy(bytes);
     let Ok(template) = Template::parse(&text) else {
@@ -213,11 +207,11 @@ static DEFINITION: LazyLock<Kind> = LazyLock::new(|| kind("CustomResourceDefinit
 
 const DEFINITION_TEXT: &str = r#"{"kind":"CustomResourceDefinition","apiVersion":"apiextensions.k8s.io/v1","metadata":{"name":"as.b.c"},"spec":{"group":"b.c","scope":"Namespaced","names":{"plural":"as","singular":"a","kind":"A","listKind":"AList"},"versions":[{"name":"v1","served":true,"storage":true,"schema":{"openAPIV3Schema":SCHEMA}}]}}"#;
 
-/// A schema to begin with.
+/// A seed schema.
 pub const SCHEMA_TEXT: &[u8] = br#"{"type":"object","properties":{"spec":{"type":"object","required":["replicas"],"properties":{"replicas":{"type":"integer","format":"int32","minimum":0,"maximum":10,"default":1},"name":{"type":"string","pattern":"^[a-z]+$","maxLength":5,"enum":["a","b"]},"ports":{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["port"],"maxItems":10,"items":{"type":"object","required":["port"],"properties":{"port":{"x-kubernetes-int-or-string":true},"any":{"type":"object","x-kubernetes-preserve-unknown-fields":true}}}},"tags":{"type":"array","x-kubernetes-list-type":"set","items":{"type":"string"}},"map":{"type":"object","additionalProperties":{"type":"number","multipleOf":0.5}}},"oneOf":[{"required":["name"]},{"not":{"required":["ports"]}}],"x-kubernetes-validations":[{"rule":"self.replicas < 5","message":"m"}]}}}
 {"spec":{"replicas":7,"name":"abc","ports":[{"port":80},{"port":"80","any":{"x":1}}],"tags":["a","a"],"map":{"k":0.25},"unknown":1}}"#;
 
-/// A pod to begin with.
+/// A seed pod.
 pub const POD_TEXT: &[u8] = br#"{"kind":"Pod","apiVersion":"v1","metadata":{"name":"a","namespace":"b","labels":{"c":"d"},"annotations":{"e":"f"},"ownerReferences":[{"apiVersion":"v1","kind":"g","name":"h","uid":"i"}],"finalizers":["j/k"]},"spec":{"containers":[{"name":"l","image":"m","ports":[{"containerPort":80,"protocol":"TCP"}],"env":[{"name":"n","valueFrom":{"fieldRef":{"fieldPath":"metadata.name"}}}],"resources":{"limits":{"cpu":"1500m","memory":"1Gi"}},"volumeMounts":[{"name":"o","mountPath":"/p"}],"livenessProbe":{"httpGet":{"path":"/","port":"q"},"periodSeconds":5}}],"volumes":[{"name":"o","emptyDir":{}},{"name":"r","projected":{"sources":[{"secret":{"name":"s"}}]}}],"tolerations":[{"key":"t","operator":"Exists","tolerationSeconds":3}],"affinity":{"nodeAffinity":{"requiredDuringSchedulingIgnoredDuringExecution":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"u","operator":"Gt","values":["1"]}]}]}}},"topologySpreadConstraints":[{"maxSkew":1,"topologyKey":"v","whenUnsatisfiable":"DoNotSchedule"}],"restartPolicy":"Always","terminationGracePeriodSeconds":30,"hostNetwork":true},"status":{"phase":"Pending","startTime":"2026-01-01T00:00:00Z","conditions":[{"type":"Ready","status":"False","lastTransitionTime":"2026-01-01T00:00:00Z"}]}}"#;
 
 static POD: LazyLock<Kind> = LazyLock::new(|| kind("Pod"));
@@ -238,7 +232,7 @@ pub fn pod_message() -> Vec<u8> {
     proto::encode_object(&POD.gvk, &POD.root, &pod)
 }
 
-/// What the server does with a pod that could be read.
+/// What the server does with a decoded pod.
 fn live(mut pod: Value) {
     schema::canonical(&POD.root, &mut pod);
     check_round_trips(&pod);

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
-use mizzen_cel::{Environment, Program, RefuseError, Type, Version, library};
+use mizzen_cel::{CompileProgramError, Environment, Program, Type, Version, library};
 use mizzen_object::{Path, Reason, Violations};
 use mizzen_value::Str;
 
@@ -141,8 +141,10 @@ pub fn compile_in(
     wanted: Wanted,
 ) -> Result<Program, Refusal> {
     let program = environment.compile(text).map_err(|error| match error {
-        RefuseError::Compile(issues) => Refusal::invalid(format!("compilation failed: {issues}")),
-        RefuseError::Program(_) => Refusal {
+        CompileProgramError::Compile(issues) => {
+            Refusal::invalid(format!("compilation failed: {issues}"))
+        }
+        CompileProgramError::Program(_) => Refusal {
             internal: true,
             detail: error.to_string(),
         },

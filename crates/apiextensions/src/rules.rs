@@ -65,9 +65,9 @@ pub fn selector(new: &Value, old: Option<&Value>, path: &Path, violations: &mut 
 
 /// A label selector, perhaps with bad label values.
 pub fn lenient_selector(new: &Value, any_values: bool, path: &Path, violations: &mut Violations) {
-    let options = selector::Options {
+    let options = selector::SelectorOptions {
         any_values,
-        ..selector::Options::default()
+        ..selector::SelectorOptions::default()
     };
     selector::label_selector(new, options, path, violations);
 }
@@ -77,7 +77,7 @@ pub fn is_bad_selector(value: &Value) -> bool {
     let mut violations = Violations::default();
     selector::label_selector(
         value,
-        selector::Options::default(),
+        selector::SelectorOptions::default(),
         &Path::new(""),
         &mut violations,
     );

@@ -3,7 +3,7 @@
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
 
-use mizzen_object::own::{FieldSet, Versions, Writer, manager_name};
+use mizzen_object::managed_fields::{FieldManager, FieldSet, VersionConverter, manager_name};
 use mizzen_object::schema::Struct;
 use mizzen_object::{GroupVersionKind, Status};
 use mizzen_registry::Resource;
@@ -129,14 +129,18 @@ impl<'a> Owning<'a> {
         self.writer(gvk, schema).update(Some(old), new);
     }
 
-    fn writer<'b>(&'b self, gvk: &'b GroupVersionKind, schema: &'b Arc<Struct>) -> Writer<'b> {
-        Writer {
+    fn writer<'b>(
+        &'b self,
+        gvk: &'b GroupVersionKind,
+        schema: &'b Arc<Struct>,
+    ) -> FieldManager<'b> {
+        FieldManager {
             schema,
             gvk,
             manager: &self.manager,
             subresource: &self.call.path.subresource,
             now: &self.now,
-            reset: &self.reset,
+            reset_fields: &self.reset,
             versions: &self.others,
         }
     }
@@ -203,7 +207,7 @@ impl<'a> Others<'a> {
     }
 }
 
-impl Versions for Others<'_> {
+impl VersionConverter for Others<'_> {
     fn schema(&self, api_version: &str) -> Option<Arc<Struct>> {
         self.find(api_version)
             .map(|resource| resource.kind().root.clone())

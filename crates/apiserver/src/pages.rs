@@ -18,7 +18,7 @@ use crate::log_files;
 use crate::openid;
 use crate::request::Request;
 use crate::server::Inner;
-use mizzen_openapi::{Document, OpenApi};
+use mizzen_openapi::{OpenApi, SpecDocument};
 
 /// The paths that exist besides groups and their versions.
 const OTHERS: [&str; 8] = [
@@ -359,7 +359,7 @@ fn openapi_document(
     server: &Inner,
     request: &Request,
     media_type: &'static str,
-    document: &Document,
+    document: &SpecDocument,
 ) -> Answer {
     let modified = *document.sent.get_or_init(|| server.registry.now());
     let (body, hash) = (document.bytes.clone(), Some(&*document.hash));

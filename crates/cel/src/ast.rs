@@ -1,136 +1,148 @@
-//! What does an expression consist of?
+//! The abstract syntax tree of an expression.
 
 use std::sync::Arc;
 
-use super::value::{Text, Value};
+use super::types::Type;
+use super::value::{StringVal, Value};
 use mizzen_value::Str;
 
-/// A number that is unique in one expression; positions and types are kept by it.
+/// The ID of a node, unique in its expression. Positions and types are kept by it.
 pub type Id = u32;
 
-/// A node of the syntax tree.
+/// A node of the abstract syntax tree.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expr {
-    /// Its number.
+    /// The ID of the node.
     pub id: Id,
-    /// What it is.
+    /// The kind of the node, with its operands.
     pub kind: ExprKind,
 }
 
-/// What a node is.
+/// The kinds of nodes.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ExprKind {
     /// A literal.
     Literal(Literal),
-    /// A name; it begins with a dot if it was written so.
+    /// An identifier; with a leading dot if it was written so.
     Ident(Str),
     /// `operand.field`, or `has(operand.field)` if `test`.
     Select(Box<Select>),
-    /// A function or an operator.
-    Call(Box<Call>),
-    /// `[a, ?b]`; the numbers of the optional items.
+    /// A call of a function or an operator.
+    Call(Box<CallExpr>),
+    /// `[a, ?b]`, and the indexes of the optional items.
     List(Vec<Expr>, Vec<usize>),
     /// `{k: v, ?k: v}`.
-    Map(Vec<Entry>),
+    Map(Vec<MapEntry>),
     /// `Name{field: v}`.
     Struct(Str, Vec<FieldEntry>),
-    /// What macros expand to.
+    /// A comprehension, which macros expand to.
     Comprehension(Box<Comprehension>),
 }
 
 /// `operand.field`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Select {
-    /// What is looked into.
+    /// The operand.
     pub operand: Expr,
     /// The name of the field.
     pub field: Str,
-    /// Whether only its presence is asked for.
+    /// Whether it is a presence test.
     pub test: bool,
 }
 
 /// A call of a function or an operator.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Call {
-    /// Its name; operators have names like `_+_`.
+pub struct CallExpr {
+    /// The name of the function; operators have names like `_+_`.
     pub function: Str,
-    /// What it is called on, if it is called on something.
+    /// The receiver of a member call.
     pub target: Option<Expr>,
-    /// Its arguments.
+    /// The arguments, without the target.
     pub arguments: Vec<Expr>,
 }
 
 /// An entry of a map literal.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Entry {
-    /// Its number.
+pub struct MapEntry {
+    /// The ID of the entry.
     pub id: Id,
     /// The key.
     pub key: Expr,
     /// The value.
     pub value: Expr,
-    /// Whether it was written with `?`: the value is an optional, and there is no entry without it.
+    /// Whether it was written with `?`: the value is an optional, and the entry is left out if it
+    /// is empty.
     pub optional: bool,
 }
 
 /// A field of an object literal.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FieldEntry {
-    /// Its number.
+    /// The ID of the field.
     pub id: Id,
-    /// Its name.
+    /// The name of the field.
     pub name: Str,
-    /// Its value.
+    /// The value of the field.
     pub value: Expr,
     /// Whether it was written with `?`.
     pub optional: bool,
 }
 
-/// A loop: for each item of `range`, while `condition`, `accumulator = step`; then `result`.
+/// A comprehension: for each item of `range`, while `condition`, `accumulator = step`; then
+/// `result`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Comprehension {
-    /// What is gone through.
+    /// The list or map that is iterated over.
     pub range: Expr,
-    /// The name of the item, or of the key if there is a second name.
+    /// The iteration variable: the item, or the key if there is a second variable.
     pub variable: Str,
-    /// The name of the value.
+    /// The second iteration variable: the value.
     pub second: Option<Str>,
-    /// The name of what is accumulated.
+    /// The name of the accumulator.
     pub accumulator: Str,
-    /// Its first value.
+    /// The initial value of the accumulator.
     pub init: Expr,
-    /// Asked before each step.
+    /// Evaluated before each step; false ends the loop.
     pub condition: Expr,
-    /// Its next value.
+    /// The next value of the accumulator.
     pub step: Expr,
-    /// The value of the whole.
+    /// The value of the comprehension.
     pub result: Expr,
 }
 
-/// The name under which macros accumulate; nobody can write it.
+impl Comprehension {
+    /// Whether it is the expansion of `cel.bind`: a comprehension over an empty list.
+    pub(super) fn is_bind(&self) -> bool {
+        let over_nothing = matches!(&self.range.kind, ExprKind::List(items, _) if items.is_empty());
+        let never = self.condition.as_literal() == Some(&Literal::Bool(false));
+        over_nothing && never && self.accumulator != "__result__"
+    }
+}
+
+/// The accumulator of macros. It is not a valid identifier, so expressions cannot refer to it.
 pub const ACCUMULATOR: &str = "@result";
 
-/// A value as written.
+/// A literal.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Literal {
     /// `null`.
     Null,
     /// `true` or `false`.
     Bool(bool),
-    /// A signed whole number.
+    /// A signed 64-bit integer.
     Int(i64),
-    /// An unsigned whole number.
+    /// An unsigned 64-bit integer.
     Uint(u64),
-    /// A number with a fraction.
+    /// A 64-bit floating point number.
     Double(f64),
-    /// Text.
+    /// A string.
     String(Str),
-    /// Octets.
+    /// Bytes.
     Bytes(Arc<[u8]>),
 }
 
 impl Literal {
-    /// The value that it denotes.
+    /// The value of the literal.
     pub fn value<'a>(&self) -> Value<'a> {
         match self {
             Literal::Null => Value::Null,
@@ -138,8 +150,21 @@ impl Literal {
             Literal::Int(int) => Value::Int(*int),
             Literal::Uint(uint) => Value::Uint(*uint),
             Literal::Double(double) => Value::Double(*double),
-            Literal::String(text) => Value::String(Text::Shared(text.clone())),
+            Literal::String(text) => Value::String(StringVal::Shared(text.clone())),
             Literal::Bytes(bytes) => Value::Bytes(bytes.clone()),
+        }
+    }
+
+    /// The type of the literal.
+    pub fn static_type(&self) -> Type {
+        match self {
+            Literal::Null => Type::Null,
+            Literal::Bool(_) => Type::Bool,
+            Literal::Int(_) => Type::Int,
+            Literal::Uint(_) => Type::Uint,
+            Literal::Double(_) => Type::Double,
+            Literal::String(_) => Type::String,
+            Literal::Bytes(_) => Type::Bytes,
         }
     }
 }
@@ -153,7 +178,7 @@ impl Expr {
         }
     }
 
-    /// The name, if it is nothing but a name.
+    /// The identifier, if it is one.
     pub fn as_ident(&self) -> Option<&Str> {
         match &self.kind {
             ExprKind::Ident(name) => Some(name),
@@ -162,14 +187,26 @@ impl Expr {
     }
 
     /// The call, if it is one.
-    pub fn as_call(&self) -> Option<&Call> {
+    pub fn as_call(&self) -> Option<&CallExpr> {
         match &self.kind {
             ExprKind::Call(call) => Some(call),
             _ => None,
         }
     }
 
-    /// The nodes directly below.
+    /// The number of characters, bytes, items or entries of a literal.
+    pub(super) fn literal_size(&self) -> Option<usize> {
+        Some(match &self.kind {
+            ExprKind::Literal(Literal::String(text)) => text.chars().count(),
+            ExprKind::Literal(Literal::Bytes(bytes)) => bytes.len(),
+            ExprKind::Literal(_) => 1,
+            ExprKind::List(items, _) => items.len(),
+            ExprKind::Map(entries) => entries.len(),
+            _ => return None,
+        })
+    }
+
+    /// The direct children.
     pub fn children(&self) -> Vec<&Expr> {
         match &self.kind {
             ExprKind::Literal(_) | ExprKind::Ident(_) => Vec::new(),
@@ -187,7 +224,7 @@ impl Expr {
         }
     }
 
-    /// The nodes directly below, to be changed.
+    /// The direct children, mutable.
     pub(super) fn children_mut(&mut self) -> Vec<&mut Expr> {
         match &mut self.kind {
             ExprKind::Literal(_) | ExprKind::Ident(_) => Vec::new(),

@@ -1,29 +1,30 @@
-//! What data does a value stand for? What an expression made of nothing but data can be stored.
+//! Conversion of CEL values to JSON values.
 
 use base64::Engine;
 
 use super::standard::show;
-use super::value::{Map, Value};
+use super::value::{MapVal, Value};
 use mizzen_value as object;
 
-/// No value stands for more parts: parts may be shared, so that a small value may have very many.
+/// The maximum number of nodes of a converted value. Values may be shared, so a small value can
+/// expand to many nodes.
 const MAX_PARTS: usize = 1_000_000;
 
-/// The whole numbers that a reader of JSON may take for floating point without loss.
+/// The largest integer that JSON readers can keep in a floating point number.
 const EXACT: u64 = (1 << 53) - 1;
 
 impl Value<'_> {
-    /// The value as JSON has it; none if JSON has no such thing, or if it is too large.
+    /// The value as JSON; `None` if JSON cannot express it, or if it is too large.
     pub fn to_data(&self) -> Option<object::Value> {
-        Walk { left: MAX_PARTS }.data(self)
+        DataConverter { left: MAX_PARTS }.data(self)
     }
 }
 
-struct Walk {
+struct DataConverter {
     left: usize,
 }
 
-impl Walk {
+impl DataConverter {
     fn data(&mut self, value: &Value) -> Option<object::Value> {
         self.left = self.left.checked_sub(1)?;
         Some(match value {
@@ -44,12 +45,13 @@ impl Walk {
             Value::Map(map) => object::Value::Map(self.members(map)?),
             Value::Optional(Some(inside)) => self.data(inside)?,
             Value::Type(_) | Value::Optional(None) | Value::Opaque(_) => return None,
-            // Kubernetes: what a floating point number cannot hold goes through protobuf's JSON as text.
+            // Kubernetes: integers that do not fit a floating point number are strings in
+            // protobuf's JSON.
             other => show(other).into(),
         })
     }
 
-    fn members(&mut self, map: &Map) -> Option<object::Map> {
+    fn members(&mut self, map: &MapVal) -> Option<object::Map> {
         let entries = map.keys().into_iter().map(|key| {
             let value = map.get(&key)?.ok()?;
             Some((object::Str::from(key.as_str()?), self.data(&value)?))
@@ -61,7 +63,7 @@ impl Walk {
 #[cfg(test)]
 mod tests {
     use crate::tests::LATEST;
-    use crate::{Budget, Environment, Value};
+    use crate::{Environment, EvalLimits, Value};
     use mizzen_value::json;
 
     #[track_caller]
@@ -71,7 +73,7 @@ mod tests {
         let value = program
             .evaluate(
                 &nothing,
-                Budget {
+                EvalLimits {
                     cost: 1_000_000,
                     interrupted: None,
                 },
@@ -102,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn what_json_cannot_say_is_no_data() {
+    fn values_that_json_cannot_express_are_not_data() {
         check("int", None);
         check("{1: 2}", None);
         check("quantity('1')", None);

@@ -1,8 +1,8 @@
-//! How is a field called whose name is no identifier? `a-b` is `a__dash__b`, `in` is `__in__`.
+//! Escaping of field names that are not identifiers: `a-b` is `a__dash__b`, `in` is `__in__`.
 
 use mizzen_value::Str;
 
-/// Words that no identifier may be.
+/// The reserved words.
 pub(super) const RESERVED: &[&str] = &[
     "true",
     "false",
@@ -38,15 +38,15 @@ pub fn is_identifier(name: &str) -> bool {
         && !RESERVED.contains(&name)
 }
 
-/// The identifier for a reserved word. Kubernetes: such a field is found by the word itself, too, as no identifier but a
-/// part of a selection (apiserver/pkg/cel/types.go).
+/// The escaped form of a reserved word. Kubernetes: such a field can also be selected by the word
+/// itself, which is valid after a dot (apiserver/pkg/cel/types.go).
 pub(super) fn escape_reserved(name: &str) -> Option<Str> {
     RESERVED
         .contains(&name)
         .then(|| format!("__{name}__").into())
 }
 
-/// The identifier for a name; `None` if there is none.
+/// The escaped form of a name; `None` if it cannot be escaped.
 pub fn escape(name: &str) -> Option<Str> {
     if let Some(reserved) = escape_reserved(name) {
         return Some(reserved);

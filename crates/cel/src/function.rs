@@ -1,28 +1,28 @@
-//! How does a library say which functions, macros and types it has?
+//! Declarations of libraries: functions with their overloads, macros and types.
 
 use std::sync::Arc;
 
-use super::ast::{Call, Comprehension, Expr, ExprKind, Id, Literal};
-use super::estimate::{CallEstimate, Node, Sizes};
+use super::ast::{CallExpr, Comprehension, Expr, ExprKind, Id, Literal};
+use super::estimate::{AstNode, CallEstimate, SizeEstimator};
 use super::types::Type;
 use super::value::{Outcome, Value};
 use mizzen_go_regexp::Regexp;
 
-/// A version of Kubernetes: `(1, 29)`.
+/// A Kubernetes minor version: `(1, 29)`.
 pub type Version = (u16, u16);
 
-/// Functions, macros and types that come together.
+/// A set of functions, macros and types.
 #[derive(Debug, Clone)]
 pub struct Library {
-    /// Its name, for people.
+    /// The name, for documentation.
     pub name: &'static str,
-    /// The Kubernetes version whose environment has it first.
+    /// The first Kubernetes version that has it.
     pub since: Version,
-    /// Its functions; a function that another library has too gains overloads.
+    /// The functions. Overloads are added to a function that another library declares, too.
     pub functions: Vec<Function>,
     /// Its macros.
     pub macros: Vec<Macro>,
-    /// Types that can be named in an expression, as in `type(x) == net.IP`.
+    /// Types that an expression can name, as in `type(x) == net.IP`.
     pub types: Vec<Type>,
 }
 
@@ -38,23 +38,23 @@ impl Library {
         }
     }
 
-    /// With macros.
+    /// Adds macros.
     pub fn with_macros(self, macros: Vec<Macro>) -> Library {
         Library { macros, ..self }
     }
 
-    /// With types that can be named.
+    /// Adds types that can be named.
     pub fn with_types(self, types: Vec<Type>) -> Library {
         Library { types, ..self }
     }
 }
 
-/// A function: what it does depends on the types of its arguments.
+/// Declares a function.
 #[derive(Debug, Clone)]
 pub struct Function {
-    /// Its name.
+    /// The name.
     pub name: &'static str,
-    /// What it can be called with; they must not collide.
+    /// The overloads. Their signatures must not collide.
     pub overloads: Vec<Overload>,
 }
 
@@ -65,40 +65,45 @@ impl Function {
     }
 }
 
-/// What a function does with arguments of certain types.
+/// An implementation of a function for certain parameter types.
 #[derive(Debug, Clone)]
 pub struct Overload {
-    /// Its name, unique among all functions.
+    /// The overload ID, unique among all functions.
     pub id: &'static str,
-    /// Whether it is called on its first argument.
+    /// Whether it is a member function, called on its first argument.
     pub member: bool,
-    /// The types of its arguments, the target first.
+    /// The parameter types, the target first.
     pub parameters: Vec<Type>,
-    /// The type of what it yields.
+    /// The result type.
     pub result: Type,
     /// The implementation.
-    pub run: Run,
-    /// What a call did cost; `None` if always 1.
-    pub cost: Option<CostOf>,
-    /// What a call may cost at most; `None` if always 1.
-    pub estimate: Option<Estimate>,
+    pub run: OverloadFn,
+    /// The runtime cost of a call; `None` means 1.
+    pub cost: Option<RuntimeCost>,
+    /// The estimated cost of a call; `None` means 1.
+    pub estimate: Option<CostEstimateFn>,
     /// The argument that is a regular expression: it is compiled once if it is a literal.
     pub pattern: Option<usize>,
 }
 
-/// Computes the result. The arguments have the declared types as far as the types are not parameters or `dyn`:
-/// answer with [`EvalError::no_such_overload`](super::EvalError::no_such_overload) where they have not.
-pub type Run = for<'a> fn(&Site, &[Value<'a>]) -> Outcome<'a>;
+/// Computes the result. Arguments have the declared types, except for type parameters and `dyn`:
+/// return [`EvalError::no_such_overload`](super::EvalError::no_such_overload) for any other value.
+pub type OverloadFn = for<'a> fn(&CallSite, &[Value<'a>]) -> Outcome<'a>;
 
-/// The cost of a call, from its arguments and its result.
-pub type CostOf = fn(&[Value], &Value) -> u64;
+/// The runtime cost of a call, from its arguments and its result.
+pub type RuntimeCost = fn(&[Value], &Value) -> u64;
 
-/// The range of costs of a call before it runs, from its target and arguments. `None` means: cost 1.
-pub type Estimate = fn(&Sizing, Option<&Node>, &[Node]) -> Option<CallEstimate>;
+/// The estimated cost of a call, from its target and arguments. `None` means 1.
+pub type CostEstimateFn = fn(&Sizing, Option<&AstNode>, &[AstNode]) -> Option<CallEstimate>;
 
 impl Overload {
-    /// A function that is called as `name(first, ..)`.
-    pub fn global(id: &'static str, parameters: Vec<Type>, result: Type, run: Run) -> Overload {
+    /// A global function: `name(first, ..)`.
+    pub fn global(
+        id: &'static str,
+        parameters: Vec<Type>,
+        result: Type,
+        run: OverloadFn,
+    ) -> Overload {
         Overload {
             id,
             member: false,
@@ -111,16 +116,21 @@ impl Overload {
         }
     }
 
-    /// A function that is called as `first.name(..)`.
-    pub fn member(id: &'static str, parameters: Vec<Type>, result: Type, run: Run) -> Overload {
+    /// A member function: `first.name(..)`.
+    pub fn member(
+        id: &'static str,
+        parameters: Vec<Type>,
+        result: Type,
+        run: OverloadFn,
+    ) -> Overload {
         Overload {
             member: true,
             ..Overload::global(id, parameters, result, run)
         }
     }
 
-    /// With its costs: what a call did cost, and what one may cost.
-    pub fn costs(self, cost: CostOf, estimate: Estimate) -> Overload {
+    /// Sets the runtime cost and the estimated cost.
+    pub fn costs(self, cost: RuntimeCost, estimate: CostEstimateFn) -> Overload {
         Overload {
             cost: Some(cost),
             estimate: Some(estimate),
@@ -128,7 +138,7 @@ impl Overload {
         }
     }
 
-    /// With a regular expression as argument number `argument`, the target being 0.
+    /// Declares argument number `argument` as a regular expression; the target is 0.
     pub fn with_pattern(self, argument: usize) -> Overload {
         Overload {
             pattern: Some(argument),
@@ -137,14 +147,15 @@ impl Overload {
     }
 }
 
-/// The place of a call in an expression, with what could be prepared for it.
+/// The state of a call that is prepared once, when the expression is planned.
 #[derive(Debug, Clone, Default)]
-pub struct Site {
+pub struct CallSite {
     pub(super) pattern: Option<Arc<Regexp>>,
 }
 
-impl Site {
-    /// The regular expression of a pattern: known, if the overload said where it has one and it is a literal.
+impl CallSite {
+    /// The regular expression of a pattern: prepared if it is a literal argument of
+    /// [`Overload::with_pattern`].
     pub fn regexp(&self, pattern: &str) -> Arc<Regexp> {
         match &self.pattern {
             Some(known) if known.pattern() == pattern => known.clone(),
@@ -153,36 +164,37 @@ impl Site {
     }
 }
 
-/// What estimates of costs may ask for.
-pub struct Sizing<'a>(pub(super) &'a dyn Sizes);
+/// The sizes that a [`CostEstimateFn`] can use.
+pub struct Sizing<'a>(pub(super) &'a dyn SizeEstimator);
 
-/// A macro: it is replaced by what it expands to before types are checked.
+/// A macro: a call that is replaced by its expansion before types are checked.
 #[derive(Debug, Clone)]
 pub struct Macro {
-    /// Its name.
+    /// The name of the macro.
     pub name: &'static str,
-    /// Whether it is called on something.
+    /// Whether it is called on a target.
     pub member: bool,
-    /// How many arguments it has; `None` if any number.
+    /// The number of arguments; `None` means any.
     pub arity: Option<usize>,
-    /// What it becomes.
-    pub expand: Expand,
+    /// Computes the expansion.
+    pub expand: MacroExpander,
 }
 
 /// Expands a macro. `Ok(None)` leaves the call as it is.
-pub type Expand = fn(&mut dyn Expander, Option<&Expr>, &[Expr]) -> Result<Option<Expr>, MacroError>;
+pub type MacroExpander =
+    fn(&mut dyn ExprFactory, Option<&Expr>, &[Expr]) -> Result<Option<Expr>, MacroError>;
 
-/// Why a macro cannot be expanded, and the node to blame.
+/// Why a macro cannot be expanded.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct MacroError {
-    /// The node.
+    /// The node that is reported.
     pub at: Id,
     /// The message.
     pub message: String,
 }
 
 impl MacroError {
-    /// Blames a node.
+    /// An error at a node.
     pub fn new(at: &Expr, message: impl Into<String>) -> MacroError {
         MacroError {
             at: at.id,
@@ -191,48 +203,48 @@ impl MacroError {
     }
 }
 
-/// Makes nodes for macros: each gets a number of its own, and the position of the macro.
-pub trait Expander {
-    /// A node.
+/// Creates nodes for macros. Each gets a new ID and the position of the macro.
+pub trait ExprFactory {
+    /// Creates a node.
     fn node(&mut self, kind: ExprKind) -> Expr;
 
-    /// The same nodes with numbers of their own, where they were.
+    /// Copies a tree with new IDs and the original positions.
     fn copy(&mut self, expr: &Expr) -> Expr;
 }
 
-impl dyn Expander + '_ {
-    /// A name.
+impl dyn ExprFactory + '_ {
+    /// Creates an identifier.
     pub fn ident(&mut self, name: &str) -> Expr {
         self.node(ExprKind::Ident(name.into()))
     }
 
-    /// What is accumulated.
+    /// Creates a reference to the accumulator.
     pub fn accumulator(&mut self) -> Expr {
         self.ident(super::ast::ACCUMULATOR)
     }
 
-    /// A literal.
+    /// Creates a literal.
     pub fn literal(&mut self, literal: Literal) -> Expr {
         self.node(ExprKind::Literal(literal))
     }
 
-    /// A list of items.
+    /// Creates a list.
     pub fn list(&mut self, items: Vec<Expr>) -> Expr {
         self.node(ExprKind::List(items, Vec::new()))
     }
 
-    /// A call of a function or an operator such as `_+_`.
+    /// Creates a call of a function or of an operator such as `_+_`.
     pub fn call(&mut self, function: &str, arguments: Vec<Expr>) -> Expr {
-        self.node(ExprKind::Call(Box::new(Call {
+        self.node(ExprKind::Call(Box::new(CallExpr {
             function: function.into(),
             target: None,
             arguments,
         })))
     }
 
-    /// A call on a target.
+    /// Creates a member call.
     pub fn member_call(&mut self, function: &str, target: Expr, arguments: Vec<Expr>) -> Expr {
-        let call = Call {
+        let call = CallExpr {
             function: function.into(),
             target: Some(target),
             arguments,
@@ -240,7 +252,7 @@ impl dyn Expander + '_ {
         self.node(ExprKind::Call(Box::new(call)))
     }
 
-    /// A loop.
+    /// Creates a comprehension.
     pub fn comprehension(&mut self, comprehension: Comprehension) -> Expr {
         self.node(ExprKind::Comprehension(Box::new(comprehension)))
     }

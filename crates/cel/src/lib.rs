@@ -1,66 +1,119 @@
-//! What does an expression of the Common Expression Language mean, and what does it cost?
+//! The Common Expression Language (CEL) with Kubernetes' libraries.
 //!
-//! `parse` makes a tree of the text, `check` finds the type of every node, `eval` computes the value and counts
-//! what that costs, `estimate` says beforehand what it may cost. Kubernetes writes its validation rules,
-//! admission policies and match conditions in this language, in the dialect of cel-go.
+//! Kubernetes uses CEL for validation rules, admission policies, match conditions and device
+//! selectors. This crate follows cel-go and the libraries of k8s.io/apiserver: the same types, the
+//! same errors, the same costs.
 //!
-//! # How to add a library
+//! An [`Environment`] declares variables and types. It compiles an expression to a [`Program`],
+//! which has a type and an estimated cost, and can be evaluated any number of times:
 //!
-//! A library is a function that returns a [`Library`]: a name, the Kubernetes version that introduced it, and
-//! its functions. A function is a name with overloads; an overload has an id, the types of its parameters (the
-//! target first if it is a [`member`](Overload::member)), the type of its result, and an implementation:
+//! ```
+//! use mizzen_cel::{Environment, EvalLimits, Type, UnknownSizes, Value};
+//! use mizzen_value::json;
 //!
-//! ```text
-//! pub fn library() -> Library {
-//!     Library::new("kubernetes.example", (1, 29), vec![Function::new("shout", vec![
-//!         Overload::member("string_shout", vec![Type::String], Type::String, shout)
-//!             .costs(|arguments, _| scale(arguments[0].size(), TRAVERSAL), estimate),
-//!     ])])
-//! }
+//! let env = Environment::new((1, 36)).with_variable("object", Type::Dyn);
 //!
-//! fn shout<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
-//!     let [Value::String(text)] = arguments else { return Err(EvalError::no_such_overload()) };
-//!     Ok(text.to_uppercase().into())
-//! }
+//! // Parse: the abstract syntax tree, with macros expanded.
+//! let expr = env.parse("object.spec.replicas <= 5").unwrap();
+//! assert_eq!(expr.as_call().unwrap().function, "_<=_");
+//!
+//! // Check: an error has a position; a program has a type.
+//! let error = env.compile("objekt.spec").unwrap_err();
+//! assert!(error.to_string().contains("undeclared reference to 'objekt'"));
+//! let program = env.compile("object.spec.replicas <= 5").unwrap();
+//! assert_eq!(program.result_type(), &Type::Bool);
+//!
+//! // Cost: an estimate before the evaluation.
+//! assert!(program.estimate(&UnknownSizes).max > 0);
+//!
+//! // Evaluate over a JSON value, with a cost limit.
+//! let deployment = json::parse(br#"{"spec": {"replicas": 3}}"#).unwrap();
+//! let activation = [("object", Value::data(&deployment))];
+//! let result = program.evaluate(&activation, EvalLimits::cost(1_000_000));
+//! assert_eq!(result.value.unwrap().as_bool(), Some(true));
+//! assert!(result.cost > 0);
 //! ```
 //!
-//! A value of a type of its own implements [`Opaque`]; its static type is [`Type::object`] or [`Type::opaque`],
-//! whichever upstream declares. An overload that takes a regular expression says which argument it is
-//! ([`Overload::with_pattern`]) and asks its [`Site`] for the compiled form. Macros get an [`Expander`].
-//! Then add the library to the list in `library/mod.rs`.
+//! Data with a schema is declared as a [`DeclType`] ([`Environment::with_shape`]) and converted by
+//! [`Value::shaped`]; then the checker knows its fields, and timestamps, durations and sets have
+//! their own types.
+//!
+//! # Modules
+//!
+//! - `parser`: lexer, recursive descent parser, macros, and ANTLR's error messages.
+//! - [`ast`]: the abstract syntax tree.
+//! - `checker`: infers types and resolves overloads.
+//! - `planner` and `interpreter`: a checked expression becomes a tree of interpretables, which is
+//!   evaluated with runtime costs.
+//! - `estimate` and `cost_estimator`: costs before the evaluation.
+//! - `decl_type`: how JSON data is converted to values.
+//! - `standard` and [`library`]: the functions of the language, and the extension libraries.
+//!
+//! # Adding a library
+//!
+//! A [`Library`] has a name, the Kubernetes version that introduced it, and functions. A function
+//! has overloads; an [`Overload`] has an ID, parameter types (the target first if it is a
+//! [`member`](Overload::member)), a result type, and an implementation:
+//!
+//! ```
+//! use mizzen_cel::{CallSite, Environment, EvalError, Function, Library, Outcome, Overload, Type, Value};
+//!
+//! fn shout<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
+//!     let [Value::String(text)] = arguments else {
+//!         return Err(EvalError::no_such_overload());
+//!     };
+//!     Ok(text.to_uppercase().into())
+//! }
+//!
+//! let overload = Overload::member("string_shout", vec![Type::String], Type::String, shout);
+//! let library = Library::new("example", (1, 29), vec![Function::new("shout", vec![overload])]);
+//! let program = Environment::new((1, 36)).with_library(library).compile("'hi'.shout()").unwrap();
+//! assert_eq!(program.result_type(), &Type::String);
+//! ```
+//!
+//! A value of a library type implements [`Opaque`]; its static type is [`Type::object`] or
+//! [`Type::opaque`], whichever upstream declares. An overload with a regular expression declares
+//! which argument it is ([`Overload::with_pattern`]) and gets the compiled form from its
+//! [`CallSite`]. [`Overload::costs`] sets costs other than 1. Macros get an [`ExprFactory`].
+//!
+//! Invariant: no I/O, no clock, no randomness.
 
 pub mod ast;
-mod check;
-mod cost;
+mod checker;
+mod cost_estimator;
 mod data;
-mod environment;
+mod decl_type;
+mod env;
 mod escape;
 mod estimate;
-mod eval;
 mod function;
+mod interpreter;
 pub mod library;
-mod parse;
-mod plan;
+mod parser;
+mod planner;
 mod program;
-mod shape;
 mod standard;
 #[cfg(test)]
 mod tests;
 mod types;
 mod value;
 
-pub use environment::{ANY_OTHER, Environment, RefuseError};
+pub use decl_type::{DeclField, DeclForm, DeclType, ListSemantics};
+pub use env::{ANY_OTHER, CompileProgramError, Environment};
 pub use escape::{escape, is_identifier};
 pub use estimate::{
-    CallEstimate, LIST, MAP, NoSizes, Node, REGEX, Range, STRUCT, Sizes, TRAVERSAL, scale,
+    AstNode, CallEstimate, CostRange, LIST, MAP, REGEX, STRUCT, SizeEstimator, TRAVERSAL,
+    UnknownSizes, scale,
 };
-pub use eval::{Activation, Budget, Evaluation};
 pub use function::{
-    CostOf, Estimate, Expand, Expander, Function, Library, Macro, MacroError, Overload, Run, Site,
-    Sizing, Version,
+    CallSite, CostEstimateFn, ExprFactory, Function, Library, Macro, MacroError, MacroExpander,
+    Overload, OverloadFn, RuntimeCost, Sizing, Version,
 };
-pub use parse::{CompileError, Issue};
+pub use interpreter::{Activation, EvalLimits, EvalResult};
+pub use parser::{CompileError, Issue};
 pub use program::Program;
-pub use shape::{Field, Form, Merge, Shape};
 pub use types::{OPTIONAL, Type};
-pub use value::{Entries, EvalError, Fields, Key, Lazy, List, Map, Opaque, Outcome, Text, Value};
+pub use value::{
+    Entries, EvalError, Lazy, LazyFields, ListVal, MapKey, MapVal, Opaque, Outcome, StringVal,
+    Value,
+};

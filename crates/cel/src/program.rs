@@ -1,14 +1,14 @@
-//! What can be done with an expression that has no errors?
+//! A compiled expression.
 
 use super::ast::{Expr, ExprKind, Literal};
-use super::check::{Checked, Reference};
-use super::cost;
-use super::estimate::{Range, Sizes};
-use super::eval::{self, Activation, Budget, Evaluation};
-use super::plan::Planned;
+use super::checker::{Checked, ReferenceInfo};
+use super::cost_estimator;
+use super::estimate::{CostRange, SizeEstimator};
+use super::interpreter::{self, Activation, EvalLimits, EvalResult};
+use super::planner::Planned;
 use super::types::Type;
 
-/// An expression, ready to be evaluated any number of times.
+/// A compiled expression, ready to be evaluated any number of times.
 #[derive(Debug)]
 pub struct Program {
     checked: Checked,
@@ -20,31 +20,37 @@ impl Program {
         Program { checked, planned }
     }
 
-    /// The type of its value.
+    /// The type of the expression.
     pub fn result_type(&self) -> &Type {
         self.checked.kind(self.checked.expr.id)
     }
 
-    /// Whether it speaks of a variable. Kubernetes: a variable of a loop that is called so counts as well.
+    /// Whether it refers to a variable. Kubernetes: a comprehension variable of the same name
+    /// counts, too.
     pub fn refers_to(&self, name: &str) -> bool {
         let mut references = self.checked.references.values();
-        references.any(|reference| matches!(reference, Reference::Variable(known) if known == name))
+        references
+            .any(|reference| matches!(reference, ReferenceInfo::Variable(known) if known == name))
     }
 
-    /// Whether it looks at a field of a variable, in whatever way: `variable.field`, `has(variable.field)`,
+    /// Whether it selects a field of a variable: `variable.field`, `has(variable.field)` or
     /// `variable.?field`.
     pub fn selects(&self, variable: &str, field: &str) -> bool {
         selects(&self.checked.expr, variable, field)
     }
 
-    /// The bounds of what it may cost, given what is known about the sizes of things.
-    pub fn estimate(&self, sizes: &dyn Sizes) -> Range {
-        cost::estimate(&self.checked, sizes)
+    /// The bounds of its cost, given the sizes of the input.
+    pub fn estimate(&self, sizes: &dyn SizeEstimator) -> CostRange {
+        cost_estimator::estimate(&self.checked, sizes)
     }
 
-    /// Its value with these variables, and what it did cost.
-    pub fn evaluate<'a>(&self, activation: &'a dyn Activation, budget: Budget) -> Evaluation<'a> {
-        eval::evaluate(&self.planned, activation, budget)
+    /// Evaluates the expression with these variables.
+    pub fn evaluate<'a>(
+        &self,
+        activation: &'a dyn Activation,
+        budget: EvalLimits,
+    ) -> EvalResult<'a> {
+        interpreter::evaluate(&self.planned, activation, budget)
     }
 }
 

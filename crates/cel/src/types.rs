@@ -1,4 +1,4 @@
-//! What kind of value can an expression have, as far as is known before it runs?
+//! Static types.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,47 +8,48 @@ use mizzen_value::Str;
 /// A static type. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Type {
-    /// Anything; nothing is known before evaluation.
+    /// Any type; checked at run time.
     Dyn,
-    /// `google.protobuf.Any`: anything as well, but nothing to iterate over.
+    /// `google.protobuf.Any`: like `dyn`, but it cannot be iterated over.
     Any,
-    /// The type of an expression with an error in it; fits everywhere, so that one error is told once.
+    /// The type of an expression with an error. It is assignable to everything, so that one error
+    /// is reported once.
     Error,
     /// `null`.
     Null,
     /// `true` or `false`.
     Bool,
-    /// A signed whole number of 64 bits.
+    /// A signed 64-bit integer.
     Int,
-    /// An unsigned whole number of 64 bits.
+    /// An unsigned 64-bit integer.
     Uint,
-    /// A number of 64 bits with a fraction.
+    /// A 64-bit floating point number.
     Double,
-    /// Text.
+    /// A string.
     String,
-    /// Octets.
+    /// Bytes.
     Bytes,
-    /// A span of time.
+    /// A duration.
     Duration,
-    /// A moment.
+    /// A timestamp.
     Timestamp,
-    /// Items of one type.
+    /// A list of items of one type.
     List(Arc<Type>),
-    /// Keys of one type, values of another.
+    /// A map of keys of one type to values of another.
     Map(Arc<(Type, Type)>),
-    /// A type as a value: what `type(x)` yields.
+    /// A type as a value: the type of `type(x)`.
     Type(Arc<Type>),
-    /// A primitive that may be null as well.
+    /// A wrapper type: a primitive or null.
     Nullable(Arc<Type>),
-    /// A type with named fields that the environment knows, or one that only functions can look into.
+    /// An object type with declared fields, or an opaque one of a library.
     Object(Str),
-    /// An abstract type, perhaps with parameters.
+    /// An abstract type, optionally with parameters.
     Opaque(Str, Arc<[Type]>),
-    /// A type parameter of a function's declaration, or a type not yet inferred.
+    /// A type parameter of a declaration, or a type that is not inferred yet.
     Parameter(Str),
 }
 
-/// The name of the type of optional values.
+/// The name of the optional type.
 pub const OPTIONAL: &str = "optional_type";
 
 impl Type {
@@ -62,12 +63,12 @@ impl Type {
         Type::Map(Arc::new((keys, values)))
     }
 
-    /// A value that may be missing.
+    /// An optional of a type.
     pub fn optional(of: Type) -> Type {
         Type::Opaque(OPTIONAL.into(), [of].into())
     }
 
-    /// A primitive that may be null.
+    /// A wrapper type.
     pub fn nullable(of: Type) -> Type {
         Type::Nullable(Arc::new(of))
     }
@@ -87,12 +88,12 @@ impl Type {
         Type::Parameter(name.into())
     }
 
-    /// The type of `of` as a value.
+    /// The type of the type `of`.
     pub fn type_of(of: Type) -> Type {
         Type::Type(Arc::new(of))
     }
 
-    /// What the optional holds, if this is the type of an optional.
+    /// The parameter of an optional type.
     pub fn inside_optional(&self) -> Option<&Type> {
         match self {
             Type::Opaque(name, parameters) if name == OPTIONAL => parameters.first(),
@@ -100,17 +101,30 @@ impl Type {
         }
     }
 
-    /// Whether nothing is known of it.
+    /// Whether it is dynamic.
     pub fn is_dyn(&self) -> bool {
         matches!(self, Type::Dyn | Type::Any)
     }
 
-    /// Whether values of it may be of any type.
+    /// Whether it is dynamic or an error.
     pub fn is_dyn_or_error(&self) -> bool {
         matches!(self, Type::Dyn | Type::Any | Type::Error)
     }
 
-    /// The types that it is made of.
+    /// Whether null is assignable to it.
+    pub(super) fn accepts_null(&self) -> bool {
+        matches!(
+            self,
+            Type::Null
+                | Type::Opaque(..)
+                | Type::Object(_)
+                | Type::Duration
+                | Type::Timestamp
+                | Type::Nullable(_)
+        )
+    }
+
+    /// The parameters of the type.
     pub fn parameters(&self) -> Vec<&Type> {
         match self {
             Type::List(items) => vec![items],
@@ -121,7 +135,7 @@ impl Type {
         }
     }
 
-    /// Its name as a value: `list` whatever the items.
+    /// The name of the type as a value: `list` for any list.
     pub fn name(&self) -> Str {
         match self {
             Type::Object(name) | Type::Opaque(name, _) | Type::Parameter(name) => name.clone(),
@@ -138,7 +152,8 @@ impl Type {
 }
 
 impl Type {
-    /// As it is declared, which some messages of Kubernetes show: `map(string, google.protobuf.Any)`.
+    /// The type as it is declared, for some messages of Kubernetes: `map(string,
+    /// google.protobuf.Any)`.
     pub fn declared(&self) -> String {
         let name = self.name();
         let parameters: Vec<String> = self
@@ -154,7 +169,7 @@ impl Type {
     }
 }
 
-/// As cel-go's checker writes it in its messages.
+/// As cel-go's checker prints it.
 impl fmt::Display for Type {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
@@ -178,18 +193,14 @@ impl fmt::Display for Type {
             Type::Object(name) | Type::Parameter(name) => f.write_str(name),
             Type::Opaque(name, parameters) => {
                 f.write_str(name)?;
-                write_list(f, parameters)
+                let [first, rest @ ..] = &parameters[..] else {
+                    return Ok(());
+                };
+                write!(f, "({first}")?;
+                rest.iter()
+                    .try_for_each(|parameter| write!(f, ", {parameter}"))?;
+                f.write_str(")")
             }
         }
     }
-}
-
-fn write_list(f: &mut fmt::Formatter, parameters: &[Type]) -> fmt::Result {
-    let [first, rest @ ..] = parameters else {
-        return Ok(());
-    };
-    write!(f, "({first}")?;
-    rest.iter()
-        .try_for_each(|parameter| write!(f, ", {parameter}"))?;
-    f.write_str(")")
 }

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use mizzen_object::select::{LabelSelector, Operator};
+use mizzen_object::select::{LabelSelector, SelectorOperator};
 use mizzen_sdk::Object;
 use mizzen_sdk::cache::{DecodeError, by_labels};
 use mizzen_sdk::informer::Informer;
@@ -85,7 +85,7 @@ fn terms(namespace: &str, selector: &LabelSelector) -> Vec<String> {
         .requirements
         .iter()
         .find_map(|requirement| match &requirement.operator {
-            Operator::In(values) => Some((&requirement.key, values)),
+            SelectorOperator::In(values) => Some((&requirement.key, values)),
             _ => None,
         });
     match asks {

@@ -1,25 +1,24 @@
-//! A set of characters: `[a-z\d\p{Greek}]`.
+//! Character classes: `[a-z\d\p{Greek}]`.
 //!
-//! Tables of Unicode are shared, and case is folded while matching, so that a class takes memory in proportion to
-//! its text: `\p{L}` is a reference.
+//! Unicode tables are shared and case is folded while matching, so the memory of a class is
+//! proportional to its text: `\p{L}` is a reference.
 
 use super::unicode::{fold_ascii, fold_orbit};
 
-/// Code points from one to another, both included.
+/// An inclusive range of code points.
 pub(super) type Range = (u32, u32);
 
-/// A character class.
 #[derive(Debug)]
 pub(super) struct Class {
-    /// Whether it is the complement of what was added.
+    /// Whether it is the complement of its ranges.
     pub negated: bool,
-    /// Whether characters that differ in case only are the same.
+    /// Whether case is ignored.
     fold: bool,
-    /// Which ASCII characters match.
+    /// A bit for each ASCII character that matches.
     ascii: u128,
     /// Sorted, without overlaps.
     ranges: Vec<Range>,
-    /// Sorted ranges that others share; the complement of those with true.
+    /// Sorted ranges of shared Unicode tables; true means their complement.
     tables: Vec<(&'static [Range], bool)>,
 }
 
@@ -34,7 +33,7 @@ impl Class {
         }
     }
 
-    /// The characters that are the same as `rune` but for case; none if there is only itself.
+    /// The characters that differ from `rune` in case only; `None` if there are none.
     pub(super) fn of_case(rune: u32) -> Option<Class> {
         let mut class = Class::new(false);
         class.ranges = fold_orbit(rune).map(|rune| (rune, rune)).collect();
@@ -50,7 +49,7 @@ impl Class {
         self.tables.push((ranges, negated));
     }
 
-    /// `\d`, `\s`, `\w`, and in capitals what they are not.
+    /// Adds `\d`, `\s`, `\w`, or the complement for a capital letter.
     pub(super) fn add_perl_group(&mut self, letter: char) {
         let ranges: &[Range] = match letter.to_ascii_lowercase() {
             'd' => DIGIT,
@@ -60,7 +59,7 @@ impl Class {
         self.add_table(ranges, letter.is_ascii_uppercase());
     }
 
-    /// Ready to match.
+    /// Sorts the ranges, so that the class can match.
     pub(super) fn finish(mut self) -> Class {
         self.ranges.sort_unstable();
         let mut merged: Vec<Range> = Vec::with_capacity(self.ranges.len());
@@ -82,7 +81,7 @@ impl Class {
         self
     }
 
-    /// What it takes in memory, in instructions.
+    /// The memory of the class, in instructions.
     pub(super) fn size(&self) -> usize {
         6 + self.ranges.len() + 2 * self.tables.len()
     }
@@ -114,7 +113,7 @@ fn has(ranges: &[Range], rune: u32) -> bool {
     ranges.get(at).is_some_and(|(low, _)| *low <= rune)
 }
 
-/// A bit for each ASCII character that is in sorted ranges.
+/// A bit for each ASCII character in sorted ranges.
 fn ascii_mask(ranges: &[Range], ignore_case: bool) -> u128 {
     let ascii = ranges.iter().take_while(|(low, _)| *low < 128);
     let mask = ascii.fold(0, |mask, (low, high)| {
@@ -132,7 +131,7 @@ const DIGIT: &[Range] = &[(0x30, 0x39)];
 const PERL_SPACE: &[Range] = &[(0x09, 0x0A), (0x0C, 0x0D), (0x20, 0x20)];
 const WORD: &[Range] = &[(0x30, 0x39), (0x41, 0x5A), (0x5F, 0x5F), (0x61, 0x7A)];
 
-/// The group `[:name:]`.
+/// The POSIX class `[:name:]`.
 pub(super) fn posix_group(name: &str) -> Option<&'static [Range]> {
     Some(match name {
         "alnum" => &[(0x30, 0x39), (0x41, 0x5A), (0x61, 0x7A)],

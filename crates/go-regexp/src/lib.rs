@@ -1,13 +1,37 @@
-//! Regular expressions as Go understands them: the patterns of schemas, of CEL and of flags.
+//! Regular expressions with the syntax and the semantics of Go's `regexp` (RE2).
 //!
-//! `parse` reads Go's syntax and reports Go's errors, `class` and `unicode` are sets of characters, `program` is what
-//! a tree compiles to, `search` runs it, `pool` shares and bounds what is compiled.
+//! Accepts and rejects exactly the patterns that Go does, with Go's errors, and prefers the same
+//! matches. The patterns of CustomResourceDefinitions, of CEL and of some flags are in this syntax.
 //!
-//! Why not the `regex` crate: its automata are over bytes, so that `\p{L}+` takes 140 KB and milliseconds to build.
-//! Here a class is one instruction over characters: the same pattern takes some hundred bytes and microseconds.
+//! ```
+//! use mizzen_go_regexp::Regexp;
 //!
-//! Invariant: [`check`] and [`Regexp::new`] build nothing; a pattern is compiled when it is first matched.
-//! Invariant: what is compiled takes at most [`MAX_COMPILED_BYTES`], however many patterns there are.
+//! let name = Regexp::new(r"^[a-z]([-a-z0-9]*[a-z0-9])?$");
+//! assert_eq!(name.is_match("web-0"), Ok(true));
+//! assert_eq!(name.is_match("Web"), Ok(false));
+//! assert_eq!(Regexp::new(r"\pL+").find_all("où est-ce", 2).unwrap(), ["où", "est"]);
+//!
+//! let error = mizzen_go_regexp::check("a(b").unwrap_err();
+//! assert_eq!(error.to_string(), "error parsing regexp: missing closing ): `a(b`");
+//! ```
+//!
+//! A search takes time in proportion to the text times the pattern. Not built on the `regex` crate,
+//! because its automata work on bytes: `\p{L}+` takes 140 KB and milliseconds to build. Here a class
+//! is one instruction over characters, and the same pattern takes some hundred bytes and
+//! microseconds.
+//!
+//! # Modules
+//!
+//! - `parse`: the parser, with Go's errors.
+//! - `class` and `unicode`: character classes.
+//! - `program`: the compiler from the syntax tree to a program.
+//! - `search`: the matcher, which runs all threads of a program in parallel.
+//! - `pool`: shared patterns, and the limit on the memory of compiled ones.
+//!
+//! Invariant: [`check`] and [`Regexp::new`] compile nothing; a pattern is compiled at its first
+//! match.
+//!
+//! Invariant: all compiled patterns together take at most [`MAX_COMPILED_BYTES`].
 
 mod class;
 mod parse;
@@ -25,63 +49,63 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 
 use mizzen_value::Str;
-use program::Program;
-use search::Wanted;
+use program::Prog;
+use search::MatchMode;
 
-/// Whether Go would compile a pattern, and how many instructions it takes. Builds nothing.
-pub fn check(pattern: &str) -> Result<usize, ParseError> {
+/// Whether Go compiles a pattern, and its number of instructions. Does not compile it.
+pub fn check(pattern: &str) -> Result<usize, RegexpError> {
     parse::parse(pattern).map(|tree| tree.size)
 }
 
-/// A regular expression. Equal ones are shared.
+/// A regular expression. Equal patterns share one.
 #[derive(Debug)]
 pub struct Regexp {
     pattern: Str,
-    program: Mutex<Option<Arc<Program>>>,
+    program: Mutex<Option<Arc<Prog>>>,
 }
 
 impl Regexp {
-    /// A handle on a pattern. Nothing is parsed yet: matching reports an invalid pattern.
+    /// A handle for a pattern. It is parsed at the first match, which reports a syntax error.
     pub fn new(pattern: &str) -> Arc<Regexp> {
         pool::intern(pattern)
     }
 
-    /// The same for a pattern that comes from data, which nothing else holds: the latest are kept, so that a loop does
-    /// not compile the same pattern again and again.
+    /// Like [`Regexp::new`], for patterns that no caller holds: the most recent ones are kept, so
+    /// that a loop does not compile the same pattern repeatedly.
     pub fn recent(pattern: &str) -> Arc<Regexp> {
         pool::intern_recent(pattern)
     }
 
-    /// As it was written.
+    /// The pattern.
     pub fn pattern(&self) -> &str {
         &self.pattern
     }
 
-    /// Whether there is a match anywhere in `text`.
-    pub fn is_match(&self, text: &str) -> Result<bool, ParseError> {
-        Ok(self.program()?.search(text, 0, Wanted::Any).is_some())
+    /// Whether the pattern matches anywhere in `text`.
+    pub fn is_match(&self, text: &str) -> Result<bool, RegexpError> {
+        Ok(self.program()?.search(text, 0, MatchMode::Any).is_some())
     }
 
-    /// The first matches that do not overlap.
-    pub fn find_all<'a>(&self, text: &'a str, limit: usize) -> Result<Vec<&'a str>, ParseError> {
+    /// The first `limit` non-overlapping matches.
+    pub fn find_all<'a>(&self, text: &'a str, limit: usize) -> Result<Vec<&'a str>, RegexpError> {
         Ok(self.program()?.find_all(text, limit))
     }
 
-    fn program(&self) -> Result<Arc<Program>, ParseError> {
+    fn program(&self) -> Result<Arc<Prog>, RegexpError> {
         if let Some(program) = &*self.compiled() {
             return Ok(program.clone());
         }
-        let program = Arc::new(Program::new(parse::parse(&self.pattern)?));
+        let program = Arc::new(Prog::new(parse::parse(&self.pattern)?));
         pool::keep(self, &program);
         Ok(program)
     }
 
-    fn compiled(&self) -> parking_lot::MutexGuard<'_, Option<Arc<Program>>> {
+    fn compiled(&self) -> parking_lot::MutexGuard<'_, Option<Arc<Prog>>> {
         self.program.lock()
     }
 }
 
-/// What must hold between two characters.
+/// A zero-width assertion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Assertion {
     BeginText,
@@ -92,10 +116,10 @@ enum Assertion {
     NoWordBoundary,
 }
 
-/// Why a text is no regular expression, in Go's words.
+/// A syntax error, with Go's message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("error parsing regexp: {code}: `{shown}`")]
-pub struct ParseError {
+pub struct RegexpError {
     code: ErrorCode,
     shown: Box<str>,
 }

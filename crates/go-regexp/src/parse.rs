@@ -1,58 +1,58 @@
-//! Go's syntax of regular expressions: text to tree, or Go's error.
+//! The parser: Go's regular expression syntax becomes a tree, or Go's error.
 //!
-//! Kubernetes: accepts and rejects what `regexp.Compile` of Go 1.26 does (regexp/syntax/parse.go), in one pass over
-//! the text. Two limits are our own: a pattern has at most [`MAX_SIZE`] instructions where Go allows three million,
-//! and a group that is not captured counts as a level of nesting if there is something beside it.
+//! Kubernetes: accepts and rejects what `regexp.Compile` of Go 1.26 does (regexp/syntax/parse.go),
+//! in one pass over the text. Two limits are our own: a pattern has at most [`MAX_SIZE`]
+//! instructions where Go allows three million, and a non-capturing group with siblings counts as a
+//! nesting level.
 //!
-//! Invariant: the tree is at most [`MAX_HEIGHT`] deep, so functions that walk it may recurse.
+//! Invariant: the tree is at most [`MAX_HEIGHT`] deep, so functions may recurse over it.
 
 use super::class::{Class, posix_group};
 use super::unicode;
-use super::{Assertion, ErrorCode, ParseError};
+use super::{Assertion, ErrorCode, RegexpError};
 
-/// The most instructions of one pattern, ranges of its character classes included.
+/// The maximum number of instructions of a pattern, ranges of its classes included.
 pub const MAX_SIZE: usize = 100_000;
 
 const MAX_HEIGHT: u32 = 1000;
-/// The most copies of one thing that counted repetitions may ask for, inner ones multiplied.
+/// The maximum number of copies that nested counted repetitions may produce.
 const MAX_REPEATS: u32 = 1000;
 
 /// A parsed pattern.
-pub(super) struct Tree {
-    pub root: Node,
+pub(super) struct SyntaxTree {
+    pub root: PatternNode,
     pub classes: Vec<Class>,
-    /// What compiling it takes, in instructions.
+    /// The number of instructions that it compiles to.
     pub size: usize,
 }
 
-/// A part of a pattern.
-pub(super) struct Node {
+pub(super) struct PatternNode {
     pub kind: NodeKind,
-    /// How many instructions it becomes.
+    /// The number of instructions that it compiles to.
     size: usize,
     height: u32,
-    /// How many copies of its innermost part counted repetitions make.
+    /// The number of copies of its innermost part, by counted repetitions.
     repeats: u32,
-    /// Whether it matches the empty text.
+    /// Whether it matches the empty string.
     pub nullable: bool,
 }
 
 pub(super) enum NodeKind {
     Empty,
-    /// A code point, and whether case counts.
-    Literal(u32, Case),
+    /// A code point, and whether case is ignored.
+    Literal(u32, CaseFold),
     /// An index into the classes.
     Class(usize),
     Any,
     AnyExceptNewline,
     Assert(Assertion),
-    Concat(Vec<Node>),
-    Alternate(Vec<Node>),
-    Repeat(Box<Node>, Repeat),
+    Concat(Vec<PatternNode>),
+    Alternate(Vec<PatternNode>),
+    Repeat(Box<PatternNode>, Repeat),
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Case {
+pub(super) enum CaseFold {
     Sensitive,
     Insensitive,
 }
@@ -60,18 +60,17 @@ pub(super) enum Case {
 #[derive(Clone, Copy)]
 pub(super) struct Repeat {
     pub min: u32,
-    /// None if there is no upper bound.
+    /// `None` means unbounded.
     pub max: Option<u32>,
     pub greedy: bool,
 }
 
-/// Parses a pattern.
-pub(super) fn parse(text: &str) -> Result<Tree, ParseError> {
-    let mut parser = Parser {
+pub(super) fn parse(text: &str) -> Result<SyntaxTree, RegexpError> {
+    let mut parser = PatternParser {
         text,
         at: 0,
         flags: Flags::default(),
-        frames: vec![Frame::new(Flags::default(), false)],
+        frames: vec![OpenGroup::new(Flags::default(), false)],
         classes: Vec::new(),
         charged: 0,
         last_repeat: None,
@@ -84,7 +83,7 @@ pub(super) fn parse(text: &str) -> Result<Tree, ParseError> {
         .into_node();
     parser.check_limits(&root)?;
     let class_sizes: usize = parser.classes.iter().map(Class::size).sum();
-    Ok(Tree {
+    Ok(SyntaxTree {
         size: root.size + class_sizes,
         root,
         classes: parser.classes,
@@ -99,32 +98,32 @@ struct Flags {
     swap_greedy: bool,
 }
 
-/// A group that is still open, or the whole pattern.
-struct Frame {
+/// An open group, or the whole pattern.
+struct OpenGroup {
     /// The flags outside of it.
     flags: Flags,
     captures: bool,
-    /// What stands before each `|`.
-    branches: Vec<Node>,
-    items: Vec<Node>,
+    /// The alternatives before the current one.
+    branches: Vec<PatternNode>,
+    items: Vec<PatternNode>,
 }
 
-struct Parser<'a> {
+struct PatternParser<'a> {
     text: &'a str,
     at: usize,
     flags: Flags,
-    frames: Vec<Frame>,
+    frames: Vec<OpenGroup>,
     classes: Vec<Class>,
-    /// What has been pushed so far: bounds what parsing keeps in memory.
+    /// The number of pushed nodes, which bounds the memory of parsing.
     charged: usize,
-    /// Where the repetition operator began that ended right before `at`.
+    /// The start of the repetition operator that ended right before `at`.
     last_repeat: Option<usize>,
-    /// Whether `:]` may come at or after `at`. Looked for once, so that parsing stays linear.
+    /// Whether `:]` occurs at or after `at`. Searched once, so that parsing stays linear.
     posix_ends: bool,
 }
 
-impl<'a> Parser<'a> {
-    fn run(&mut self) -> Result<(), ParseError> {
+impl<'a> PatternParser<'a> {
+    fn run(&mut self) -> Result<(), RegexpError> {
         while let Some(char) = self.rest().chars().next() {
             let (start, mut repeats) = (self.at, false);
             self.at += char.len_utf8();
@@ -135,15 +134,19 @@ impl<'a> Parser<'a> {
                 '|' => {
                     let frame = self.frame();
                     let items = std::mem::take(&mut frame.items);
-                    frame.branches.push(Node::concat(items));
+                    frame.branches.push(PatternNode::concat(items));
                     self.charge(1)?;
                 }
-                '^' if self.flags.multi_line => self.push(Node::assert(Assertion::BeginLine))?,
-                '^' => self.push(Node::assert(Assertion::BeginText))?,
-                '$' if self.flags.multi_line => self.push(Node::assert(Assertion::EndLine))?,
-                '$' => self.push(Node::assert(Assertion::EndText))?,
-                '.' if self.flags.dot_newline => self.push(Node::leaf(NodeKind::Any))?,
-                '.' => self.push(Node::leaf(NodeKind::AnyExceptNewline))?,
+                '^' if self.flags.multi_line => {
+                    self.push(PatternNode::assert(Assertion::BeginLine))?
+                }
+                '^' => self.push(PatternNode::assert(Assertion::BeginText))?,
+                '$' if self.flags.multi_line => {
+                    self.push(PatternNode::assert(Assertion::EndLine))?
+                }
+                '$' => self.push(PatternNode::assert(Assertion::EndText))?,
+                '.' if self.flags.dot_newline => self.push(PatternNode::leaf(NodeKind::Any))?,
+                '.' => self.push(PatternNode::leaf(NodeKind::AnyExceptNewline))?,
                 '[' => self.class(start)?,
                 '*' | '+' | '?' => {
                     let min = u32::from(char == '+');
@@ -181,25 +184,25 @@ impl<'a> Parser<'a> {
         Some(char)
     }
 
-    fn frame(&mut self) -> &mut Frame {
+    fn frame(&mut self) -> &mut OpenGroup {
         self.frames
             .last_mut()
             .expect("the pattern itself is never closed")
     }
 
-    fn error(&self, code: ErrorCode, shown: &str) -> ParseError {
-        ParseError {
+    fn error(&self, code: ErrorCode, shown: &str) -> RegexpError {
+        RegexpError {
             code,
             shown: shown.into(),
         }
     }
 
-    /// The error about everything from `start` to here.
-    fn error_from(&self, code: ErrorCode, start: usize) -> ParseError {
+    /// The error for the text from `start` to here.
+    fn error_from(&self, code: ErrorCode, start: usize) -> RegexpError {
         self.error(code, &self.text[start..self.at])
     }
 
-    fn charge(&mut self, size: usize) -> Result<(), ParseError> {
+    fn charge(&mut self, size: usize) -> Result<(), RegexpError> {
         self.charged += size;
         match self.charged > MAX_SIZE {
             true => Err(self.error(ErrorCode::Large, self.text)),
@@ -207,7 +210,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn check_limits(&self, node: &Node) -> Result<(), ParseError> {
+    fn check_limits(&self, node: &PatternNode) -> Result<(), RegexpError> {
         if node.size > MAX_SIZE {
             return Err(self.error(ErrorCode::Large, self.text));
         }
@@ -217,35 +220,35 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    fn push(&mut self, node: Node) -> Result<(), ParseError> {
+    fn push(&mut self, node: PatternNode) -> Result<(), RegexpError> {
         self.charge(1)?;
         self.check_limits(&node)?;
         self.frame().items.push(node);
         Ok(())
     }
 
-    fn literal(&mut self, rune: u32) -> Result<(), ParseError> {
+    fn literal(&mut self, rune: u32) -> Result<(), RegexpError> {
         let case = if self.flags.fold_case {
-            Case::Insensitive
+            CaseFold::Insensitive
         } else {
-            Case::Sensitive
+            CaseFold::Sensitive
         };
-        self.push(Node::leaf(NodeKind::Literal(rune, case)))
+        self.push(PatternNode::leaf(NodeKind::Literal(rune, case)))
     }
 
-    fn push_class(&mut self, class: Class) -> Result<(), ParseError> {
+    fn push_class(&mut self, class: Class) -> Result<(), RegexpError> {
         self.charge(class.size())?;
         self.classes.push(class);
-        self.push(Node::leaf(NodeKind::Class(self.classes.len() - 1)))
+        self.push(PatternNode::leaf(NodeKind::Class(self.classes.len() - 1)))
     }
 
-    fn open(&mut self, captures: bool) -> Result<(), ParseError> {
+    fn open(&mut self, captures: bool) -> Result<(), RegexpError> {
         self.charge(1)?;
-        self.frames.push(Frame::new(self.flags, captures));
+        self.frames.push(OpenGroup::new(self.flags, captures));
         Ok(())
     }
 
-    fn close(&mut self) -> Result<(), ParseError> {
+    fn close(&mut self) -> Result<(), RegexpError> {
         if self.frames.len() == 1 {
             return Err(self.error(ErrorCode::UnexpectedParen, self.text));
         }
@@ -254,8 +257,8 @@ impl<'a> Parser<'a> {
         self.push(frame.into_node())
     }
 
-    /// What begins with `(?`: a named group, flags, or a group with flags.
-    fn group(&mut self, start: usize) -> Result<(), ParseError> {
+    /// Parses what starts with `(?`: a named group, flags, or a group with flags.
+    fn group(&mut self, start: usize) -> Result<(), RegexpError> {
         let whole = &self.text[start..];
         let name_at = match whole.len() {
             5.. if whole.starts_with("(?P<") => Some(4),
@@ -298,8 +301,8 @@ impl<'a> Parser<'a> {
         Err(self.error_from(ErrorCode::InvalidPerlOp, start))
     }
 
-    /// `{2}`, `{2,}` or `{2,3}`; anything else after a brace means that the brace is a literal.
-    fn count(&mut self, start: usize) -> Result<Option<(u32, Option<u32>)>, ParseError> {
+    /// Parses `{2}`, `{2,}` or `{2,3}`; any other brace is a literal.
+    fn count(&mut self, start: usize) -> Result<Option<(u32, Option<u32>)>, RegexpError> {
         let Some((min, max)) = self.bounds() else {
             self.at = start + 1;
             return Ok(None);
@@ -321,7 +324,7 @@ impl<'a> Parser<'a> {
         self.take('}').then_some((min, max))
     }
 
-    /// A number without leading zeros; a very large one if it does not fit.
+    /// Parses a number without leading zeros; saturates.
     fn number(&mut self) -> Option<u32> {
         let rest = self.rest();
         let length = rest.bytes().take_while(u8::is_ascii_digit).count();
@@ -333,14 +336,14 @@ impl<'a> Parser<'a> {
         Some(digits.parse().unwrap_or(u32::MAX))
     }
 
-    /// Repeats the last item. The operator begins at `start` and ends here.
+    /// Repeats the last item. The operator starts at `start` and ends here.
     fn repeat(
         &mut self,
         start: usize,
         min: u32,
         max: Option<u32>,
         counted: bool,
-    ) -> Result<(), ParseError> {
+    ) -> Result<(), RegexpError> {
         let greedy = self.take('?') == self.flags.swap_greedy;
         if let Some(last) = self.last_repeat {
             return Err(self.error_from(ErrorCode::InvalidRepeatOp, last));
@@ -348,14 +351,14 @@ impl<'a> Parser<'a> {
         let Some(item) = self.frame().items.pop() else {
             return Err(self.error_from(ErrorCode::MissingRepeatArgument, start));
         };
-        let node = Node::repeat(item, Repeat { min, max, greedy }, counted);
+        let node = PatternNode::repeat(item, Repeat { min, max, greedy }, counted);
         if node.repeats > MAX_REPEATS && (min >= 2 || max.is_some_and(|max| max >= 2)) {
             return Err(self.error_from(ErrorCode::InvalidRepeatSize, start));
         }
         self.push(node)
     }
 
-    fn escape(&mut self, start: usize) -> Result<(), ParseError> {
+    fn escape(&mut self, start: usize) -> Result<(), RegexpError> {
         let assertion = match self.rest().chars().next() {
             Some('A') => Assertion::BeginText,
             Some('z') => Assertion::EndText,
@@ -383,11 +386,11 @@ impl<'a> Parser<'a> {
             }
         };
         self.at += 1;
-        self.push(Node::assert(assertion))
+        self.push(PatternNode::assert(assertion))
     }
 
-    /// `\d`, `\pL`, `\p{Greek}` and the like: adds a group of characters to a class, if the escape is one.
-    fn group_escape(&mut self, start: usize, class: &mut Class) -> Result<bool, ParseError> {
+    /// Adds `\d`, `\pL`, `\p{Greek}` and the like to a class, if the escape is one of them.
+    fn group_escape(&mut self, start: usize, class: &mut Class) -> Result<bool, RegexpError> {
         match self.rest().chars().next() {
             Some(letter @ ('d' | 'D' | 's' | 'S' | 'w' | 'W')) => {
                 self.at += 1;
@@ -422,8 +425,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// One character that is written as an escape; the backslash at `start` has been read.
-    fn rune_escape(&mut self, start: usize) -> Result<u32, ParseError> {
+    /// Parses an escaped character; the backslash at `start` was consumed.
+    fn rune_escape(&mut self, start: usize) -> Result<u32, RegexpError> {
         let Some(char) = self.next() else {
             return Err(self.error(ErrorCode::TrailingBackslash, ""));
         };
@@ -444,7 +447,7 @@ impl<'a> Parser<'a> {
         rune.ok_or_else(|| self.error_from(ErrorCode::InvalidEscape, start))
     }
 
-    /// Up to three digits, of which the first has been read.
+    /// Parses up to three octal digits, of which the first was consumed.
     fn octal(&mut self, first: char) -> u32 {
         let mut rune = first.to_digit(8).unwrap_or_default();
         for _ in 1..3 {
@@ -476,8 +479,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `[...]`; the bracket at `start` has been read.
-    fn class(&mut self, start: usize) -> Result<(), ParseError> {
+    /// Parses `[...]`; the bracket at `start` was consumed.
+    fn class(&mut self, start: usize) -> Result<(), RegexpError> {
         let mut class = Class::new(self.flags.fold_case);
         class.negated = self.take('^');
         let mut first = true;
@@ -510,7 +513,7 @@ impl<'a> Parser<'a> {
         self.push_class(class.finish())
     }
 
-    fn class_rune(&mut self, class_at: usize) -> Result<u32, ParseError> {
+    fn class_rune(&mut self, class_at: usize) -> Result<u32, RegexpError> {
         let start = self.at;
         match self.next() {
             None => Err(self.error(ErrorCode::MissingBracket, &self.text[class_at..])),
@@ -519,8 +522,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `[:alpha:]` inside of a class.
-    fn posix_class(&mut self, class: &mut Class) -> Result<bool, ParseError> {
+    /// Parses `[:alpha:]` in a class.
+    fn posix_class(&mut self, class: &mut Class) -> Result<bool, RegexpError> {
         let rest = self.rest();
         if !self.posix_ends || !rest.starts_with("[:") || rest.len() < 3 {
             return Ok(false);
@@ -542,9 +545,9 @@ impl<'a> Parser<'a> {
     }
 }
 
-impl Frame {
-    fn new(flags: Flags, captures: bool) -> Frame {
-        Frame {
+impl OpenGroup {
+    fn new(flags: Flags, captures: bool) -> OpenGroup {
+        OpenGroup {
             flags,
             captures,
             branches: Vec::new(),
@@ -552,17 +555,17 @@ impl Frame {
         }
     }
 
-    fn into_node(mut self) -> Node {
-        self.branches.push(Node::concat(self.items));
-        let mut node = Node::alternate(self.branches);
+    fn into_node(mut self) -> PatternNode {
+        self.branches.push(PatternNode::concat(self.items));
+        let mut node = PatternNode::alternate(self.branches);
         node.height += u32::from(self.captures);
         node
     }
 }
 
-impl Node {
-    fn leaf(kind: NodeKind) -> Node {
-        Node {
+impl PatternNode {
+    fn leaf(kind: NodeKind) -> PatternNode {
+        PatternNode {
             kind,
             size: 1,
             height: 1,
@@ -571,19 +574,19 @@ impl Node {
         }
     }
 
-    fn assert(assertion: Assertion) -> Node {
-        Node {
+    fn assert(assertion: Assertion) -> PatternNode {
+        PatternNode {
             nullable: true,
-            ..Node::leaf(NodeKind::Assert(assertion))
+            ..PatternNode::leaf(NodeKind::Assert(assertion))
         }
     }
 
-    fn concat(mut items: Vec<Node>) -> Node {
+    fn concat(mut items: Vec<PatternNode>) -> PatternNode {
         match items.len() {
-            0 => Node {
+            0 => PatternNode {
                 nullable: true,
                 size: 0,
-                ..Node::leaf(NodeKind::Empty)
+                ..PatternNode::leaf(NodeKind::Empty)
             },
             1 => items.remove(0),
             _ => {
@@ -591,9 +594,9 @@ impl Node {
                 let is_text = items
                     .iter()
                     .all(|item| matches!(item.kind, NodeKind::Literal(..)));
-                let node = Node::around(&items, is_text);
+                let node = PatternNode::around(&items, is_text);
                 let nullable = items.iter().all(|item| item.nullable);
-                Node {
+                PatternNode {
                     kind: NodeKind::Concat(items),
                     nullable,
                     ..node
@@ -602,17 +605,18 @@ impl Node {
         }
     }
 
-    fn alternate(mut branches: Vec<Node>) -> Node {
+    fn alternate(mut branches: Vec<PatternNode>) -> PatternNode {
         if branches.len() == 1 {
             return branches.remove(0);
         }
-        // Kubernetes: Go makes one class of single characters.
-        let is_char = |node: &Node| matches!(node.kind, NodeKind::Literal(..) | NodeKind::Class(_));
-        let node = Node::around(&branches, branches.iter().all(is_char));
+        // Kubernetes: Go merges single characters into one class.
+        let is_char =
+            |node: &PatternNode| matches!(node.kind, NodeKind::Literal(..) | NodeKind::Class(_));
+        let node = PatternNode::around(&branches, branches.iter().all(is_char));
         let nullable = branches.iter().any(|branch| branch.nullable);
         // Each branch but the last has a split before it and a jump after it.
         let size = node.size + 2 * (branches.len() - 1);
-        Node {
+        PatternNode {
             kind: NodeKind::Alternate(branches),
             nullable,
             size,
@@ -620,14 +624,14 @@ impl Node {
         }
     }
 
-    /// What a node inherits from its parts.
-    fn around(parts: &[Node], flat: bool) -> Node {
+    /// The attributes that a node inherits from its parts.
+    fn around(parts: &[PatternNode], flat: bool) -> PatternNode {
         let highest = parts
             .iter()
             .map(|part| part.height)
             .max()
             .unwrap_or_default();
-        Node {
+        PatternNode {
             kind: NodeKind::Empty,
             size: parts
                 .iter()
@@ -639,7 +643,7 @@ impl Node {
         }
     }
 
-    fn repeat(item: Node, repeat: Repeat, counted: bool) -> Node {
+    fn repeat(item: PatternNode, repeat: Repeat, counted: bool) -> PatternNode {
         let (min, inner) = (repeat.min as usize, item.size);
         let size = match repeat.max.map(|max| max as usize) {
             None => 2 + min.max(1).saturating_mul(inner),
@@ -651,7 +655,7 @@ impl Node {
             copies if counted => copies.max(1).saturating_mul(item.repeats),
             _ => item.repeats,
         };
-        Node {
+        PatternNode {
             size,
             height: item.height + 1,
             repeats,

@@ -1,8 +1,8 @@
-//! Which patterns are in use, and what of them is compiled.
+//! The pool of patterns in use and of their compiled programs.
 //!
-//! A pattern is known as long as something holds it, so that those of deleted definitions are gone with them. The
-//! programs of all patterns together are bounded: when one more would be too much, all are dropped, and compiled
-//! again when they are matched again, which takes microseconds each.
+//! A pattern stays in the pool while a handle exists, so those of deleted definitions are freed
+//! with them. The memory of all programs is bounded: when a new one would exceed the limit, all are
+//! dropped and compiled again at their next match, which takes microseconds each.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{HashMap, VecDeque};
@@ -10,26 +10,26 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Weak};
 
 use super::Regexp;
-use super::program::Program;
+use super::program::Prog;
 use mizzen_value::Str;
 
-/// The most bytes that compiled patterns take together.
+/// The maximum memory of all compiled patterns, in bytes.
 pub const MAX_COMPILED_BYTES: usize = 32 << 20;
 
-/// How many patterns that come from data are remembered.
+/// The number of patterns that [`Regexp::recent`](super::Regexp::recent) keeps.
 const MAX_RECENT: usize = 64;
 
-static POOL: LazyLock<Mutex<Pool>> = LazyLock::new(Mutex::default);
-/// Changes while the programs that it counts change.
+static POOL: LazyLock<Mutex<RegexpPool>> = LazyLock::new(Mutex::default);
+/// The memory of the compiled programs. Updated under the pool's lock.
 static COMPILED: AtomicUsize = AtomicUsize::new(0);
 
 #[derive(Default)]
-struct Pool {
+struct RegexpPool {
     known: HashMap<Str, Weak<Regexp>, foldhash::fast::RandomState>,
     recent: VecDeque<Arc<Regexp>>,
 }
 
-/// How many bytes compiled patterns take now.
+/// The memory of all compiled patterns, in bytes.
 pub fn compiled_bytes() -> usize {
     COMPILED.load(Ordering::Relaxed)
 }
@@ -55,8 +55,8 @@ pub(super) fn intern_recent(pattern: &str) -> Arc<Regexp> {
     regexp
 }
 
-/// Keeps what a pattern was compiled to, and makes room for it if necessary.
-pub(super) fn keep(regexp: &Regexp, program: &Arc<Program>) {
+/// Stores the program of a pattern, and drops all programs first if the limit is exceeded.
+pub(super) fn keep(regexp: &Regexp, program: &Arc<Prog>) {
     let pool = lock();
     let mut dropped = Vec::new();
     if compiled_bytes() + program.bytes > MAX_COMPILED_BYTES {
@@ -83,7 +83,7 @@ impl Drop for Regexp {
     fn drop(&mut self) {
         forget(self);
         let mut pool = lock();
-        // A new handle on the same pattern may be there already.
+        // A new handle for the same pattern may exist already.
         if pool
             .known
             .get(&self.pattern)
@@ -94,7 +94,7 @@ impl Drop for Regexp {
     }
 }
 
-impl Pool {
+impl RegexpPool {
     fn intern(&mut self, pattern: &str) -> Arc<Regexp> {
         if let Some(known) = self.known.get(pattern).and_then(Weak::upgrade) {
             return known;
@@ -109,6 +109,6 @@ impl Pool {
     }
 }
 
-fn lock() -> MutexGuard<'static, Pool> {
+fn lock() -> MutexGuard<'static, RegexpPool> {
     POOL.lock()
 }

@@ -1,22 +1,22 @@
-//! A pattern as a program: one instruction for each thing to match, and jumps.
+//! Compiled programs: one instruction for each thing to match, and jumps.
 //!
-//! Instructions match whole characters, and a class is an instruction, so that a program grows with the pattern's
-//! text and its repetitions, not with Unicode.
+//! Instructions match whole characters and a class is one instruction, so a program grows with the
+//! pattern's text and its repetitions, not with Unicode.
 
 use std::collections::HashMap;
 
 use super::Assertion;
 use super::class::Class;
-use super::parse::{Case, Node, NodeKind, Repeat, Tree};
+use super::parse::{CaseFold, NodeKind, PatternNode, Repeat, SyntaxTree};
 
 /// A compiled pattern.
 #[derive(Debug)]
-pub(super) struct Program {
+pub(super) struct Prog {
     pub instructions: Vec<Instruction>,
     pub classes: Vec<Class>,
-    /// Whether a match can begin only where the text begins.
+    /// Whether a match can start only at the start of the text.
     pub anchored: bool,
-    /// What it takes in memory, in bytes.
+    /// The memory of the program, in bytes.
     pub bytes: usize,
 }
 
@@ -28,15 +28,15 @@ pub(super) enum Instruction {
     Any,
     AnyExceptNewline,
     Assert(Assertion),
-    /// Goes on at the first; at the second if that leads nowhere.
+    /// Continues at the first; at the second if that fails.
     Split(u32, u32),
     Jump(u32),
     Match,
 }
 
-impl Program {
-    pub(super) fn new(tree: Tree) -> Program {
-        let mut compiler = Compiler {
+impl Prog {
+    pub(super) fn new(tree: SyntaxTree) -> Prog {
+        let mut compiler = ProgCompiler {
             instructions: Vec::new(),
             classes: tree.classes,
             by_letter: HashMap::new(),
@@ -44,13 +44,13 @@ impl Program {
         compiler.emit(&tree.root);
         compiler.instructions.push(Instruction::Match);
         compiler.instructions.shrink_to_fit();
-        let Compiler {
+        let ProgCompiler {
             instructions,
             classes,
             ..
         } = compiler;
         let units = instructions.len() + classes.iter().map(Class::size).sum::<usize>();
-        Program {
+        Prog {
             anchored: matches!(instructions[0], Instruction::Assert(Assertion::BeginText)),
             bytes: units * size_of::<Instruction>(),
             instructions,
@@ -59,19 +59,19 @@ impl Program {
     }
 }
 
-struct Compiler {
+struct ProgCompiler {
     instructions: Vec<Instruction>,
     classes: Vec<Class>,
-    /// The classes of letters whose case does not count.
+    /// The classes of case-insensitive letters.
     by_letter: HashMap<u32, Instruction>,
 }
 
-impl Compiler {
-    fn emit(&mut self, node: &Node) {
+impl ProgCompiler {
+    fn emit(&mut self, node: &PatternNode) {
         let instruction = match &node.kind {
             NodeKind::Empty => return,
-            NodeKind::Literal(rune, Case::Sensitive) => Instruction::Char(*rune),
-            NodeKind::Literal(rune, Case::Insensitive) => self.letter(*rune),
+            NodeKind::Literal(rune, CaseFold::Sensitive) => Instruction::Char(*rune),
+            NodeKind::Literal(rune, CaseFold::Insensitive) => self.letter(*rune),
             NodeKind::Class(at) => Instruction::Class(index(*at)),
             NodeKind::Any => Instruction::Any,
             NodeKind::AnyExceptNewline => Instruction::AnyExceptNewline,
@@ -98,7 +98,7 @@ impl Compiler {
         instruction
     }
 
-    fn alternate(&mut self, branches: &[Node]) {
+    fn alternate(&mut self, branches: &[PatternNode]) {
         let mut jumps = Vec::new();
         let (last, others) = branches.split_last().expect("an alternation has branches");
         for branch in others {
@@ -114,7 +114,7 @@ impl Compiler {
             .for_each(|jump| self.instructions[jump] = Instruction::Jump(end));
     }
 
-    fn repeat(&mut self, item: &Node, repeat: Repeat) {
+    fn repeat(&mut self, item: &PatternNode, repeat: Repeat) {
         let Repeat { min, max, greedy } = repeat;
         let split = |on: u32, out: u32| {
             if greedy {
@@ -140,7 +140,8 @@ impl Compiler {
             return;
         }
         (1..min).for_each(|_| self.emit(item));
-        // Kubernetes: what may be empty is repeated as `(x+)?`, so that `(|a)*` prefers what Go prefers.
+        // Kubernetes: what matches the empty string is repeated as `(x+)?`, so that `(|a)*` prefers
+        // what Go prefers.
         if min == 0 && !item.nullable {
             let at = self.hole();
             self.emit(item);
@@ -158,7 +159,7 @@ impl Compiler {
         }
     }
 
-    /// A place for an instruction that is not known yet.
+    /// Reserves an instruction that is set later.
     fn hole(&mut self) -> usize {
         self.instructions.push(Instruction::Match);
         self.instructions.len() - 1

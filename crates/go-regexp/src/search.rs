@@ -1,31 +1,31 @@
-//! Running a program: all ways to match at once, in the order in which Go prefers them.
+//! The matcher: runs all threads of a program in parallel, in Go's order of preference.
 //!
-//! Invariant: a search takes time in proportion to the text times the instructions, whatever the pattern.
+//! Invariant: a search takes time proportional to the text times the instructions, for any pattern.
 
 use super::Assertion;
-use super::program::{Instruction, Program};
+use super::program::{Instruction, Prog};
 
-/// Where a match begins and ends.
+/// The start and the end of a match.
 pub(super) type Span = (usize, usize);
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wanted {
-    /// Whether there is a match.
+pub(super) enum MatchMode {
+    /// Only whether there is a match.
     Any,
     /// The leftmost match, and of those the one that Go prefers.
     Preferred,
 }
 
-impl Program {
-    /// Looks for a match at or after `at`.
-    pub(super) fn search(&self, text: &str, at: usize, wanted: Wanted) -> Option<Span> {
+impl Prog {
+    /// Searches for a match at or after `at`.
+    pub(super) fn search(&self, text: &str, at: usize, wanted: MatchMode) -> Option<Span> {
         let n_instructions = self.instructions.len();
         let (mut current, mut next) = (Threads::new(n_instructions), Threads::new(n_instructions));
-        let (mut pending, mut found) = (Vec::new(), None);
+        let mut found = None;
         let mut position = Position::new(text, at);
         loop {
             if found.is_none() && (!self.anchored || position.at == 0) {
-                self.follow(0, position.at, &position, &mut current, &mut pending);
+                self.follow(0, position.at, &position, &mut current);
             }
             if current.list.is_empty() && (found.is_some() || self.anchored) {
                 return found;
@@ -35,10 +35,10 @@ impl Program {
                 let goes_on = match (self.instructions[instruction as usize], position.next) {
                     (Instruction::Match, _) => {
                         found = Some((start, position.at));
-                        if wanted == Wanted::Any {
+                        if wanted == MatchMode::Any {
                             return found;
                         }
-                        // The rest is preferred less.
+                        // The remaining threads have a lower preference.
                         break;
                     }
                     (Instruction::Char(rune), Some(char)) => rune == u32::from(char),
@@ -50,7 +50,7 @@ impl Program {
                     _ => false,
                 };
                 if let (true, Some(after)) = (goes_on, &after) {
-                    self.follow(instruction + 1, start, after, &mut next, &mut pending);
+                    self.follow(instruction + 1, start, after, &mut next);
                 }
             }
             position = match after {
@@ -62,14 +62,14 @@ impl Program {
         }
     }
 
-    /// All matches that do not overlap, as Go's `FindAllString` finds them.
+    /// All non-overlapping matches, as Go's `FindAllString` finds them.
     pub(super) fn find_all<'a>(&self, text: &'a str, limit: usize) -> Vec<&'a str> {
         let (mut found, mut at, mut last_end) = (Vec::new(), 0, None);
         while found.len() < limit && at <= text.len() {
-            let Some((start, end)) = self.search(text, at, Wanted::Preferred) else {
+            let Some((start, end)) = self.search(text, at, MatchMode::Preferred) else {
                 break;
             };
-            // An empty match right behind the last one does not count.
+            // An empty match right after the previous one does not count.
             if end != at || last_end != Some(start) {
                 found.push(&text[start..end]);
             }
@@ -82,26 +82,19 @@ impl Program {
         found
     }
 
-    /// Adds an instruction to those that look at the next character, by way of jumps and assertions.
-    fn follow(
-        &self,
-        instruction: u32,
-        start: usize,
-        position: &Position,
-        threads: &mut Threads,
-        pending: &mut Vec<u32>,
-    ) {
-        pending.push(instruction);
-        while let Some(instruction) = pending.pop() {
+    /// Adds the instructions that consume the next character, following jumps and assertions.
+    fn follow(&self, instruction: u32, start: usize, position: &Position, threads: &mut Threads) {
+        threads.pending.push(instruction);
+        while let Some(instruction) = threads.pending.pop() {
             if !threads.visit(instruction) {
                 continue;
             }
             match self.instructions[instruction as usize] {
-                Instruction::Jump(to) => pending.push(to),
-                Instruction::Split(first, second) => pending.extend([second, first]),
+                Instruction::Jump(to) => threads.pending.push(to),
+                Instruction::Split(first, second) => threads.pending.extend([second, first]),
                 Instruction::Assert(assertion) => {
                     if position.holds(assertion) {
-                        pending.push(instruction + 1);
+                        threads.pending.push(instruction + 1);
                     }
                 }
                 _ => threads.list.push((instruction, start)),
@@ -110,7 +103,7 @@ impl Program {
     }
 }
 
-/// A place in the text, with the characters around it.
+/// A position in the text, with the characters around it.
 struct Position {
     at: usize,
     previous: Option<char>,
@@ -126,7 +119,7 @@ impl Position {
         }
     }
 
-    /// The place one character further.
+    /// The position one character further.
     fn step(&self, text: &str) -> Option<Position> {
         let char = self.next?;
         let at = self.at + char.len_utf8();
@@ -153,12 +146,14 @@ impl Position {
     }
 }
 
-/// The ways to match that are open, the preferred ones first, each with the place where it began.
+/// The threads by preference, each with the position where its match started.
 struct Threads {
     list: Vec<(u32, usize)>,
-    /// The round in which each instruction was visited last.
+    /// The round in which each instruction was last visited.
     visited: Vec<u32>,
     round: u32,
+    /// Instructions that are still to be followed.
+    pending: Vec<u32>,
 }
 
 impl Threads {
@@ -167,10 +162,11 @@ impl Threads {
             list: Vec::new(),
             visited: vec![0; n_instructions],
             round: 1,
+            pending: Vec::new(),
         }
     }
 
-    /// Whether this is the first visit of this round.
+    /// Whether this is the first visit in this round.
     fn visit(&mut self, instruction: u32) -> bool {
         let visited = &mut self.visited[instruction as usize];
         std::mem::replace(visited, self.round) != self.round

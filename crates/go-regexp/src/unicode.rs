@@ -1,7 +1,7 @@
-//! Unicode as Go's regular expressions see it: named tables of characters, and which letters differ in case only.
+//! Unicode tables as Go's regular expressions name them, and simple case folding.
 //!
-//! Kubernetes: the names are those of Go 1.26, so Unicode 15.0 (`unicode.names`: categories, their aliases, scripts).
-//! The tables come from `regex-syntax`, which has Unicode 16.0.
+//! Kubernetes: the names are those of Go 1.26, so Unicode 15.0 (`unicode.names`: categories, their
+//! aliases, scripts). The tables come from `regex-syntax`, which has Unicode 16.0.
 
 use std::sync::OnceLock;
 
@@ -10,23 +10,26 @@ use regex_syntax::hir::{Class, ClassUnicode, ClassUnicodeRange, HirKind};
 use super::class::Range;
 
 /// A named set of characters.
-pub(super) struct Table {
+pub(super) struct UnicodeTable {
     pub ranges: &'static [Range],
-    /// Whether it is all characters but these.
+    /// Whether it is the complement.
     pub inverted: bool,
 }
 
-/// The ranges of a name, read when they are first used.
+/// A name and its ranges, loaded at their first use.
 type Named = (&'static str, OnceLock<Vec<Range>>);
 
-/// The names without separators and in Go's canonical case, sorted.
+/// The names without separators in Go's canonical case, sorted.
 static NAMES: OnceLock<Vec<Named>> = OnceLock::new();
 
-/// The table of a name: case, spaces, hyphens and underscores do not matter.
-pub(super) fn table(name: &str) -> Option<Table> {
-    let name = canonical(name);
+/// The table of a name; case, spaces, hyphens and underscores are ignored.
+pub(super) fn table(name: &str) -> Option<UnicodeTable> {
+    let mut letters = name.chars().filter(|char| !matches!(char, '_' | '-' | ' '));
+    let first = letters.next().map(|char| char.to_ascii_uppercase());
+    let rest = letters.map(|char| char.to_ascii_lowercase());
+    let name: String = first.into_iter().chain(rest).collect();
     let plain = |ranges| {
-        Some(Table {
+        Some(UnicodeTable {
             ranges,
             inverted: false,
         })
@@ -34,17 +37,17 @@ pub(super) fn table(name: &str) -> Option<Table> {
     match name.as_str() {
         "Any" => plain(&[(0, 0x10FFFF)]),
         "Ascii" => plain(&[(0, 0x7F)]),
-        "Assigned" => Some(Table {
-            ranges: known("Cn")?,
+        "Assigned" => Some(UnicodeTable {
+            ranges: named_ranges("Cn")?,
             inverted: true,
         }),
-        // Text has no surrogates, and neither do the tables.
+        // A text has no surrogates, and neither have the tables.
         "Cs" | "Surrogate" => plain(&[(0xD800, 0xDFFF)]),
-        name => plain(known(name)?),
+        name => plain(named_ranges(name)?),
     }
 }
 
-fn known(name: &str) -> Option<&'static [Range]> {
+fn named_ranges(name: &str) -> Option<&'static [Range]> {
     let names = NAMES.get_or_init(|| {
         include_str!("unicode.names")
             .split_whitespace()
@@ -56,18 +59,6 @@ fn known(name: &str) -> Option<&'static [Range]> {
     Some(ranges.get_or_init(|| load(name)))
 }
 
-fn canonical(name: &str) -> String {
-    let mut out = String::with_capacity(name.len());
-    for char in name.chars().filter(|char| !matches!(char, '_' | '-' | ' ')) {
-        out.push(if out.is_empty() {
-            char.to_ascii_uppercase()
-        } else {
-            char.to_ascii_lowercase()
-        });
-    }
-    out
-}
-
 fn load(name: &str) -> Vec<Range> {
     let parsed = regex_syntax::parse(&format!(r"\p{{{name}}}"))
         .expect("Unicode 16.0 has every name of 15.0");
@@ -76,7 +67,7 @@ fn load(name: &str) -> Vec<Range> {
             .iter()
             .map(|range| (range.start().into(), range.end().into()))
             .collect(),
-        // What a table with one character becomes.
+        // A table of one character is a literal.
         HirKind::Literal(text) => String::from_utf8_lossy(&text.0)
             .chars()
             .map(|char| (char.into(), char.into()))
@@ -88,7 +79,7 @@ fn load(name: &str) -> Vec<Range> {
 const LONG_S: u32 = 0x17F;
 const KELVIN: u32 = 0x212A;
 
-/// The other code points that are the same letter in another case.
+/// The other code points of the same letter in another case.
 pub(super) fn fold_orbit(rune: u32) -> impl Iterator<Item = u32> {
     let char = char::from_u32(rune).filter(|char| !char.is_ascii() || char.is_ascii_alphabetic());
     let orbit = char.map(|char| {
@@ -107,8 +98,8 @@ pub(super) fn fold_orbit(rune: u32) -> impl Iterator<Item = u32> {
         .filter(move |other| *other != rune)
 }
 
-/// The ASCII characters of a set, and those that are the same letter as one of its members. `has` says whether a
-/// character beyond ASCII is in the set.
+/// The ASCII characters of a set, and those that differ in case only from one of its members. `has`
+/// tells whether a character beyond ASCII is in the set.
 pub(super) fn fold_ascii(mask: u128, has: impl Fn(u32) -> bool) -> u128 {
     const UPPER: u128 = 0x3FF_FFFF << 0x41;
     const LOWER: u128 = 0x3FF_FFFF << 0x61;

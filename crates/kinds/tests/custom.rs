@@ -2,7 +2,7 @@
 
 use expect_test::{Expect, expect};
 use mizzen_object::decode::decode;
-use mizzen_object::own::{FieldSet, OneVersion, Writer};
+use mizzen_object::managed_fields::{FieldManager, FieldSet, OneVersion};
 use mizzen_object::{Action, Kind, User, Violations, custom, default, schema};
 use mizzen_value::{Value, json};
 
@@ -258,15 +258,15 @@ fn the_stored_version_gives_the_defaults() {
     );
 }
 
-fn writer<'a>(kind: &'a Kind, manager: &'a str, reset: &'a FieldSet) -> Writer<'a> {
+fn writer<'a>(kind: &'a Kind, manager: &'a str, reset: &'a FieldSet) -> FieldManager<'a> {
     let now = "2026-01-01T00:00:00Z";
-    Writer {
+    FieldManager {
         schema: &kind.root,
         gvk: &kind.gvk,
         manager,
         subresource: "",
         now,
-        reset,
+        reset_fields: reset,
         versions: &OneVersion,
     }
 }

@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 use mizzen_kinds::{Catalog, legacy_catalog};
 use mizzen_object::Kind;
 use mizzen_object::decode::decode;
-use mizzen_object::own::{FieldSet, OneVersion, Writer, keep_times};
+use mizzen_object::managed_fields::{FieldManager, FieldSet, OneVersion, keep_times};
 use mizzen_object::schema::{Merge, Shape, Struct, Type, canonical};
 use mizzen_value::{Value, json};
 
@@ -111,13 +111,13 @@ fn config(kind: &Kind, seed: u64) -> Value {
 
 fn apply(kind: &Kind, current: Option<&Value>, config: &Value, now: &str) -> Value {
     let reset = FieldSet::default();
-    let writer = Writer {
+    let writer = FieldManager {
         schema: &kind.root,
         gvk: &kind.gvk,
         manager: "me",
         subresource: "",
         now,
-        reset: &reset,
+        reset_fields: &reset,
         versions: &OneVersion,
     };
     let merged = writer.apply(current, config, false);

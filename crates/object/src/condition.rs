@@ -1,10 +1,10 @@
-//! The conditions in an object's status: a list with one entry per type.
+//! Conditions in an object's status: a list with one entry per type.
 //!
-//! The one rule for all kinds and components. A condition is set in its place, a new one at the end, and
-//! `lastTransitionTime` is when its `status` last changed, whatever else of it did.
+//! The one implementation for all kinds and components. A condition is updated in place, a new one
+//! is appended, and `lastTransitionTime` is when its `status` last changed.
 //!
-//! Kubernetes: apimachinery/pkg/api/meta/conditions.go (`SetStatusCondition`) and pkg/api/v1/pod/util.go
-//! (`UpdatePodCondition`).
+//! Kubernetes: apimachinery/pkg/api/meta/conditions.go (`SetStatusCondition`) and
+//! pkg/api/v1/pod/util.go (`UpdatePodCondition`).
 
 use mizzen_value::Value;
 
@@ -16,13 +16,13 @@ pub fn find<'a>(conditions: &'a Value, type_: &str) -> Option<&'a Value> {
         .find(|condition| condition["type"].str() == type_)
 }
 
-/// Whether a condition is there and its status is `True`.
+/// Whether a condition exists and its status is `True`.
 pub fn is_true(conditions: &Value, type_: &str) -> bool {
     find(conditions, type_).is_some_and(|condition| condition["status"].str() == "True")
 }
 
-/// A condition whose status changes now, as it is to be written beside the conditions that are known: with the time of the
-/// last transition if the known one has the same status. None if the known one says the same.
+/// The condition to write, with the previous transition time if the status is unchanged. `None` if
+/// the existing condition is equal.
 pub fn updated(conditions: &Value, mut condition: Value) -> Option<Value> {
     let Some(known) = find(conditions, condition["type"].str()) else {
         return Some(condition);
@@ -37,8 +37,8 @@ pub fn updated(conditions: &Value, mut condition: Value) -> Option<Value> {
     Some(condition)
 }
 
-/// Sets a condition whose status changes now; whether that changed anything. If the status is the same, the time of the
-/// last transition stays.
+/// Sets a condition; returns whether that changed anything. The transition time stays if the status
+/// is unchanged.
 pub fn set(conditions: &mut Vec<Value>, mut condition: Value) -> bool {
     let Some(known) = conditions
         .iter_mut()
@@ -61,7 +61,7 @@ fn keep_time(condition: &mut Value, known: &Value) {
     }
 }
 
-/// Removes a condition; whether it was there.
+/// Removes a condition; returns whether it existed.
 pub fn remove(conditions: &mut Vec<Value>, type_: &str) -> bool {
     let before = conditions.len();
     conditions.retain(|condition| condition["type"].str() != type_);
@@ -83,7 +83,7 @@ mod tests {
         )
     }
 
-    /// The conditions after `new` is set beside `known`, whether that is a change, and whether it is to be written.
+    /// The conditions after `new` is set, whether they changed, and whether it is to be written.
     #[track_caller]
     fn check(known: &[String], new: &str, expected: &[String], is_changed: bool) {
         let known = read(&format!("[{}]", known.join(",")));
@@ -106,7 +106,7 @@ mod tests {
         );
         let now = |status: &str, reason: &str| condition("A", status, "now", reason);
         let both = [a.clone(), b.clone()];
-        // A new one comes last.
+        // A new one is appended.
         check(&[], &now("True", "X"), &[now("True", "X")], true);
         check(
             std::slice::from_ref(&b),
@@ -114,9 +114,9 @@ mod tests {
             &[b.clone(), now("True", "X")],
             true,
         );
-        // The same changes nothing, later or not.
+        // An equal one changes nothing, whatever the time.
         check(&both, &now("True", "X"), &both, false);
-        // Another reason keeps the time, another status does not; both stay in their place.
+        // Another reason keeps the time, another status does not; both stay in place.
         let other = [condition("A", "True", "then", "Y"), b.clone()];
         check(&both, &now("True", "Y"), &other, true);
         check(

@@ -1,9 +1,10 @@
-//! How is the configuration file of a component decoded? Strictly, with the errors of Kubernetes' codecs.
+//! The strict decoder of components' configuration files, with the errors of Kubernetes' codecs.
 //!
-//! A [`Scheme`] has the kinds that a file may be of. Text that begins with `{` is JSON, other text is YAML 1.1. Fields that
-//! the type does not have, and fields that come twice, are errors.
+//! A [`Scheme`] has the kinds that a file may have. Text that starts with `{` is JSON, other text
+//! is YAML 1.1. Unknown and duplicate fields are errors.
 //!
-//! Kubernetes: a codec factory with `EnableStrict` (apimachinery/pkg/runtime/serializer, json/json.go).
+//! Kubernetes: a codec factory with `EnableStrict` (apimachinery/pkg/runtime/serializer,
+//! json/json.go).
 //!
 //! ```
 //! use mizzen_object::config_file::Scheme;
@@ -26,10 +27,10 @@ use crate::schema::{Schemas, Struct};
 use mizzen_value::Value;
 use mizzen_value::{json, yaml};
 
-/// The kinds that a file may be of.
+/// The kinds that a file may have.
 #[derive(Clone, Copy)]
 pub struct Scheme<'a> {
-    /// How errors name the scheme: the place where upstream creates it.
+    /// The name of the scheme in errors: the place where upstream creates it.
     pub name: &'a str,
     /// The `group/version` and the name of each kind.
     pub kinds: &'a [(&'a str, &'a str)],
@@ -40,10 +41,10 @@ pub struct Scheme<'a> {
 /// Why a file was not decoded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ConfigFileError {
-    /// It is neither YAML nor JSON, or a field is of a wrong type.
+    /// It is neither YAML nor JSON, or a field has a wrong type.
     #[error("{0}")]
     Invalid(String),
-    /// It does not have a kind or a version.
+    /// It has no kind or version.
     #[error("Object '{field}' is missing in '{text}'")]
     Missing {
         /// `Kind` or `apiVersion`.
@@ -64,20 +65,20 @@ pub enum ConfigFileError {
         /// The scheme.
         scheme: String,
     },
-    /// It has fields that its type does not have, or that come twice.
+    /// It has unknown or duplicate fields.
     #[error("strict decoding error: {}", .0.join(", "))]
     Strict(Vec<String>),
 }
 
 impl Scheme<'_> {
-    /// Decodes a file. Fields that its type does not have are errors.
+    /// Decodes a file. Unknown fields are errors.
     pub fn decode(&self, text: &[u8]) -> Result<Value, ConfigFileError> {
         let decoded = self.decode_leniently(text)?;
         strict(decoded.complaints)?;
         Ok(decoded.value)
     }
 
-    /// Decodes a file. What a strict decoder refuses is left out and reported.
+    /// Decodes a file. Unknown and duplicate fields are dropped and reported.
     pub fn decode_leniently(&self, text: &[u8]) -> Result<Decoded, ConfigFileError> {
         let is_json = text.trim_ascii_start().starts_with(b"{");
         let document = match yaml::read(text) {
@@ -106,7 +107,7 @@ impl Scheme<'_> {
             return missing("apiVersion");
         }
         let mut decoded = self.decode_as(&meta, plain)?;
-        // What comes twice in JSON is reported by the decoder, except where anything may be.
+        // The JSON decoder reports duplicate fields, except in untyped values.
         if !is_json || decoded.complaints.is_empty() {
             decoded.complaints.splice(0..0, document.complaint);
         }
@@ -140,7 +141,7 @@ impl Scheme<'_> {
     }
 }
 
-/// An error of what a strict decoder refuses.
+/// The error for these complaints, if there are any.
 pub fn strict(complaints: Vec<String>) -> Result<(), ConfigFileError> {
     match complaints.is_empty() {
         true => Ok(()),
@@ -173,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_is_decoded_strictly_in_the_words_of_kubernetes() {
+    fn a_file_is_decoded_strictly_with_kubernetes_errors() {
         let head = "apiVersion: example.com/v1\nkind: Limits\n";
         let cases = [
             (

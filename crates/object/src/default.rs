@@ -1,4 +1,4 @@
-//! Filling in what nobody has said: the defaults that a schema knows.
+//! Schema defaults.
 //!
 //! Invariant: default(default(x)) = default(x).
 

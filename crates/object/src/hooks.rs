@@ -1,61 +1,62 @@
-//! What a schema cannot say about a kind.
+//! Hooks: the rules of a kind that its schema cannot express.
 //!
-//! Hooks are pure: they see the object and what they are told, and touch nothing else. Before writing one
-//! ask whether the schema could say it; if two kinds need the same hook, it belongs in the schema.
+//! Hooks are pure functions of the object and its [`Context`]. Prefer the schema; a hook that two
+//! kinds need belongs there.
 
 use crate::violation::Violations;
 use mizzen_value::{Str, Value};
 
-/// What is being done to an object.
+/// The operation on an object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
-    /// It is made.
+    /// It is created.
     Create,
-    /// It is changed through its main resource.
+    /// It is updated through its main resource.
     Update,
-    /// Its status is changed through `/status`.
+    /// It is updated through `/status`.
     Status,
 }
 
-/// What a hook may know besides the object.
+/// The context of a hook besides the object.
 #[derive(Debug, Clone, Copy)]
 pub struct Context<'a> {
-    /// What is being done.
+    /// The operation.
     pub action: Action,
     /// The time, in RFC 3339 to the second.
     pub now: &'a str,
-    /// Who asks.
+    /// The name of the user.
     pub user: &'a str,
-    /// The groups they are in.
+    /// The groups of the user.
     pub groups: &'a [Str],
-    /// What tells them from an earlier user of the same name; may be empty.
+    /// The UID of the user; may be empty.
     pub uid: &'a str,
-    /// What else is known of them: lists of texts by name.
+    /// The extra fields of the user: lists of strings by key.
     pub extra: &'a Value,
 }
 
 /// The rules of a kind that are code.
 pub trait Hooks: Send + Sync {
-    /// Fills what nobody has said, after the schema's own defaults. Runs whenever an object is decoded.
+    /// Sets defaults, after those of the schema. Runs whenever an object is decoded.
     fn default(&self, _object: &mut Value) {}
 
-    /// Puts what may be written in several ways into one, or says why it cannot be read at all. Runs whenever an
-    /// object is decoded, before defaults.
+    /// Normalizes an object, or returns why it cannot be decoded. Runs whenever an object is
+    /// decoded, before defaults.
     fn read(&self, _object: &mut Value) -> Result<(), String> {
         Ok(())
     }
 
-    /// Clears what the caller may not set and fills what only the server knows. On an update `old` is
-    /// the object as stored. Status, generation and system metadata are the machine's business.
+    /// Clears what the client may not set and sets what only the server knows. On an update `old`
+    /// is the stored object. Status, generation and system metadata are handled by the registry.
     fn prepare(&self, _new: &mut Value, _old: Option<&Value>, _context: &Context) {}
 
-    /// The object as whoever writes it will own it, if that is more than is in it yet. Kubernetes: upstream fills it in
-    /// whenever an object is decoded; here [`prepare`](Hooks::prepare) must still tell it from what the caller said.
+    /// The object for the computation of managed fields, if it differs. Kubernetes: upstream sets
+    /// these fields whenever an object is decoded; here [`prepare`](Hooks::prepare) must still
+    /// distinguish them from what the client sent.
     fn foresee(&self, _object: &Value) -> Option<Value> {
         None
     }
 
-    /// The rules that the schema cannot say. Adds every violation, not the first.
+    /// Validates what the schema cannot. Adds every violation, not the first.
     fn validate(
         &self,
         _new: &Value,
@@ -65,61 +66,62 @@ pub trait Hooks: Send + Sync {
     ) {
     }
 
-    /// How much work [`Hooks::validate`] may be at most, in steps of a search: some nanoseconds each.
+    /// The maximum work of [`Hooks::validate`], in steps of a regular expression search: some
+    /// nanoseconds each.
     fn validation_cost(&self, _new: &Value) -> u64 {
         0
     }
 
-    /// Rules that only this version has, on an object that is not yet turned into the stored version: what
-    /// would not be seen of it there.
+    /// Validates what only this version has, before the object is converted to the stored version.
     fn validate_unconverted(&self, _new: &Value, _violations: &mut Violations) {}
 
-    /// What to tell a client that does something legal but unwise.
+    /// Warnings for the client.
     fn warnings(&self, _new: &Value, _old: Option<&Value>, _context: &Context) -> Vec<String> {
         Vec::new()
     }
 
-    /// A selectable field whose value is not simply the field's.
+    /// The value of a selectable field that is computed.
     fn selectable(&self, _object: &Value, _field: &str) -> Option<Str> {
         None
     }
 
-    /// The cells of a table row for those columns that have no path, in their order. `now` is in Unix seconds.
+    /// The cells of a table row for the columns that have no path, in order. `now` is in Unix
+    /// seconds.
     fn cells(&self, _object: &Value, _now: i64) -> Vec<Value> {
         Vec::new()
     }
 
-    /// By what the rows of a table are ordered, if not as they are listed.
+    /// The sort key of table rows, if they are not in list order.
     fn row_rank(&self) -> Option<fn(&Value) -> i64> {
         None
     }
 
-    /// The conditions of an object's row in a table.
+    /// The conditions of the table row of an object.
     fn row_conditions(&self, _object: &Value) -> Vec<Value> {
         Vec::new()
     }
 
-    /// How long, in seconds, deleting this object takes when the caller asked for `asked`; 0 is at once.
-    /// `None` means that objects of this kind never linger.
+    /// The grace period in seconds when the client asked for `asked`; 0 deletes at once. `None`
+    /// means that objects of this kind have no graceful deletion.
     fn grace(&self, _object: &Value, _asked: Option<i64>) -> Option<i64> {
         None
     }
 
-    /// Marks an object as being deleted, for kinds that show it in a way of their own; true if they do. `now` is in
-    /// RFC 3339.
+    /// Marks an object as terminating, for kinds that do it in their own way; returns whether they
+    /// do. `now` is in RFC 3339.
     fn mark_deleted(&self, _object: &mut Value, _now: &str) -> bool {
         false
     }
 
-    /// Whether something besides `metadata.finalizers` keeps a deleted object from going.
+    /// Whether the object cannot be removed yet for a reason other than `metadata.finalizers`.
     fn is_held(&self, _object: &Value) -> bool {
         false
     }
 
-    /// Turns an object of this version into the version in which it is stored.
+    /// Converts an object of this version to the stored version.
     fn to_stored(&self, _object: &mut Value) {}
 
-    /// Turns a stored object into this version.
+    /// Converts a stored object to this version.
     #[expect(
         clippy::wrong_self_convention,
         reason = "it is the object that comes from storage, not the hooks"
@@ -127,7 +129,7 @@ pub trait Hooks: Send + Sync {
     fn from_stored(&self, _object: &mut Value) {}
 }
 
-/// A kind that data describes whole.
+/// The hooks of a kind that needs none.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoHooks;
 

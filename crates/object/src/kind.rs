@@ -1,7 +1,7 @@
-//! A kind: its names, its schema, and the rules of its life.
+//! A kind: its names, its schema, and its rules.
 //!
-//! Everything that serves objects asks a [`Kind`]; whether it came from a data file or from a custom
-//! resource definition is not to be seen. What data cannot say is in [`Hooks`].
+//! All code that serves objects uses a [`Kind`], whether it comes from a data file or from a
+//! CustomResourceDefinition. What data cannot express is in [`Hooks`].
 
 use std::sync::Arc;
 
@@ -12,63 +12,63 @@ use crate::names::{GroupResource, GroupVersionKind};
 use crate::schema::Struct;
 use mizzen_value::Str;
 
-/// Whether objects live in a namespace.
+/// Whether objects are namespaced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Scope {
     /// Each object is in a namespace.
     #[default]
     Namespaced,
-    /// Objects stand alone.
+    /// Objects have no namespace.
     Cluster,
 }
 
-/// What data says about a kind in one version.
+/// The data of a kind in one version.
 #[derive(Debug, Clone)]
 pub struct KindData {
-    /// Group, version and name.
+    /// Group, version and kind.
     pub gvk: GroupVersionKind,
-    /// The name of a list of them; none if they cannot be listed.
+    /// The kind of its list; none if it cannot be listed.
     pub list_kind: Option<Str>,
-    /// The resource's name in paths.
+    /// The plural name of the resource.
     pub plural: Str,
-    /// Its name for one.
+    /// The singular name.
     pub singular: Str,
-    /// Abbreviations.
+    /// The short names.
     pub short_names: Vec<Str>,
-    /// Groups of resources it belongs to, such as `all`.
+    /// The categories, such as `all`.
     pub categories: Vec<Str>,
-    /// Whether objects live in a namespace.
+    /// Whether objects are namespaced.
     pub scope: Scope,
-    /// What can be done with it, as discovery says.
+    /// The verbs, as discovery lists them.
     pub verbs: Vec<Str>,
-    /// What can be asked for below an object.
+    /// The subresources.
     pub subresources: Vec<Subresource>,
-    /// The fields that a write to the object itself cannot change, if they are others than its status.
+    /// The reset fields of a write to the main resource, if not just the status.
     pub resets: Option<Vec<Str>>,
-    /// The fields by which lists can be filtered, besides name and namespace.
+    /// The field selectors besides name and namespace.
     pub selectable: Vec<Str>,
-    /// The selectable fields by which objects are found without looking at all of them.
+    /// The selectable fields with an index.
     pub indexed: Vec<Str>,
-    /// That the kind is old, if it is.
+    /// Deprecation, if the kind is deprecated.
     pub deprecated: Option<Deprecated>,
-    /// What users of an old version are told, in its author's words instead of ours.
+    /// A deprecation warning that replaces the generated one.
     pub warning: Option<Str>,
-    /// Where objects keep what their `/scale` shows.
+    /// The paths of the scale subresource.
     pub scale: Option<ScalePaths>,
-    /// The version in which objects are kept, if it is not this one.
+    /// The stored version, if it is not this one.
     pub stored: Option<GroupVersionKind>,
-    /// The columns of its table, in their order; most begin with the name, some do not.
+    /// The columns of its table, in order; most start with the name.
     pub columns: Vec<Column>,
-    /// Annotations that are not shown where only metadata is.
+    /// Annotations that are hidden from metadata-only responses.
     pub unseen: Vec<Str>,
-    /// The rules of its life.
+    /// The rules of the kind.
     pub rules: Rules,
-    /// The shape of an object.
+    /// The schema of an object.
     pub root: Arc<Struct>,
 }
 
 impl KindData {
-    /// A kind of which only name and shape are known yet.
+    /// A kind with only a name and a schema.
     pub fn new(gvk: GroupVersionKind, root: Arc<Struct>) -> KindData {
         KindData {
             gvk,
@@ -95,19 +95,19 @@ impl KindData {
     }
 }
 
-/// Since when a kind is old, and what to use instead.
+/// Since when a kind is deprecated, and its replacement.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Deprecated {
-    /// The release since which it is.
+    /// The release that deprecated it.
     pub since: Str,
-    /// The release that does not have it any more.
+    /// The release that removed it.
     pub gone: Option<Str>,
-    /// Version and kind to use instead.
+    /// The version and kind that replace it.
     pub instead: Str,
 }
 
 impl Deprecated {
-    /// Reads `1.19 1.22 networking.k8s.io/v1 Ingress`; the second release may be left out.
+    /// Parses `1.19 1.22 networking.k8s.io/v1 Ingress`; the second release is optional.
     pub fn parse(text: &str) -> Deprecated {
         let (since, rest) = text.split_once(' ').unwrap_or((text, ""));
         let (second, instead) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -126,93 +126,96 @@ impl Deprecated {
     }
 }
 
-/// Something below an object: `status`, `scale`, `eviction`.
+/// A subresource: `status`, `scale`, `eviction`.
 #[derive(Debug, Clone)]
 pub struct Subresource {
-    /// Its name in paths.
+    /// The name in paths.
     pub name: Str,
-    /// What can be done with it.
+    /// The verbs.
     pub verbs: Vec<Str>,
-    /// Its kind, if it is not the object's own.
+    /// The kind, if it is not the object's.
     pub kind: Option<GroupVersionKind>,
-    /// The fields that a write through it cannot change, if they are others than usual.
+    /// The reset fields of a write through it, if they are not the default ones.
     pub resets: Option<Vec<Str>>,
 }
 
-/// Where an object keeps what its `/scale` shows, as paths of fields: `.spec.replicas`.
+/// The field paths of the scale subresource: `.spec.replicas`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ScalePaths {
-    /// How many are wanted.
+    /// The path of the desired replicas.
     pub spec_replicas: Str,
-    /// How many there are.
+    /// The path of the current replicas.
     pub status_replicas: Str,
-    /// Which ones: a selector, or one in text form; may be empty.
+    /// The path of the label selector, an object or a string; may be empty.
     pub label_selector: Str,
 }
 
-/// How kinds differ where the machine is the same.
+/// The differences between kinds that the generic code knows.
 #[derive(Debug, Clone, Default)]
 pub struct Rules {
-    /// Tables show an object as the kind that it is stored as.
+    /// Tables show an object as its stored kind.
     pub shown_as_stored: bool,
-    /// `metadata.generation` counts changes of what the user wants.
+    /// `metadata.generation` counts changes of the desired state.
     pub generation: bool,
-    /// Annotations count as a change of what the user wants.
+    /// Annotations are part of the desired state.
     pub counts_annotations: bool,
-    /// Labels count as a change of what the user wants.
+    /// Labels are part of the desired state.
     pub counts_labels: bool,
-    /// The status counts as a change of what the user wants.
+    /// The status is part of the desired state.
     pub counts_status: bool,
-    /// `metadata.generation` is set and then never counted.
+    /// `metadata.generation` is set and never incremented.
     pub constant_generation: bool,
     /// `metadata.generation` is absent until the first change.
     pub late_generation: bool,
-    /// A PUT to a name that does not exist creates it, through `/status` as well.
+    /// A PUT to a name that does not exist creates the object, also through `/status`.
     pub create_on_update: bool,
-    /// An apply to the `/status` of a name that does not exist creates it.
+    /// An apply to the `/status` of a name that does not exist creates the object.
     pub create_on_status_apply: bool,
-    /// An update must say which version it changes.
+    /// An update must have a resource version.
     pub conditional_update: bool,
-    /// An object that has neither a name nor a prefix of one is named by a random UUID.
+    /// An object without name and `generateName` gets a random UUID as its name.
     pub named_by_uuid: bool,
-    /// A delete answers the object instead of a Status.
+    /// A delete returns the object instead of a Status.
     pub delete_answers_object: bool,
-    /// Dependents are orphaned unless the caller says otherwise.
+    /// The default propagation policy is to orphan dependents.
     pub orphan_by_default: bool,
-    /// Garbage collection is not supported: objects go at once, whatever the caller says of dependents.
+    /// Garbage collection is not supported: objects are deleted at once, whatever the propagation
+    /// policy.
     pub no_garbage_collection: bool,
-    /// Who deletes and does not say what becomes of dependents is told that they stay.
+    /// A delete without a propagation policy gets a warning that dependents are orphaned.
     pub warns_of_orphans: bool,
     /// The status that a client sends on create is kept.
     pub status_on_create: bool,
-    /// Labels, annotations, finalizers and owners do not change through `/status`.
+    /// Labels, annotations, finalizers and owner references do not change through `/status`.
     pub status_keeps_metadata: bool,
-    /// Metadata is judged by `meta::object_meta` and `meta::object_meta_update` alone: finalizers need no domain.
+    /// Metadata is validated by `meta::object_meta` and `meta::object_meta_update` alone:
+    /// finalizers need no domain.
     pub plain_metadata: bool,
-    /// Objects have no protobuf, and strategic merge does not know them.
+    /// Objects have neither protobuf nor strategic merge patch.
     pub loose: bool,
-    /// Seconds after which an object is gone; zero for never.
+    /// Seconds until an object expires; zero for never.
     pub ttl: Option<u32>,
-    /// What a name may look like.
+    /// How names are validated.
     pub name: NameRule,
-    /// How the kind's own validation of metadata differs from the usual.
+    /// How the kind's own validation of metadata differs from the default.
     pub meta_checks: MetaChecks,
 }
 
-/// How a kind's own validation judges metadata, beside the checks that every kind has; none where it is the usual way.
+/// The validation of metadata by the kind itself, beside that of every kind; `None` is the default.
 #[derive(Debug, Clone, Default)]
 pub struct MetaChecks {
-    /// On create; usually [`MetaCheck::Whole`].
+    /// On create; by default [`MetaCheck::Whole`].
     pub create: Option<Vec<MetaCheck>>,
-    /// On update; usually [`MetaCheck::Change`].
+    /// On update; by default [`MetaCheck::Change`].
     pub update: Option<Vec<MetaCheck>>,
-    /// On an update of the status; usually [`MetaCheck::Change`].
+    /// On an update of the status; by default [`MetaCheck::Change`].
     pub status: Option<Vec<MetaCheck>>,
 }
 
 impl MetaChecks {
-    /// The checks of an action, in their order. Each reports what it finds, though another has found it before.
-    pub fn of(&self, action: Action) -> &[MetaCheck] {
+    /// The validations of an operation, in order. Each reports its violations, even if another has
+    /// reported them before.
+    pub fn for_action(&self, action: Action) -> &[MetaCheck] {
         let (own, usual) = match action {
             Action::Create => (&self.create, &[MetaCheck::Whole]),
             Action::Update => (&self.update, &[MetaCheck::Change]),
@@ -227,29 +230,29 @@ impl MetaChecks {
 pub enum MetaCheck {
     /// Of metadata as it is (ValidateObjectMeta).
     Whole,
-    /// Of what may not change in it (ValidateObjectMetaUpdate).
+    /// Of changes of metadata (ValidateObjectMetaUpdate).
     Change,
 }
 
 /// One column of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Column {
-    /// Its heading.
+    /// The heading.
     pub name: Str,
     /// `string`, `integer`, `number`, `boolean` or `date`.
     pub ty: Str,
     /// `name` for the name column, otherwise mostly empty.
     pub format: Str,
-    /// 0 for what is always shown.
+    /// The priority; 0 is always shown.
     pub priority: i32,
-    /// The path of the value; none if the kind's hooks compute it.
+    /// The path of the value; `None` if the kind's hooks compute it.
     pub path: Option<Str>,
-    /// What it means.
+    /// The description.
     pub description: Str,
 }
 
 impl Column {
-    /// Reads `"Created At" date priority=1 at=.metadata.creationTimestamp`.
+    /// Parses `"Created At" date priority=1 at=.metadata.creationTimestamp`.
     pub fn parse(text: &str) -> Result<Column, String> {
         let (name, rest) = match text.strip_prefix('"') {
             Some(quoted) => quoted
@@ -281,12 +284,12 @@ impl Column {
     }
 }
 
-/// A kind that is being served.
+/// A kind with its hooks.
 #[derive(Clone)]
 pub struct Kind {
-    /// What data says.
+    /// The data of the kind.
     pub data: Arc<KindData>,
-    /// What data cannot say.
+    /// The hooks of the kind.
     pub hooks: Arc<dyn Hooks>,
 }
 
@@ -313,7 +316,7 @@ impl KindData {
         }
     }
 
-    /// What users of an old kind are told.
+    /// The deprecation warning, if the kind is deprecated.
     pub fn deprecation(&self) -> Option<String> {
         if let Some(warning) = &self.warning {
             return Some(warning.to_string());
@@ -330,7 +333,7 @@ impl KindData {
         Some(told)
     }
 
-    /// Whether its objects live in a namespace.
+    /// Whether its objects are namespaced.
     pub fn is_namespaced(&self) -> bool {
         self.scope == Scope::Namespaced
     }
@@ -342,7 +345,8 @@ impl KindData {
             .find(|subresource| subresource.name == name)
     }
 
-    /// The fields that the server takes back of a write to the object or through a subresource.
+    /// The reset fields of a write to the object or through a subresource. Kubernetes:
+    /// `GetResetFields` of a strategy.
     pub fn resets(&self, subresource: &str) -> Vec<&str> {
         let said = match subresource {
             "" => self.resets.as_ref(),
@@ -359,12 +363,12 @@ impl KindData {
         }
     }
 
-    /// Whether it has a status of its own, which only `/status` changes.
+    /// Whether it has a status that only `/status` changes.
     pub fn has_status(&self) -> bool {
         self.subresource("status").is_some()
     }
 
-    /// Where its objects are kept: one place for all versions, and for kinds that share their storage.
+    /// The storage key: one for all versions, and for kinds that share their storage.
     pub fn space(&self) -> String {
         let gvk = self.stored.as_ref().unwrap_or(&self.gvk);
         match gvk.group.as_str() {

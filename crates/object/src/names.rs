@@ -1,4 +1,4 @@
-//! How kinds and resources are called.
+//! Group, version, kind and resource names.
 
 use std::fmt;
 
@@ -11,12 +11,12 @@ pub struct GroupVersionKind {
     pub group: Str,
     /// The version in it.
     pub version: Str,
-    /// The kind's name.
+    /// The name of the kind.
     pub kind: Str,
 }
 
 impl GroupVersionKind {
-    /// What an object's `apiVersion` says: `v1`, `apps/v1`.
+    /// The `apiVersion` of objects: `v1`, `apps/v1`.
     pub fn api_version(&self) -> Str {
         if self.group.is_empty() {
             self.version.clone()
@@ -32,7 +32,7 @@ impl fmt::Display for GroupVersionKind {
     }
 }
 
-/// A resource whatever its version: `deployments.apps`.
+/// A resource in any version: `deployments.apps`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct GroupResource {
     /// The API group, `""` for core.

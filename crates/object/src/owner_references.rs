@@ -1,6 +1,7 @@
-//! Owner references in an object's metadata: which object controls it?
+//! Owner references in an object's metadata.
 //!
-//! Kubernetes: apimachinery/pkg/apis/meta/v1/controller_ref.go. Validation allows at most one controller.
+//! Kubernetes: apimachinery/pkg/apis/meta/v1/controller_ref.go. Validation allows at most one
+//! controller.
 
 use mizzen_value::Value;
 use mizzen_value::value;
@@ -18,7 +19,7 @@ pub fn is_controlled_by(object: &Value, uid: &str) -> bool {
     controller_of(object).is_some_and(|owner| owner["uid"].str() == uid)
 }
 
-/// The owner reference by which `owner` controls an object and is not deleted before it.
+/// The owner reference that makes `owner` the controller of an object, with `blockOwnerDeletion`.
 pub fn controller_reference(owner: &Value, api_version: &str, kind: &str) -> Value {
     value!({
         "apiVersion": api_version,

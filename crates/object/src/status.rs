@@ -1,29 +1,29 @@
-//! The answer that is not an object: what went wrong, or that it went well.
+//! `Status`: the response for errors, and for success without an object.
 //!
-//! Errors inside are small and free of HTTP; this is the one form in which a client sees them.
+//! Internal errors are small and free of HTTP; this is the form in which clients see them.
 
 use crate::names::{GroupResource, GroupVersionKind};
 use crate::violation::Violations;
 use mizzen_value::{Map, Str, Value};
 
-/// A `Status` object on its way to a client.
+/// A `Status` object.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Status {
     /// The HTTP status code.
     pub code: u16,
-    /// One word for machines; may be empty.
+    /// The machine-readable reason; may be empty.
     pub reason: Str,
-    /// A sentence for people.
+    /// The human-readable message.
     pub message: String,
-    /// What it is about.
+    /// The details.
     pub details: Option<Box<Details>>,
-    /// Seconds to wait before trying again, which is also sent as a header.
+    /// Seconds to wait before a retry, also sent as `Retry-After`.
     pub retry_after: Option<u32>,
-    /// Where a list can go on all the same.
+    /// A continue token for an inconsistent continuation of a list.
     pub token: Option<String>,
 }
 
-/// What a Status is about.
+/// The details of a Status.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Details {
     /// The object's name.
@@ -34,18 +34,18 @@ pub struct Details {
     pub kind: Str,
     /// The object's uid.
     pub uid: Str,
-    /// What is wrong in particular.
+    /// The causes.
     pub causes: Vec<Cause>,
 }
 
-/// One particular of what is wrong.
+/// A cause of a failure.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cause {
-    /// One word for machines.
+    /// The machine-readable reason.
     pub reason: Str,
-    /// A sentence for people.
+    /// The human-readable message.
     pub message: String,
-    /// The field it is about.
+    /// The field.
     pub field: String,
 }
 
@@ -63,17 +63,17 @@ impl Status {
         }
     }
 
-    /// 400: the request makes no sense.
+    /// 400: the request is invalid.
     pub fn bad_request(message: impl Into<String>) -> Status {
         Status::failure(400, "BadRequest", message)
     }
 
-    /// 401: who asks is not known.
+    /// 401: authentication failed.
     pub fn unauthorized() -> Status {
         Status::failure(401, "Unauthorized", "Unauthorized")
     }
 
-    /// 403: who asks may not.
+    /// 403: the user is not authorized.
     pub fn forbidden(resource: &GroupResource, name: &str, why: &str) -> Status {
         let message = match (resource.to_string().as_str(), name) {
             ("", _) => format!("forbidden: {why}"),
@@ -98,7 +98,7 @@ impl Status {
         }
     }
 
-    /// 405: the resource is there, and does not have the method.
+    /// 405: the resource exists, but does not support the method.
     pub fn no_such_method() -> Status {
         Status::method_not_allowed(
             "the server does not allow this method on the requested resource",
@@ -117,7 +117,7 @@ impl Status {
         }
     }
 
-    /// 405: the resource cannot do that.
+    /// 405: the resource does not support the operation.
     pub fn method_not_allowed(message: impl Into<String>) -> Status {
         Status {
             details: Some(Box::default()),
@@ -125,7 +125,7 @@ impl Status {
         }
     }
 
-    /// 409: the name is taken.
+    /// 409: the name exists.
     pub fn already_exists(resource: &GroupResource, name: &str) -> Status {
         let message = format!(
             "{resource} {} already exists",
@@ -137,7 +137,7 @@ impl Status {
         }
     }
 
-    /// 409: somebody else was faster, or a precondition does not hold.
+    /// 409: a concurrent write came first, or a precondition failed.
     pub fn conflict(resource: &GroupResource, name: &str, why: &str) -> Status {
         let message = format!(
             "Operation cannot be fulfilled on {resource} {}: {why}",
@@ -149,12 +149,12 @@ impl Status {
         }
     }
 
-    /// 410: that version is no more.
+    /// 410: the resource version is compacted.
     pub fn expired(message: impl Into<String>) -> Status {
         Status::failure(410, "Expired", message)
     }
 
-    /// 422: the object breaks rules.
+    /// 422: validation failed.
     pub fn invalid(gvk: &GroupVersionKind, name: &str, violations: &Violations) -> Status {
         let GroupVersionKind { group, kind, .. } = gvk;
         let qualified = if group.is_empty() {
@@ -192,7 +192,7 @@ impl Status {
         }
     }
 
-    /// 500: the server could not.
+    /// 500: an internal error.
     pub fn internal(message: impl std::fmt::Display) -> Status {
         let cause = Cause {
             reason: Str::default(),
@@ -213,19 +213,19 @@ impl Status {
         }
     }
 
-    /// 500 with nothing but a message, which is how upstream answers an error that has no reason.
+    /// 500 with only a message, as upstream responds to an error without a reason.
     pub fn unknown(message: impl Into<String>) -> Status {
         Status::failure(500, "", message)
     }
 
-    /// 200: it is done.
+    /// 200: success.
     pub fn success(details: Details) -> Value {
         let mut value = head("Success", "", "");
         value.set("details", details_value(&details));
         value
     }
 
-    /// The object that a client gets.
+    /// The object that the client receives.
     pub fn to_value(&self) -> Value {
         let mut value = head("Failure", &self.message, &self.reason);
         if let Some(token) = &self.token {
@@ -246,7 +246,7 @@ impl Status {
     }
 }
 
-/// Kubernetes: the aggregate message names the same violation only once, the causes keep both.
+/// Kubernetes: the aggregate message lists duplicate violations once, the causes keep both.
 fn about(resource: &GroupResource, name: &str) -> Box<Details> {
     Box::new(Details {
         name: name.into(),
@@ -282,22 +282,24 @@ fn details_value(details: &Details) -> Value {
     if !details.causes.is_empty() {
         map.insert(
             "causes",
-            Value::List(details.causes.iter().map(cause_value).collect()),
+            Value::List(details.causes.iter().map(Cause::to_value).collect()),
         );
     }
     Value::Map(map)
 }
 
-fn cause_value(cause: &Cause) -> Value {
-    let mut map = Map::default();
-    for (key, text) in [
-        ("reason", cause.reason.as_str()),
-        ("message", &cause.message),
-        ("field", &cause.field),
-    ] {
-        if !text.is_empty() {
-            map.insert(key, text);
+impl Cause {
+    fn to_value(&self) -> Value {
+        let mut map = Map::default();
+        for (key, text) in [
+            ("reason", self.reason.as_str()),
+            ("message", &self.message),
+            ("field", &self.field),
+        ] {
+            if !text.is_empty() {
+                map.insert(key, text);
+            }
         }
+        Value::Map(map)
     }
-    Value::Map(map)
 }

@@ -1,18 +1,18 @@
-//! Who makes a request? The user whom the authenticators found, or whom a caller inside this process names.
+//! The user of a request: from the authenticators, or named by a caller inside this process.
 
 use crate::hooks::{Action, Context};
 use mizzen_value::{Str, Value};
 
-/// The group that may do everything.
+/// The group that is authorized for everything.
 pub const MASTERS: &str = "system:masters";
-/// The group that nodes are in, and how their names begin.
+/// The group of nodes, and the prefix of their names.
 const NODES: &str = "system:nodes";
 const NODE: &str = "system:node:";
 
-/// What tells one credential of a user from another, among what else is known of them.
+/// The extra field that identifies the credential of a user.
 pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
-/// The group of everybody who has shown who they are.
+/// The group of all authenticated users.
 const AUTHENTICATED: &str = "system:authenticated";
 /// The user and the group of requests without credentials.
 const ANONYMOUS: &str = "system:anonymous";
@@ -33,14 +33,14 @@ pub struct User {
     pub name: Str,
     /// The groups.
     pub groups: Vec<Str>,
-    /// What tells them from an earlier user of the same name; may be empty.
+    /// The UID; may be empty.
     pub uid: Str,
-    /// What else is known of them: lists of texts by name.
+    /// The extra fields: lists of strings by key.
     pub extra: Value,
 }
 
 impl User {
-    /// Somebody who did not say who they are.
+    /// The anonymous user.
     pub fn anonymous() -> User {
         User {
             name: ANONYMOUS.into(),
@@ -49,12 +49,12 @@ impl User {
         }
     }
 
-    /// Whether it is somebody who showed nothing.
+    /// Whether it is the anonymous user.
     pub fn is_anonymous(&self) -> bool {
         self.name == ANONYMOUS || self.groups.iter().any(|group| group == UNAUTHENTICATED)
     }
 
-    /// A user that the server itself acts as.
+    /// A member of `system:masters`, for the server itself.
     pub fn master(name: &str) -> User {
         User {
             name: name.into(),
@@ -63,7 +63,7 @@ impl User {
         }
     }
 
-    /// A program that was let in by name: `system:…`.
+    /// A control plane component: `system:…`.
     pub fn component(name: &str) -> User {
         User {
             name: name.into(),
@@ -85,7 +85,7 @@ impl User {
         }
     }
 
-    /// The agent of a node.
+    /// A kubelet.
     pub fn node(name: &str) -> User {
         User {
             name: format!("{NODE}{name}").into(),
@@ -94,16 +94,16 @@ impl User {
         }
     }
 
-    /// The node whose agent they are; none if they are no such agent. Kubernetes: the name may be empty
-    /// (pkg/auth/nodeidentifier).
+    /// The node whose kubelet it is; `None` if it is not a kubelet. Kubernetes: the name may be
+    /// empty (pkg/auth/nodeidentifier).
     pub fn node_name(&self) -> Option<&str> {
         self.name
             .strip_prefix(NODE)
             .filter(|_| self.groups.iter().any(|group| group == NODES))
     }
 
-    /// The user with the group `system:authenticated`. Kubernetes: neither the anonymous user nor a member of
-    /// `system:unauthenticated` gets it, whatever their credentials (authentication/group/authenticated_group_adder.go).
+    /// Adds the group `system:authenticated`. Kubernetes: neither the anonymous user nor a member
+    /// of `system:unauthenticated` gets it (authentication/group/authenticated_group_adder.go).
     #[must_use]
     pub fn authenticated(mut self) -> User {
         if !self.is_anonymous() && !self.groups.iter().any(|group| group == AUTHENTICATED) {
@@ -112,7 +112,7 @@ impl User {
         self
     }
 
-    /// What hooks may know when this user does something.
+    /// The context of hooks for an operation of this user.
     pub fn context<'a>(&'a self, action: Action, now: &'a str) -> Context<'a> {
         let User {
             name,
@@ -130,7 +130,7 @@ impl User {
         }
     }
 
-    /// Whether they may do everything.
+    /// Whether it is a member of `system:masters`.
     pub fn is_master(&self) -> bool {
         self.groups.iter().any(|group| group == MASTERS)
     }

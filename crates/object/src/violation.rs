@@ -1,4 +1,4 @@
-//! What is wrong with an object, field by field, in the words that clients know.
+//! Validation errors by field, with upstream's messages.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -7,50 +7,50 @@ use crate::patch::go_float;
 use mizzen_value::Value;
 use mizzen_value::json;
 
-/// A place in an object: `spec.containers[0].name`. Built on the stack while walking down.
+/// A field path: `spec.containers[0].name`. Built on the stack during validation.
 #[derive(Debug, Clone, Copy)]
 pub struct Path<'a> {
     parent: Option<&'a Path<'a>>,
-    part: Part<'a>,
+    part: PathSegment<'a>,
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Part<'a> {
+enum PathSegment<'a> {
     Name(&'a str),
     Index(usize),
     Key(&'a str),
 }
 
 impl<'a> Path<'a> {
-    /// A field of the object itself.
+    /// A field of the root object.
     pub fn new(name: &'a str) -> Path<'a> {
         Path {
             parent: None,
-            part: Part::Name(name),
+            part: PathSegment::Name(name),
         }
     }
 
-    /// A field below this place.
+    /// A field of this object.
     pub fn child(&'a self, name: &'a str) -> Path<'a> {
         Path {
             parent: Some(self),
-            part: Part::Name(name),
+            part: PathSegment::Name(name),
         }
     }
 
-    /// An item of the list at this place.
+    /// An item of this list.
     pub fn index(&'a self, index: usize) -> Path<'a> {
         Path {
             parent: Some(self),
-            part: Part::Index(index),
+            part: PathSegment::Index(index),
         }
     }
 
-    /// A member of the map at this place.
+    /// A key of this map.
     pub fn key(&'a self, key: &'a str) -> Path<'a> {
         Path {
             parent: Some(self),
-            part: Part::Key(key),
+            part: PathSegment::Key(key),
         }
     }
 }
@@ -61,45 +61,45 @@ impl fmt::Display for Path<'_> {
             parent.fmt(f)?;
         }
         match self.part {
-            Part::Name("") => Ok(()),
-            Part::Name(name) if self.parent.is_some_and(|parent| !parent.is_root()) => {
+            PathSegment::Name("") => Ok(()),
+            PathSegment::Name(name) if self.parent.is_some_and(|parent| !parent.is_root()) => {
                 write!(f, ".{name}")
             }
-            Part::Name(name) => f.write_str(name),
-            Part::Index(index) => write!(f, "[{index}]"),
-            Part::Key(key) => write!(f, "[{key}]"),
+            PathSegment::Name(name) => f.write_str(name),
+            PathSegment::Index(index) => write!(f, "[{index}]"),
+            PathSegment::Key(key) => write!(f, "[{key}]"),
         }
     }
 }
 
 impl Path<'_> {
     fn is_root(&self) -> bool {
-        self.parent.is_none() && matches!(self.part, Part::Name(""))
+        self.parent.is_none() && matches!(self.part, PathSegment::Name(""))
     }
 }
 
-/// Why a field is refused.
+/// The type of a validation error. Kubernetes: `field.ErrorType`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reason {
-    /// It must be there.
+    /// It is missing.
     Required,
-    /// It has a wrong value.
+    /// It has an invalid value.
     Invalid,
-    /// It is none of the allowed values.
+    /// It is not one of the supported values.
     NotSupported,
-    /// It is there twice.
+    /// It is a duplicate.
     Duplicate,
-    /// It may not be set or changed here.
+    /// It may not be set or changed.
     Forbidden,
     /// It is too long.
     TooLong,
     /// There are too many.
     TooMany,
-    /// What it refers to is not there.
+    /// The object that it refers to does not exist.
     NotFound,
     /// It has a wrong type.
     TypeInvalid,
-    /// The server could not tell.
+    /// An internal error.
     Internal,
 }
 
@@ -136,14 +136,14 @@ impl Reason {
     }
 }
 
-/// One thing that is wrong.
+/// A validation error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Violation {
-    /// Why it is refused.
+    /// The type of the error.
     pub reason: Reason,
-    /// Where it is.
+    /// The field path.
     pub field: String,
-    /// What the cause says: `Invalid value: "x": must be lower case`.
+    /// The message of the cause: `Invalid value: "x": must be lower case`.
     pub message: String,
 }
 
@@ -153,12 +153,13 @@ impl fmt::Display for Violation {
     }
 }
 
-/// All that is wrong, in the order in which it was found; and, in words, what is wrong but was so before and is
-/// let through.
+/// All violations in order; and messages of violations that are tolerated because they existed
+/// before (ratcheting).
 #[derive(Debug, Default)]
 pub struct Violations(pub Vec<Violation>, pub Vec<String>);
 
-/// Problems as Go shows a list of errors: one as it is, more in brackets, none twice. None if there are none.
+/// Messages as Go prints an aggregate: a single one as it is, several in brackets, without
+/// duplicates. `None` if there are none.
 pub fn in_one(problems: impl IntoIterator<Item = String>) -> Option<String> {
     let mut seen = HashSet::new();
     let distinct: Vec<String> = problems
@@ -173,17 +174,17 @@ pub fn in_one(problems: impl IntoIterator<Item = String>) -> Option<String> {
 }
 
 impl Violations {
-    /// Whether nothing is wrong.
+    /// Whether there are no violations.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// All of them as Go shows a list of errors: one as it is, more in brackets, none twice. None if nothing is wrong.
+    /// All violations as Go prints an aggregate. `None` if there are none.
     pub fn in_one(&self) -> Option<String> {
         in_one(self.0.iter().map(ToString::to_string))
     }
 
-    /// Adds one in full.
+    /// Adds a violation.
     pub fn push(&mut self, reason: Reason, path: impl fmt::Display, message: String) {
         self.0.push(Violation {
             reason,
@@ -192,17 +193,17 @@ impl Violations {
         });
     }
 
-    /// Something must be there.
+    /// A value is missing.
     pub fn required(&mut self, path: impl fmt::Display, detail: &str) {
         self.push(Reason::Required, path, join("Required value", detail));
     }
 
-    /// Something has a wrong value.
+    /// A value is invalid.
     pub fn invalid(&mut self, path: impl fmt::Display, value: impl Into<Value>, detail: &str) {
         self.invalid_shown(path, &show(&value.into()), detail);
     }
 
-    /// Something has a wrong value, shown as the caller has it.
+    /// A value is invalid, printed by the caller.
     pub fn invalid_shown(&mut self, path: impl fmt::Display, shown: &str, detail: &str) {
         self.push(
             Reason::Invalid,
@@ -211,7 +212,7 @@ impl Violations {
         );
     }
 
-    /// Something is none of the allowed values, which are listed as given.
+    /// A value is not one of the supported ones, which are listed in this order.
     pub fn not_supported(
         &mut self,
         path: impl fmt::Display,
@@ -227,7 +228,7 @@ impl Violations {
         self.push(Reason::NotSupported, path, message);
     }
 
-    /// Something is there twice.
+    /// A value is a duplicate.
     pub fn duplicate(&mut self, path: impl fmt::Display, value: impl Into<Value>) {
         self.push(
             Reason::Duplicate,
@@ -236,12 +237,12 @@ impl Violations {
         );
     }
 
-    /// Something may not be set or changed here.
+    /// A value may not be set or changed.
     pub fn forbidden(&mut self, path: impl fmt::Display, detail: &str) {
         self.push(Reason::Forbidden, path, join("Forbidden", detail));
     }
 
-    /// A text has too many bytes.
+    /// A string has too many bytes.
     pub fn too_long(&mut self, path: impl fmt::Display, max: usize) {
         let unit = if max == 1 { "byte" } else { "bytes" };
         self.push(
@@ -261,7 +262,7 @@ impl Violations {
         );
     }
 
-    /// What something refers to is not there.
+    /// A referenced object does not exist.
     pub fn not_found(&mut self, path: impl fmt::Display, value: impl Into<Value>) {
         self.push(
             Reason::NotFound,
@@ -279,7 +280,7 @@ fn join(title: &str, detail: &str) -> String {
     }
 }
 
-/// A value as messages show it: text in quotation marks, everything else as JSON.
+/// A value in messages: strings quoted, everything else as JSON.
 pub fn show(value: &Value) -> String {
     match value {
         Value::String(text) => json::quote(text),

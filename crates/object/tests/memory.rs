@@ -1,4 +1,5 @@
-//! A cluster may have thousands of definitions; most of their text is prose, and none of it is kept.
+//! A cluster may have thousands of definitions; most of their text is documentation, and none of it
+//! is kept.
 
 use mizzen_object::structural::Structural;
 use mizzen_value::{Map, Value, json, value};
@@ -6,7 +7,8 @@ use mizzen_value::{Map, Value, json, value};
 const DEFINITIONS: usize = 2_000;
 const MEGABYTE: usize = 1 << 20;
 
-/// A schema of some 30 KB, as operators have them: nested objects, prose, a few checks and enums.
+/// A schema of some 30 KB, as operators have them: nested objects, descriptions, a few constraints
+/// and enums.
 fn schema() -> Value {
     let field = |index: usize| {
         let mut field = value!({"type": "string", "description": (format!("Field number {index} says how the part \

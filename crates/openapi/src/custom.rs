@@ -1,29 +1,30 @@
-//! A custom kind's definition: the schema its author wrote, and what every object has.
+//! Definitions of custom resources: the author's schema, plus the fields that every object has.
 
 use mizzen_object::Kind;
 use mizzen_value::{Map, Value, value};
 
 use super::Published;
-use super::definition::{Dialect, described, in_order, kind_value, sibling};
+use super::definition::{SpecVersion, described, in_order, kind_value, sibling};
 use super::names::META;
 use super::prose::Prose;
 
-/// Where the words come from that all kinds share.
+/// The built-in type whose descriptions of common fields are used.
 pub(super) const MODEL: &str = "io.k8s.api.core.v1.ConfigMap";
-/// Where objects are explained that everybody may define.
+/// The URL of the API conventions.
 const CONVENTIONS: &str =
     "https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md";
 
-/// The definition of a custom kind's objects.
-pub(super) fn definition(dialect: Dialect, published: &Published, prose: &Prose) -> Value {
+/// The definition of a custom resource.
+pub(super) fn definition(dialect: SpecVersion, published: &Published, prose: &Prose) -> Value {
     let mut schema = published
         .schema
         .as_deref()
         .cloned()
         .unwrap_or_else(|| value!({"type": "object"}));
     visit(&mut schema, &mut |schema| complete(dialect, schema, prose));
-    if dialect == Dialect::V2 && schema["type"].is_null() {
-        // Unknown fields at the root: say nothing of the known ones either, as clients cannot do with half.
+    if dialect == SpecVersion::V2 && schema["type"].is_null() {
+        // Kubernetes: with unknown fields at the root the whole schema is dropped, because clients
+        // cannot handle a partial one.
         schema = value!({"type": "object"});
     } else {
         add_properties(dialect, &mut schema, prose);
@@ -34,7 +35,7 @@ pub(super) fn definition(dialect: Dialect, published: &Published, prose: &Prose)
     schema
 }
 
-/// Says of a schema which kind it is, and by which fields it is selected.
+/// Adds the extensions for the kind and its selectable fields.
 fn add_extensions(schema: &mut Value, kind: &Kind, name: &str) {
     let gvk = &kind.gvk;
     schema.set(
@@ -50,8 +51,8 @@ fn add_extensions(schema: &mut Value, kind: &Kind, name: &str) {
     }
 }
 
-/// The definition of a list of a custom kind's objects.
-pub(super) fn list(dialect: Dialect, name: &str, kind: &Kind, prose: &Prose) -> Value {
+/// The definition of a list of custom resources.
+pub(super) fn list(dialect: SpecVersion, name: &str, kind: &Kind, prose: &Prose) -> Value {
     let list_kind = name.rsplit('.').next().unwrap_or_default();
     let words = format!("Standard list metadata. More info: {CONVENTIONS}#types-kinds");
     let metadata = dialect.dress(
@@ -93,14 +94,14 @@ fn visit(schema: &mut Value, change: &mut impl FnMut(&mut Value)) {
     }
 }
 
-fn complete(dialect: Dialect, schema: &mut Value, prose: &Prose) {
-    if dialect == Dialect::V2 {
+fn complete(dialect: SpecVersion, schema: &mut Value, prose: &Prose) {
+    if dialect == SpecVersion::V2 {
         simplify(schema);
     } else if schema["x-kubernetes-int-or-string"].bool() {
         unfold(schema);
     }
-    // Kubernetes: clients of v2 refuse unknown fields where they know any.
-    let open = dialect == Dialect::V2 && schema["x-kubernetes-preserve-unknown-fields"].bool();
+    // Kubernetes: v2 clients reject unknown fields where any field is declared.
+    let open = dialect == SpecVersion::V2 && schema["x-kubernetes-preserve-unknown-fields"].bool();
     if schema["x-kubernetes-embedded-resource"].bool() && !open {
         add_properties(dialect, schema, prose);
         let required = schema.entry("required").make_list();
@@ -112,7 +113,7 @@ fn complete(dialect: Dialect, schema: &mut Value, prose: &Prose) {
     }
 }
 
-/// Says in plain OpenAPI what `x-kubernetes-int-or-string` means, unless the author did
+/// Expands `x-kubernetes-int-or-string` to plain OpenAPI, unless the author did
 /// (apiextensions-apiserver/pkg/apiserver/schema/unfold.go).
 fn unfold(schema: &mut Value) {
     let either = value!([{"type": "integer"}, {"type": "string"}]);
@@ -127,7 +128,7 @@ fn unfold(schema: &mut Value) {
     }
 }
 
-/// Takes out what OpenAPI v2, or the clients that read it, do not know.
+/// Removes what OpenAPI v2 or its clients do not support.
 fn simplify(schema: &mut Value) {
     for key in ["default", "allOf", "oneOf", "anyOf", "not"] {
         schema.remove(key);
@@ -148,25 +149,19 @@ fn simplify(schema: &mut Value) {
     if nullable || untyped {
         schema.remove("type");
     }
-    require_only_typed(schema);
-}
-
-/// A field that may be null loses its type, so it cannot be required.
-fn require_only_typed(schema: &mut Value) {
-    let Some(Value::List(required)) = schema.remove("required") else {
+    // A nullable field loses its type, so it cannot be required.
+    let Some(Value::List(mut required)) = schema.remove("required") else {
         return;
     };
-    if schema["additionalProperties"]["nullable"].bool() {
-        return;
-    }
-    let typed = |name: &Value| !schema["properties"][name.str()]["nullable"].bool();
-    let required: Vec<Value> = required.into_iter().filter(typed).collect();
-    if !required.is_empty() {
-        schema.set("required", required);
+    if !schema["additionalProperties"]["nullable"].bool() {
+        required.retain(|name| !schema["properties"][name.str()]["nullable"].bool());
+        if !required.is_empty() {
+            schema.set("required", required);
+        }
     }
 }
 
-fn add_properties(dialect: Dialect, schema: &mut Value, prose: &Prose) {
+fn add_properties(dialect: SpecVersion, schema: &mut Value, prose: &Prose) {
     let metadata = dialect.dress(
         dialect.reference(&format!("{META}.ObjectMeta")),
         prose.field(MODEL, "metadata"),

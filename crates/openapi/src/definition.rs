@@ -1,50 +1,49 @@
-//! What does a type look like? A schema for each, in either dialect.
+//! Schemas of types, for both OpenAPI versions.
 //!
-//! Only definitions that something refers to are written: [`Definitions::reachable`] follows references from
-//! the operations on.
+//! Only referenced definitions are written: [`DefinitionSet::reachable`] follows references from
+//! the operations.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 
-use mizzen_object::schema::{Field, Merge, Patch, Presence, Shape, Struct, Type, Union};
+use mizzen_object::schema::{Field, Merge, Patch, Presence, Shape, Struct, Type};
 use mizzen_object::{GroupVersionKind, Kind};
 use mizzen_value::{Map, Str, Value, value};
 
 use super::names::{self, META};
 use super::prose::Prose;
-use super::{Context, Published, custom, enums, opaque, registered};
+use super::{Published, SpecContext, custom, enums, opaque, registered};
 
-/// How a schema is written.
+/// The OpenAPI version of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Dialect {
-    /// Swagger 2.0: no defaults, no alternatives, references may have neighbours.
+pub(super) enum SpecVersion {
+    /// Swagger 2.0: no defaults, no `anyOf` or `oneOf`, references may have siblings.
     V2,
-    /// OpenAPI 3.0: a reference stands alone.
+    /// OpenAPI 3.0: a reference has no siblings.
     V3,
 }
 
-impl Dialect {
-    /// What stands before a definition's name in a reference.
+impl SpecVersion {
+    /// The prefix of references to definitions.
     pub(super) fn prefix(self) -> &'static str {
         match self {
-            Dialect::V2 => "#/definitions/",
-            Dialect::V3 => "#/components/schemas/",
+            SpecVersion::V2 => "#/definitions/",
+            SpecVersion::V3 => "#/components/schemas/",
         }
     }
 
-    /// A reference to a definition.
     pub(super) fn reference(self, definition: &str) -> Value {
         value!({"$ref": (format!("{}{definition}", self.prefix()))})
     }
 
-    /// A schema with what its place adds to it.
+    /// A schema with the description and attributes of its field.
     pub(super) fn dress(self, schema: Value, description: Option<&str>, additions: Map) -> Value {
         let mut dressed = Map::default();
         if let Some(description) = description {
             dressed.insert("description", description);
         }
         let alone = dressed.is_empty() && additions.is_empty();
-        if self == Dialect::V3 && !alone && schema.get("$ref").is_some() {
+        if self == SpecVersion::V3 && !alone && schema.get("$ref").is_some() {
             dressed.insert("allOf", vec![schema]);
         } else if let Value::Map(schema) = schema {
             schema
@@ -59,7 +58,8 @@ impl Dialect {
     }
 }
 
-/// The members of a schema in upstream's order (kube-openapi/pkg/validation/spec/schema.go); extensions come last.
+/// The members of a schema in upstream's order (kube-openapi/pkg/validation/spec/schema.go);
+/// extensions come last.
 const MEMBERS: &[&str] = &[
     "description",
     "type",
@@ -94,7 +94,7 @@ const MEMBERS: &[&str] = &[
     "example",
 ];
 
-/// Puts the members of a schema in order.
+/// Sorts the members of a schema.
 pub(super) fn in_order(schema: &mut Map) {
     let rank = |name: &str| {
         MEMBERS
@@ -108,30 +108,33 @@ pub(super) fn in_order(schema: &mut Map) {
     *schema = members.into_iter().collect();
 }
 
-/// Everything that can be referred to.
-pub(super) struct Definitions<'a> {
-    dialect: Dialect,
+/// All definitions that can be referenced.
+pub(super) struct DefinitionSet<'a> {
+    dialect: SpecVersion,
     named: &'a Named,
-    known: HashMap<String, Definition<'a>>,
+    known: HashMap<String, OwnDefinition<'a>>,
     /// The group versions of the document's built-in kinds.
     versions: Vec<(Str, Str)>,
     prose: Prose,
 }
 
-/// The built-in types by the names of their definitions.
+/// The built-in types by definition name.
 pub(super) type Named = HashMap<String, NamedType>;
 
-/// A built-in type.
 pub(super) struct NamedType {
     ty: Arc<Struct>,
     /// A kind has `kind` and `apiVersion` besides its fields.
     is_kind: bool,
 }
 
-/// Names all types.
-fn name(context: &Context) -> Named {
+/// Collects the built-in types by definition name.
+fn name(context: &SpecContext) -> Named {
     let name = |(full_name, ty): (&Str, &Arc<Struct>)| {
-        let is_kind = context.kinds.contains(full_name) || carries_type(ty);
+        let is_kind = context.kinds.contains(full_name) || {
+            // Kubernetes: `kind` and `apiVersion` without a number are left to the envelope.
+            let mut names = ["kind", "apiVersion"].iter();
+            names.all(|name| ty.field(name).is_some_and(|field| field.tag == 0))
+        };
         (
             names::definition(ty),
             NamedType {
@@ -143,24 +146,24 @@ fn name(context: &Context) -> Named {
     context.types.types.iter().map(name).collect()
 }
 
-/// What a document's own kinds define.
-enum Definition<'a> {
+/// A definition that the document's kinds add.
+enum OwnDefinition<'a> {
     /// A list of a kind.
     List(&'a Published),
     /// A custom kind.
     Custom(&'a Published),
 }
 
-impl<'a> Definitions<'a> {
-    /// All types, and the kinds that a document is about.
+impl<'a> DefinitionSet<'a> {
+    /// The definitions of all types and of the document's kinds.
     pub(super) fn new(
-        dialect: Dialect,
-        context: &'a Context,
+        dialect: SpecVersion,
+        context: &'a SpecContext,
         kinds: impl IntoIterator<Item = &'a Published>,
         prose: Prose,
-    ) -> Definitions<'a> {
+    ) -> DefinitionSet<'a> {
         let named = context.named.get_or_init(|| name(context));
-        let mut definitions = Definitions {
+        let mut definitions = DefinitionSet {
             dialect,
             named,
             known: HashMap::new(),
@@ -182,14 +185,14 @@ impl<'a> Definitions<'a> {
         }
         if let Some(list_kind) = &kind.list_kind {
             self.known
-                .insert(sibling(&name, list_kind), Definition::List(published));
+                .insert(sibling(&name, list_kind), OwnDefinition::List(published));
         }
         if published.schema.is_some() {
-            self.known.insert(name, Definition::Custom(published));
+            self.known.insert(name, OwnDefinition::Custom(published));
         }
     }
 
-    /// The definitions that `roots` lead to, each passed through `encode`.
+    /// The definitions that are reachable from `roots`, each passed through `encode`.
     pub(super) fn reachable(
         &self,
         roots: impl IntoIterator<Item = String>,
@@ -209,22 +212,21 @@ impl<'a> Definitions<'a> {
         found
     }
 
-    /// The schema of a definition.
     fn schema(&self, name: &str) -> Option<Value> {
         if let Some(named) = self.named.get(name) {
             return Some(self.of_struct(name, &named.ty, named.is_kind));
         }
         Some(match self.known.get(name) {
-            Some(Definition::List(published)) if published.schema.is_some() => {
+            Some(OwnDefinition::List(published)) if published.schema.is_some() => {
                 custom::list(self.dialect, name, &published.kind, &self.prose)
             }
-            Some(Definition::List(published)) => self.of_list(name, &published.kind),
-            Some(Definition::Custom(published)) => {
+            Some(OwnDefinition::List(published)) => self.of_list(name, &published.kind),
+            Some(OwnDefinition::Custom(published)) => {
                 custom::definition(self.dialect, published, &self.prose)
             }
             None => {
                 let description = self.prose.definition(name);
-                Dialect::V2.dress(
+                SpecVersion::V2.dress(
                     opaque::schema(self.dialect, name)?,
                     description,
                     Map::default(),
@@ -266,16 +268,24 @@ impl<'a> Definitions<'a> {
             schema.set("x-kubernetes-map-type", "atomic");
         }
         if let Some(union) = ty.union() {
-            schema.set("x-kubernetes-unions", vec![union_value(union)]);
+            let members = union.members.iter();
+            let members = members.map(|name| (name.clone(), Value::from(names::capital(name))));
+            let mut described = Value::object();
+            if let Some(discriminator) = &union.discriminator {
+                described.set("discriminator", discriminator.clone());
+            }
+            described.set("fields-to-discriminateBy", members.collect::<Map>());
+            schema.set("x-kubernetes-unions", vec![described]);
         }
         self.dialect
             .dress(schema, self.prose.definition(name), Map::default())
     }
 
-    /// As which kinds a type may appear.
+    /// The `x-kubernetes-group-version-kind` values of a type.
     ///
-    /// Kubernetes: two types of meta are registered in every group version (metav1.AddToGroupVersion). A document of one
-    /// built-in group version names that one, the others all that the scheme has of which they are written.
+    /// Kubernetes: two types of meta are registered in every group version
+    /// (metav1.AddToGroupVersion). A document of one built-in group version lists that one; every
+    /// other document lists all of its scheme.
     fn kinds_of(&self, ty: &Struct, is_kind: bool) -> Vec<Value> {
         let everywhere =
             ty.home == "meta/v1" && matches!(ty.name.as_str(), "DeleteOptions" | "WatchEvent");
@@ -291,9 +301,9 @@ impl<'a> Definitions<'a> {
                     .map(|(group, version)| (group.as_str(), version.as_str())),
             );
             match self.dialect {
-                Dialect::V2 => homes.extend(registered::server()),
-                Dialect::V3 if self.versions.is_empty() => homes.extend(registered::client()),
-                Dialect::V3 => {}
+                SpecVersion::V2 => homes.extend(registered::server()),
+                SpecVersion::V3 if self.versions.is_empty() => homes.extend(registered::client()),
+                SpecVersion::V3 => {}
             }
         }
         homes
@@ -309,17 +319,28 @@ impl<'a> Definitions<'a> {
         }
         merge(&field.merge, &field.ty, &mut additions);
         patch(&field.patch, &mut additions);
-        let words = self
-            .prose
-            .field(owner, &field.name)
-            .map(|words| with_values(words, &field.ty));
+        let words = self.prose.field(owner, &field.name).map(|words| {
+            // Kubernetes: the values of an enum are repeated in the description.
+            let values = match field.ty.shape {
+                Shape::String => enums::values(&field.ty.go),
+                _ => &[],
+            };
+            let list = values.iter().map(|value| format!("\n - `{value:?}`"));
+            match values.is_empty() {
+                true => words.to_string(),
+                false => format!(
+                    "{words}\n\nPossible enum values:{}",
+                    list.collect::<String>()
+                ),
+            }
+        });
         self.dialect
             .dress(self.of_type(&field.ty), words.as_deref(), additions)
     }
 
-    /// A plain struct is there even when nobody gives it.
+    /// A struct that is not a pointer is present even if it is not set.
     fn default_of(&self, field: &Field) -> Option<Value> {
-        if self.dialect == Dialect::V2 {
+        if self.dialect == SpecVersion::V2 {
             return None;
         }
         let plain = matches!(field.presence, Presence::NotEmpty | Presence::Always);
@@ -333,7 +354,13 @@ impl<'a> Definitions<'a> {
             Shape::Int32 => value!({"type": "integer", "format": "int32"}),
             Shape::Int64 => value!({"type": "integer", "format": "int64"}),
             Shape::Float => value!({"type": "number", "format": "double"}),
-            Shape::String => of_string(ty),
+            Shape::String => match enums::values(&ty.go) {
+                [] => value!({"type": "string"}),
+                values => {
+                    let values = values.iter().map(|value| Value::from(*value));
+                    value!({"type": "string", "enum": (values.collect::<Vec<_>>())})
+                }
+            },
             Shape::Bytes => value!({"type": "string", "format": "byte"}),
             Shape::List(item) => value!({"type": "array", "items": (self.of_item(item))}),
             Shape::Map(item) => {
@@ -355,7 +382,7 @@ impl<'a> Definitions<'a> {
                 | Shape::String
                 | Shape::Struct(_)
         );
-        if plain && self.dialect == Dialect::V3 {
+        if plain && self.dialect == SpecVersion::V3 {
             additions.insert("default", ty.zero());
         }
         self.dialect.dress(self.of_type(ty), None, additions)
@@ -389,10 +416,10 @@ impl<'a> Definitions<'a> {
         list
     }
 
-    /// A struct that is always there.
+    /// The schema of a struct that is not a pointer.
     fn of_plain(&self, definition: &str, description: Option<&str>) -> Value {
         let mut additions = Map::default();
-        if self.dialect == Dialect::V3 {
+        if self.dialect == SpecVersion::V3 {
             additions.insert("default", Value::object());
         }
         self.dialect
@@ -400,7 +427,7 @@ impl<'a> Definitions<'a> {
     }
 }
 
-/// The definition of a kind's objects.
+/// The definition name of a kind.
 pub(super) fn definition_of(published: &Published) -> String {
     match published.schema {
         Some(_) => names::custom_definition(&published.kind.gvk),
@@ -408,7 +435,7 @@ pub(super) fn definition_of(published: &Published) -> String {
     }
 }
 
-/// A definition in the package of another.
+/// A definition name in the package of another.
 pub(super) fn sibling(definition: &str, name: &str) -> String {
     let package = definition
         .rsplit_once('.')
@@ -416,31 +443,18 @@ pub(super) fn sibling(definition: &str, name: &str) -> String {
     format!("{package}.{name}")
 }
 
-/// A kind as extensions name it.
+/// A kind in extensions.
 pub(super) fn kind_value(group: &str, version: &str, kind: &str) -> Value {
     value!({"group": group, "kind": kind, "version": version})
 }
 
-/// The kind of an operation of v3. Kubernetes: a struct in Go, where [`kind_value`] is a map, hence the other order.
+/// The kind of a v3 operation. Kubernetes: it is a struct in Go, where [`kind_value`] is a map,
+/// hence the other order.
 pub(super) fn gvk_value(gvk: &GroupVersionKind) -> Value {
     value!({"group": (gvk.group.clone()), "version": (gvk.version.clone()), "kind": (gvk.kind.clone())})
 }
 
-/// A union as extensions describe it: each member by the value of the discriminator that selects it.
-fn union_value(union: &Union) -> Value {
-    let mut described = Value::object();
-    if let Some(discriminator) = &union.discriminator {
-        described.set("discriminator", discriminator.clone());
-    }
-    let members = union
-        .members
-        .iter()
-        .map(|member| (member.clone(), Value::from(names::capital(member))));
-    described.set("fields-to-discriminateBy", members.collect::<Map>());
-    described
-}
-
-/// Adds the definitions that a schema, or anything with schemas in it, refers to.
+/// Collects the definitions that a value refers to.
 pub(super) fn references(value: &Value, prefix: &str, found: &mut impl Extend<String>) {
     match value {
         Value::List(list) => list.iter().for_each(|item| references(item, prefix, found)),
@@ -460,47 +474,8 @@ pub(super) fn references(value: &Value, prefix: &str, found: &mut impl Extend<St
     }
 }
 
-/// Whether objects of the type say what they are, by fields that protobuf leaves to the envelope.
-fn carries_type(ty: &Struct) -> bool {
-    ["kind", "apiVersion"]
-        .iter()
-        .all(|name| ty.field(name).is_some_and(|field| field.tag == 0))
-}
-
 pub(super) fn described(ty: &str, description: Option<&str>) -> Value {
-    Dialect::V2.dress(value!({"type": ty}), description, Map::default())
-}
-
-fn of_string(ty: &Type) -> Value {
-    let mut schema = value!({"type": "string"});
-    let values = enums::values(&ty.go);
-    if !values.is_empty() {
-        schema.set(
-            "enum",
-            values
-                .iter()
-                .map(|value| Value::from(*value))
-                .collect::<Vec<_>>(),
-        );
-    }
-    schema
-}
-
-/// Kubernetes: the values of a closed type are repeated in the description.
-fn with_values(words: &str, ty: &Type) -> String {
-    let values = if matches!(ty.shape, Shape::String) {
-        enums::values(&ty.go)
-    } else {
-        &[]
-    };
-    let mut words = words.to_string();
-    if !values.is_empty() {
-        words.push_str("\n\nPossible enum values:");
-        values
-            .iter()
-            .for_each(|value| words.push_str(&format!("\n - `{value:?}`")));
-    }
-    words
+    SpecVersion::V2.dress(value!({"type": ty}), description, Map::default())
 }
 
 fn merge(merge: &Merge, ty: &Type, additions: &mut Map) {

@@ -1,4 +1,4 @@
-//! Which values a closed string type has.
+//! The values of enum types.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -20,7 +20,7 @@ fn split(values: &'static str) -> Vec<&'static str> {
         .collect()
 }
 
-/// The values of the type that Go calls `v1.RestartPolicy`; none if it is open.
+/// The values of the Go type, such as `v1.RestartPolicy`; none if it is not an enum.
 pub(super) fn values(go: &str) -> &'static [&'static str] {
     let name = go.rsplit('.').next().unwrap_or_default();
     VALUES.get(name).map_or(&[], Vec::as_slice)

@@ -1,10 +1,10 @@
-//! What tells one document, or one shared parameter, from every other.
+//! Hashes of documents and of shared parameters.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE;
 use sha2::{Digest, Sha512};
 
-/// The hash of a document, as Kubernetes writes it: SHA-512 in capital letters.
+/// The hash of a document, as Kubernetes prints it: SHA-512 in capital letters.
 pub fn hash(bytes: &[u8]) -> String {
     Sha512::digest(bytes)
         .iter()
@@ -12,7 +12,8 @@ pub fn hash(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// The hash of a shared parameter: six bytes of FNV-1 in base64 (kube-openapi/pkg/builder/parameters.go).
+/// The hash of a shared parameter: six bytes of FNV-1 in base64
+/// (kube-openapi/pkg/builder/parameters.go).
 pub(super) fn short_hash(bytes: &[u8]) -> String {
     const OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
     const PRIME: u64 = 0x0100_0000_01b3;

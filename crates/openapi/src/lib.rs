@@ -1,12 +1,42 @@
-//! What does each object look like, and what can be asked? OpenAPI v3 and v2, written from the kinds.
+//! OpenAPI v2 and v3 documents of Kubernetes kinds, as JSON and as protobuf.
 //!
-//! A v3 document describes one group version. It is written when somebody first asks for it and then kept;
-//! its prose comes from the `k8s-openapi` crate at that moment (`prose`). The v2 document describes everything
-//! at once. Each is served as JSON or protobuf. Both are made of the same parts: `operation` and `resource` say what can be
-//! asked, `definition` what its types look like, and `v2` and `v3` put that into their dialects.
+//! Paths, operations, parameters, types, enums, defaults and extensions equal upstream's.
+//! Descriptions of types and fields come from the `k8s-openapi` crate.
 //!
-//! Invariant: a document's hash is known without its prose, so that the index costs no prose; it changes
-//! with everything else that the document says.
+//! ```
+//! use std::sync::Arc;
+//!
+//! use mizzen_object::{Kind, NoHooks, schema};
+//! use mizzen_openapi::OpenApi;
+//! use mizzen_value::json;
+//!
+//! let data = "group example.com\nversion v1\n\nkind Pizza\n  names pizzas pizza\n  list PizzaList\n  verbs get list\n\ntype Pizza\n  2 spec PizzaSpec\n\ntype PizzaSpec\n  1 topping string\n";
+//! let schemas = schema::parse([("pizza.kinds", data)]).unwrap();
+//! let kinds = schemas.kinds.iter().map(|data| {
+//!     let kind = Kind { data: Arc::new(data.clone()), hooks: Arc::new(NoHooks) };
+//!     kind.into()
+//! });
+//! let openapi = OpenApi::new(kinds.collect::<Vec<_>>(), Arc::new(schemas));
+//!
+//! let document = openapi.v3("apis/example.com/v1").unwrap();
+//! let document = json::parse(&document.bytes).unwrap();
+//! assert_eq!(document["openapi"].str(), "3.0.0");
+//! assert!(document["paths"].get("/apis/example.com/v1/pizzas").is_some());
+//! ```
+//!
+//! A v3 document describes one group version. It is written at its first request and then kept. The
+//! v2 document describes everything at once.
+//!
+//! # Modules
+//!
+//! - `operation`, `resource` and `parameter`: paths and operations, shared by both versions.
+//! - `definition`, `custom`, `opaque` and `enums`: schemas of types.
+//! - `prose`: descriptions.
+//! - `v2` and `v3`: the documents.
+//! - `proto` and `proto3`: their protobuf encodings.
+//!
+//! Invariant: the hash of a document does not depend on descriptions, so that the index does not
+//! load them; it changes with everything else in the document.
 
 mod operation;
 mod parameter;
@@ -40,20 +70,20 @@ use mizzen_object::Kind;
 use mizzen_object::schema::Schemas;
 use mizzen_value::{Str, Value, json, value};
 
-/// A document and what tells it from every other.
+/// A document with its hash.
 #[derive(Debug, Clone)]
-pub struct Document {
-    /// The text.
+pub struct SpecDocument {
+    /// The encoded document.
     pub bytes: Bytes,
-    /// Its hash: what an ETag and `?hash=` say.
+    /// The hash, for the ETag and for `?hash=`.
     pub hash: String,
-    /// When it was first sent, in Unix seconds; it was written then.
+    /// When it was first served, in Unix seconds.
     pub sent: OnceLock<i64>,
 }
 
-impl Document {
-    fn new(bytes: impl Into<Bytes>, hash: String) -> Document {
-        Document {
+impl SpecDocument {
+    fn new(bytes: impl Into<Bytes>, hash: String) -> SpecDocument {
+        SpecDocument {
             bytes: bytes.into(),
             hash,
             sent: OnceLock::new(),
@@ -66,7 +96,7 @@ impl Document {
 pub struct Published {
     /// The kind.
     pub kind: Kind,
-    /// What its definition says of it, if it is a custom one: `spec.versions[].schema.openAPIV3Schema`.
+    /// The `spec.versions[].schema.openAPIV3Schema` of a custom kind.
     pub schema: Option<Arc<Value>>,
 }
 
@@ -86,51 +116,51 @@ impl Published {
     }
 }
 
-/// Every document, each written when it is first asked for.
+/// All documents, each written at its first request.
 pub struct OpenApi {
-    context: Arc<Context>,
-    pages: BTreeMap<String, Arc<Page>>,
+    context: Arc<SpecContext>,
+    pages: BTreeMap<String, Arc<SpecPage>>,
     index: OnceLock<Bytes>,
-    v2_json: OnceLock<Arc<Document>>,
-    v2_proto: OnceLock<Arc<Document>>,
+    v2_json: OnceLock<Arc<SpecDocument>>,
+    v2_proto: OnceLock<Arc<SpecDocument>>,
 }
 
-/// What every document may refer to.
-struct Context {
+/// The types that documents may refer to.
+struct SpecContext {
     types: Arc<Schemas>,
     /// The built-in types that are kinds, by full name: `core/v1.Pod`.
     kinds: HashSet<Str>,
-    /// The types by the names of their definitions.
+    /// The types by definition name.
     named: OnceLock<Named>,
 }
 
-/// Kinds of one group version that are only looked at when somebody wants to read of them.
+/// Kinds of one group version that are built at the first request for their document.
 pub struct Pending {
-    /// The group.
+    /// The API group.
     pub group: Str,
     /// The version.
     pub version: Str,
-    /// Changes whenever the kinds do.
+    /// Identifies the kinds: changes whenever they do.
     pub seed: String,
-    /// Makes them.
+    /// Builds the kinds.
     pub make: Arc<dyn Fn() -> Vec<Published> + Send + Sync>,
 }
 
-/// What one v3 document is about.
-struct Page {
-    subject: Subject,
+/// A v3 document and what it describes.
+struct SpecPage {
+    subject: SpecSubject,
     kinds: Vec<Published>,
-    /// Where the kinds come from, if they are not known yet.
+    /// The source of the kinds, if they are built on demand.
     pending: Option<Pending>,
     hash: OnceLock<String>,
-    document: OnceLock<Arc<Document>>,
-    proto: OnceLock<Arc<Document>>,
+    document: OnceLock<Arc<SpecDocument>>,
+    proto: OnceLock<Arc<SpecDocument>>,
 }
 
-/// What a document describes besides kinds.
+/// The subject of a document besides kinds.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Subject {
-    /// Where service accounts' tokens come from.
+enum SpecSubject {
+    /// The OpenID discovery document of the service account issuer.
     Issuer,
     /// `/api`.
     Core,
@@ -138,28 +168,28 @@ enum Subject {
     Groups,
     /// `/apis/{group}`.
     Group(String),
-    /// `/apis/{group}/{version}`, or `/api/{version}` when the group has no name.
+    /// `/apis/{group}/{version}`, or `/api/{version}` for the core group.
     GroupVersion(String, String),
-    /// The keys of service accounts' tokens.
+    /// The JSON Web Key Set of the service account issuer.
     Keys,
     /// `/version`.
     Version,
 }
 
 impl OpenApi {
-    /// Describes `kinds`; `types` are those that kinds do not lead to, such as `meta/v1.Status`.
+    /// Describes `kinds`; `types` are those that kinds do not refer to, such as `meta/v1.Status`.
     pub fn new(kinds: impl IntoIterator<Item = Published>, types: Arc<Schemas>) -> OpenApi {
-        let mut subjects: BTreeMap<Subject, Vec<Published>> = BTreeMap::new();
+        let mut subjects: BTreeMap<SpecSubject, Vec<Published>> = BTreeMap::new();
         for subject in [
-            Subject::Issuer,
-            Subject::Core,
-            Subject::Groups,
-            Subject::Keys,
-            Subject::Version,
+            SpecSubject::Issuer,
+            SpecSubject::Core,
+            SpecSubject::Groups,
+            SpecSubject::Keys,
+            SpecSubject::Version,
         ] {
             subjects.insert(subject, Vec::new());
         }
-        let mut context = Context {
+        let mut context = SpecContext {
             types,
             kinds: HashSet::new(),
             named: OnceLock::new(),
@@ -174,15 +204,15 @@ impl OpenApi {
             }
             if published.schema.is_none() && !gvk.group.is_empty() {
                 subjects
-                    .entry(Subject::Group(gvk.group.to_string()))
+                    .entry(SpecSubject::Group(gvk.group.to_string()))
                     .or_default();
             }
-            let subject = Subject::GroupVersion(gvk.group.to_string(), gvk.version.to_string());
+            let subject = SpecSubject::GroupVersion(gvk.group.to_string(), gvk.version.to_string());
             subjects.entry(subject).or_default().push(published);
         }
         let pages = subjects
             .into_iter()
-            .map(|(subject, kinds)| (subject.path(), Arc::new(Page::new(subject, kinds))));
+            .map(|(subject, kinds)| (subject.path(), Arc::new(SpecPage::new(subject, kinds))));
         OpenApi {
             context: Arc::new(context),
             pages: pages.collect(),
@@ -192,7 +222,7 @@ impl OpenApi {
         }
     }
 
-    /// The same for other kinds; documents whose kinds are the same are not written again.
+    /// Replaces the kinds; documents whose kinds are the same are kept.
     pub fn with_kinds(&self, kinds: impl IntoIterator<Item = Published>) -> OpenApi {
         let mut next = OpenApi::new(kinds, self.context.types.clone());
         if next.context.kinds == self.context.kinds {
@@ -206,15 +236,15 @@ impl OpenApi {
         next
     }
 
-    /// The same with other custom kinds; documents whose kinds are the same are not written again.
+    /// Replaces the custom kinds; documents whose kinds are the same are kept.
     pub fn with_custom(&self, custom: impl IntoIterator<Item = Pending>) -> OpenApi {
         let known = self.pages.iter().filter(|(_, page)| page.pending.is_none());
-        let mut pages: BTreeMap<String, Arc<Page>> = known
+        let mut pages: BTreeMap<String, Arc<SpecPage>> = known
             .map(|(path, page)| (path.clone(), page.clone()))
             .collect();
         for pending in custom {
             let subject =
-                Subject::GroupVersion(pending.group.to_string(), pending.version.to_string());
+                SpecSubject::GroupVersion(pending.group.to_string(), pending.version.to_string());
             let path = subject.path();
             let same = self
                 .pages
@@ -222,9 +252,9 @@ impl OpenApi {
                 .filter(|page| page.seed() == Some(&pending.seed))
                 .cloned();
             let fresh = || {
-                Arc::new(Page {
+                Arc::new(SpecPage {
                     pending: Some(pending),
-                    ..Page::new(subject, Vec::new())
+                    ..SpecPage::new(subject, Vec::new())
                 })
             };
             pages
@@ -245,12 +275,12 @@ impl OpenApi {
         self.pages.values().any(|page| page.pending.is_some())
     }
 
-    /// Every page, with its kinds.
-    fn ready(&self) -> Vec<Arc<Page>> {
-        self.pages.values().map(Page::ready).collect()
+    /// All pages with their kinds.
+    fn ready(&self) -> Vec<Arc<SpecPage>> {
+        self.pages.values().map(SpecPage::ready).collect()
     }
 
-    /// `/openapi/v3`: which documents there are.
+    /// `/openapi/v3`: the index of documents.
     pub fn v3_index(&self) -> Bytes {
         self.index.get_or_init(|| self.write_index()).clone()
     }
@@ -269,32 +299,33 @@ impl OpenApi {
         self.pages.contains_key(path)
     }
 
-    /// `/openapi/v3/{path}`: one document. Takes its time at first; ask where blocking is allowed.
-    pub fn v3(&self, path: &str) -> Option<Arc<Document>> {
+    /// `/openapi/v3/{path}`: one document. The first call writes it and blocks for some
+    /// milliseconds.
+    pub fn v3(&self, path: &str) -> Option<Arc<SpecDocument>> {
         Some(self.pages.get(path)?.document(&self.context))
     }
 
-    /// The same as protobuf: gnostic's `openapi.v3.Document`.
-    pub fn v3_proto(&self, path: &str) -> Option<Arc<Document>> {
+    /// Like [`OpenApi::v3`], as protobuf: gnostic's `openapi.v3.Document`.
+    pub fn v3_proto(&self, path: &str) -> Option<Arc<SpecDocument>> {
         Some(self.pages.get(path)?.proto(&self.context))
     }
 
     /// `/openapi/v2` as JSON.
-    pub fn v2_json(&self) -> Arc<Document> {
+    pub fn v2_json(&self) -> Arc<SpecDocument> {
         self.v2_json
             .get_or_init(|| Arc::new(v2::json(self.ready().iter(), &self.context, &[])))
             .clone()
     }
 
     /// `/openapi/v2` as protobuf: gnostic's `openapi.v2.Document`.
-    pub fn v2_proto(&self) -> Arc<Document> {
+    pub fn v2_proto(&self) -> Arc<SpecDocument> {
         self.v2_proto
             .get_or_init(|| Arc::new(v2::proto(self.ready().iter(), &self.context, &[])))
             .clone()
     }
 
-    /// `/openapi/v2` with the paths and types of other servers' documents.
-    pub fn v2_with(&self, others: &[Value], proto: bool) -> Document {
+    /// `/openapi/v2` merged with the documents of aggregated API servers.
+    pub fn v2_with(&self, others: &[Value], proto: bool) -> SpecDocument {
         match proto {
             true => v2::proto(self.ready().iter(), &self.context, others),
             false => v2::json(self.ready().iter(), &self.context, others),
@@ -302,9 +333,9 @@ impl OpenApi {
     }
 }
 
-impl Page {
-    fn new(subject: Subject, kinds: Vec<Published>) -> Page {
-        Page {
+impl SpecPage {
+    fn new(subject: SpecSubject, kinds: Vec<Published>) -> SpecPage {
+        SpecPage {
             subject,
             kinds,
             pending: None,
@@ -319,14 +350,14 @@ impl Page {
     }
 
     /// The page with its kinds.
-    fn ready(self: &Arc<Page>) -> Arc<Page> {
+    fn ready(self: &Arc<SpecPage>) -> Arc<SpecPage> {
         match &self.pending {
             None => self.clone(),
-            Some(pending) => Arc::new(Page::new(self.subject.clone(), (pending.make)())),
+            Some(pending) => Arc::new(SpecPage::new(self.subject.clone(), (pending.make)())),
         }
     }
 
-    fn is(&self, other: &Page) -> bool {
+    fn is(&self, other: &SpecPage) -> bool {
         self.subject == other.subject
             && self.kinds.len() == other.kinds.len()
             && self
@@ -336,17 +367,17 @@ impl Page {
                 .all(|(mine, theirs)| mine.is(theirs))
     }
 
-    fn hash(&self, context: &Context) -> &str {
+    fn hash(&self, context: &SpecContext) -> &str {
         self.hash.get_or_init(|| match self.seed() {
-            // Whatever the document says comes from kinds that the seed names.
+            // The document is determined by the kinds, and these by the seed.
             Some(seed) => hash(seed.as_bytes()),
             None => hash(&v3::write(self, context, false)),
         })
     }
 
-    fn document(self: &Arc<Page>, context: &Context) -> Arc<Document> {
+    fn document(self: &Arc<SpecPage>, context: &SpecContext) -> Arc<SpecDocument> {
         let write = || {
-            Document::new(
+            SpecDocument::new(
                 v3::write(&self.ready(), context, true),
                 self.hash(context).into(),
             )
@@ -354,29 +385,31 @@ impl Page {
         self.document.get_or_init(|| Arc::new(write())).clone()
     }
 
-    /// Kubernetes: both forms have the same hash (kube-openapi/pkg/handler3/handler.go).
-    fn proto(self: &Arc<Page>, context: &Context) -> Arc<Document> {
+    /// Kubernetes: both encodings have the same hash (kube-openapi/pkg/handler3/handler.go).
+    fn proto(self: &Arc<SpecPage>, context: &SpecContext) -> Arc<SpecDocument> {
         let write = || {
             let document = self.document(context);
             let value = json::parse(&document.bytes).expect("a document is JSON");
-            Document::new(proto3::document(&value), document.hash.clone())
+            SpecDocument::new(proto3::document(&value), document.hash.clone())
         };
         self.proto.get_or_init(|| Arc::new(write())).clone()
     }
 }
 
-impl Subject {
-    /// The name of its document, which is also the path it describes.
+impl SpecSubject {
+    /// The name of the document, which is also the path it describes.
     fn path(&self) -> String {
         match self {
-            Subject::Issuer => ".well-known/openid-configuration".into(),
-            Subject::Core => "api".into(),
-            Subject::Groups => "apis".into(),
-            Subject::Group(group) => format!("apis/{group}"),
-            Subject::GroupVersion(group, version) if group.is_empty() => format!("api/{version}"),
-            Subject::GroupVersion(group, version) => format!("apis/{group}/{version}"),
-            Subject::Keys => "openid/v1/jwks".into(),
-            Subject::Version => "version".into(),
+            SpecSubject::Issuer => ".well-known/openid-configuration".into(),
+            SpecSubject::Core => "api".into(),
+            SpecSubject::Groups => "apis".into(),
+            SpecSubject::Group(group) => format!("apis/{group}"),
+            SpecSubject::GroupVersion(group, version) if group.is_empty() => {
+                format!("api/{version}")
+            }
+            SpecSubject::GroupVersion(group, version) => format!("apis/{group}/{version}"),
+            SpecSubject::Keys => "openid/v1/jwks".into(),
+            SpecSubject::Version => "version".into(),
         }
     }
 }

@@ -1,13 +1,13 @@
-//! How definitions, operations and tags are called.
+//! Names of definitions, operations and tags.
 
 use mizzen_object::GroupVersionKind;
 use mizzen_object::schema::Struct;
 use mizzen_value::Str;
 
-/// Where the types live that all groups share.
+/// The package of the types that all groups share.
 pub(super) const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 
-/// Where the types live that describe custom resources.
+/// The package of the types of CustomResourceDefinitions.
 pub(super) const EXTENSIONS: &str = "io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1";
 
 /// The definition of a built-in type: `io.k8s.api.core.v1.Pod`.
@@ -24,7 +24,7 @@ pub(super) fn package(home: &str) -> String {
         "apiregistration.k8s.io" => {
             format!("io.k8s.kube-aggregator.pkg.apis.apiregistration.{version}")
         }
-        // A group of one's own is called by its domain, as a custom one is.
+        // A group outside of k8s.io is named by its domain, as a custom one is.
         _ if group.contains('.') && !group.ends_with(".k8s.io") => {
             format!("{}.{version}", backwards(group))
         }
@@ -35,7 +35,7 @@ pub(super) fn package(home: &str) -> String {
     }
 }
 
-/// The definition of a custom kind: its group backwards, `com.example.stable.v1.CronTab`.
+/// The definition name of a custom kind: its group reversed, `com.example.stable.v1.CronTab`.
 pub(super) fn custom_definition(gvk: &GroupVersionKind) -> String {
     format!("{}.{}.{}", backwards(&gvk.group), gvk.version, gvk.kind)
 }
@@ -45,7 +45,7 @@ fn backwards(group: &str) -> String {
     parts.join(".")
 }
 
-/// The group and version that the types of `home` have on the wire.
+/// The group and version of the types of `home` on the wire.
 pub(super) fn group_version(home: &str) -> (Str, Str) {
     let (group, version) = home.split_once('/').unwrap_or((home, ""));
     (
@@ -59,7 +59,8 @@ pub(super) fn group_version(home: &str) -> (Str, Str) {
     )
 }
 
-/// A text as part of an operation's name: what is no letter or digit is left out and the next letter is a capital.
+/// Text as a part of an operation ID: other characters than letters and digits are dropped, and the
+/// next letter is capitalized.
 ///
 /// Kubernetes: ToValidOperationID of apiserver/pkg/endpoints/openapi/openapi.go.
 pub(super) fn operation_word(text: &str, mut capitalize: bool) -> String {
@@ -75,7 +76,7 @@ pub(super) fn operation_word(text: &str, mut capitalize: bool) -> String {
     word
 }
 
-/// A group without what all of Kubernetes' own end with.
+/// A group without the suffix `.k8s.io`.
 fn short_group(group: &str) -> &str {
     if group.is_empty() {
         "core"
@@ -84,7 +85,7 @@ fn short_group(group: &str) -> &str {
     }
 }
 
-/// A group as part of an operation's name: `Core`, `RbacAuthorization`, `StableExampleCom`.
+/// A group in an operation ID: `Core`, `RbacAuthorization`, `StableExampleCom`.
 pub(super) fn group_words(group: &str) -> String {
     operation_word(short_group(group), true)
 }
@@ -105,7 +106,7 @@ pub(super) fn capital(word: &str) -> String {
     })
 }
 
-/// A noun after its article; plurals have none.
+/// A noun with its article; plurals have none.
 pub(super) fn with_article(noun: &str) -> String {
     if noun.ends_with('s') && !noun.ends_with("ss") {
         return noun.into();

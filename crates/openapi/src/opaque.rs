@@ -1,12 +1,12 @@
-//! Types that are more than their fields, or have none: quantities, times, raw JSON.
+//! Types without a schema of their own: quantities, times, raw JSON.
 
 use mizzen_object::schema::{Alternative, Shape, Type};
 use mizzen_value::{Map, Value, value};
 
-use super::definition::{Dialect, described};
+use super::definition::{SpecVersion, described};
 use super::names::{EXTENSIONS, META, definition};
 
-/// The definition of a type that is more than its fields, or has none.
+/// The definition name of such a type.
 pub(super) fn name(ty: &Type) -> String {
     match &ty.shape {
         Shape::Quantity => "io.k8s.apimachinery.pkg.api.resource.Quantity".into(),
@@ -25,14 +25,16 @@ pub(super) fn name(ty: &Type) -> String {
     }
 }
 
-/// The schema of such a type; none if there is no such type.
-pub(super) fn schema(dialect: Dialect, definition: &str) -> Option<Value> {
+/// The schema of such a type; `None` for other definitions.
+pub(super) fn schema(dialect: SpecVersion, definition: &str) -> Option<Value> {
     let name = definition.rsplit('.').next().unwrap_or_default();
     Some(match (name, dialect) {
-        ("Quantity", Dialect::V2) | ("Duration", _) => value!({"type": "string"}),
-        ("Quantity", Dialect::V3) => value!({"oneOf": [{"type": "string"}, {"type": "number"}]}),
-        ("IntOrString", Dialect::V2) => value!({"type": "string", "format": "int-or-string"}),
-        ("IntOrString", Dialect::V3) => {
+        ("Quantity", SpecVersion::V2) | ("Duration", _) => value!({"type": "string"}),
+        ("Quantity", SpecVersion::V3) => {
+            value!({"oneOf": [{"type": "string"}, {"type": "number"}]})
+        }
+        ("IntOrString", SpecVersion::V2) => value!({"type": "string", "format": "int-or-string"}),
+        ("IntOrString", SpecVersion::V3) => {
             value!({"format": "int-or-string", "oneOf": [{"type": "integer"}, {"type": "string"}]})
         }
         ("Time" | "MicroTime", _) => value!({"type": "string", "format": "date-time"}),
@@ -49,51 +51,49 @@ pub(super) fn schema(dialect: Dialect, definition: &str) -> Option<Value> {
     })
 }
 
-/// What `/version` answers, which is no object of any group.
-fn version_info(dialect: Dialect) -> Value {
-    let required = [
-        "major",
-        "minor",
-        "gitVersion",
-        "gitCommit",
-        "gitTreeState",
-        "buildDate",
-        "goVersion",
-        "compiler",
-        "platform",
+/// The schema of `/version`.
+fn version_info(dialect: SpecVersion) -> Value {
+    const REQUIRED: [(&str, Option<&str>); 9] = [
+        ("major", Some("Major version of the server.")),
+        ("minor", Some("Minor version of the server.")),
+        ("gitVersion", None),
+        ("gitCommit", None),
+        ("gitTreeState", None),
+        ("buildDate", None),
+        ("goVersion", None),
+        ("compiler", None),
+        ("platform", None),
     ];
-    let optional = [
-        "emulationMajor",
-        "emulationMinor",
-        "minCompatibilityMajor",
-        "minCompatibilityMinor",
+    const OPTIONAL: [(&str, Option<&str>); 4] = [
+        (
+            "emulationMajor",
+            Some("Major version of the release whose APIs and features are emulated."),
+        ),
+        (
+            "emulationMinor",
+            Some("Minor version of the release whose APIs and features are emulated."),
+        ),
+        (
+            "minCompatibilityMajor",
+            Some("Major version of the oldest release that the stored data is compatible with."),
+        ),
+        (
+            "minCompatibilityMinor",
+            Some("Minor version of the oldest release that the stored data is compatible with."),
+        ),
     ];
     let mut properties = Map::default();
-    for name in required.iter().chain(&optional) {
-        let mut property = described("string", version_part(name));
-        if dialect == Dialect::V3 && required.contains(name) {
+    for (index, (name, description)) in REQUIRED.iter().chain(&OPTIONAL).enumerate() {
+        let mut property = described("string", *description);
+        if dialect == SpecVersion::V3 && index < REQUIRED.len() {
             property.set("default", "");
         }
         properties.insert(*name, property);
     }
     properties.sort();
-    let required: Vec<Value> = required.iter().map(|name| Value::from(*name)).collect();
+    let required: Vec<Value> = REQUIRED
+        .iter()
+        .map(|(name, _)| Value::from(*name))
+        .collect();
     value!({"type": "object", "required": required, "properties": properties})
-}
-
-/// What a part of the version means.
-fn version_part(name: &str) -> Option<&'static str> {
-    Some(match name {
-        "major" => "Major version of the server.",
-        "minor" => "Minor version of the server.",
-        "emulationMajor" => "Major version of the release whose APIs and features are emulated.",
-        "emulationMinor" => "Minor version of the release whose APIs and features are emulated.",
-        "minCompatibilityMajor" => {
-            "Major version of the oldest release that the stored data is compatible with."
-        }
-        "minCompatibilityMinor" => {
-            "Minor version of the oldest release that the stored data is compatible with."
-        }
-        _ => return None,
-    })
 }

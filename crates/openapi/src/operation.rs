@@ -1,52 +1,50 @@
-//! What can be asked? The operations of each document, said once for both dialects.
+//! Operations of each document, shared by both OpenAPI versions.
 
 use mizzen_object::GroupVersionKind;
 
 use super::names::{self, META};
 use super::parameter::Parameter;
-use super::resource::Resource;
-use super::{Context, Page, Subject};
+use super::resource::ResourcePaths;
+use super::{SpecContext, SpecPage, SpecSubject};
 
-/// A path and what can be done there.
-pub(super) struct Path {
-    /// With parameters in braces.
+pub(super) struct PathItem {
+    /// The path, with parameters in braces.
     pub path: String,
     /// At most one for each method.
-    pub operations: Vec<Operation>,
+    pub operations: Vec<PathOperation>,
 }
 
-/// One method on one path.
+/// An operation: one method of one path.
 #[derive(Default)]
-pub(super) struct Operation {
+pub(super) struct PathOperation {
     /// `get`, `put`, `post`, `delete`, `options`, `head` or `patch`.
     pub method: &'static str,
-    /// Its name, by which generated clients call their functions.
+    /// The `operationId`, by which generated clients name their methods.
     pub id: String,
-    /// The group of operations it belongs to.
+    /// The tag.
     pub tag: String,
-    /// What it does.
+    /// The description.
     pub description: String,
-    /// What Kubernetes calls what it does; empty if it is not about objects.
+    /// `x-kubernetes-action`; empty if the operation is not about objects.
     pub action: &'static str,
-    /// The kind it is about.
+    /// The kind that it is about.
     pub kind: Option<GroupVersionKind>,
-    /// What else it takes.
+    /// Its query and path parameters.
     pub parameters: Vec<Parameter>,
-    /// What it wants to be sent.
-    pub body: Option<Body>,
-    /// The media types that can be sent.
+    /// The request body.
+    pub body: Option<RequestBody>,
+    /// The media types of the request body.
     pub consumes: &'static [&'static str],
-    /// The media types that can be asked for.
+    /// The media types of the response.
     pub produces: &'static [&'static str],
-    /// The status codes of success, and the definition that is answered; none if it is text.
+    /// The success codes, and the definition of the response; `None` for text.
     pub answers: (&'static [&'static str], Option<String>),
 }
 
-/// What is sent with a request.
-pub(super) struct Body {
-    /// Its definition.
+pub(super) struct RequestBody {
+    /// The definition name.
     pub definition: String,
-    /// Whether there must be one.
+    /// Whether it is required.
     pub required: bool,
 }
 
@@ -60,67 +58,67 @@ pub(super) const OBJECTS: &[&str] = &[
     "application/vnd.kubernetes.protobuf",
 ];
 
-/// The codes of an answer that has nothing else to say.
+/// The codes of a plain success.
 pub(super) const OK: &[&str] = &["200"];
 
 /// The paths of a document, in order.
-pub(super) fn paths(page: &Page, context: &Context) -> Vec<Path> {
-    let mut paths: Vec<Path> = root(page).into_iter().collect();
+pub(super) fn paths(page: &SpecPage, context: &SpecContext) -> Vec<PathItem> {
+    let mut paths: Vec<PathItem> = root(page).into_iter().collect();
     for published in &page.kinds {
-        paths.extend(Resource::new(published, context).paths());
+        paths.extend(ResourcePaths::new(published, context).paths());
     }
     paths.sort_by(|a, b| a.path.cmp(&b.path));
     paths
 }
 
-/// The subject's own path; custom versions are not described.
-fn root(page: &Page) -> Option<Path> {
+/// The subject's own path; custom group versions have none.
+fn root(page: &SpecPage) -> Option<PathItem> {
     let meta = |name: &str| Some(format!("{META}.{name}"));
     let group_id = |group: &str| names::group_words(group);
     let (id, tag, description, media, answer) = match &page.subject {
-        Subject::Issuer => (
+        SpecSubject::Issuer => (
             "getServiceAccountIssuerOpenIDConfiguration".into(),
             "WellKnown".into(),
             "get service account issuer OpenID configuration, also known as the 'OIDC discovery doc'",
             JSON,
             None,
         ),
-        Subject::Keys => (
+        SpecSubject::Keys => (
             "getServiceAccountIssuerOpenIDKeyset".into(),
             "openid".into(),
             "get service account issuer OpenID JSON Web Key Set (contains public token verification keys)",
             KEYS,
             None,
         ),
-        Subject::Version => (
+        SpecSubject::Version => (
             "getCodeVersion".into(),
             "version".into(),
             "get the version information for this server",
             JSON,
             Some("io.k8s.apimachinery.pkg.version.Info".into()),
         ),
-        Subject::Core => (
+        SpecSubject::Core => (
             "getCoreAPIVersions".into(),
             "core".into(),
             "get available API versions",
             OBJECTS,
             meta("APIVersions"),
         ),
-        Subject::Groups => (
+        SpecSubject::Groups => (
             "getAPIVersions".into(),
             "apis".into(),
             "get available API versions",
             OBJECTS,
             meta("APIGroupList"),
         ),
-        Subject::Group(group) => (
+        SpecSubject::Group(group) => (
             format!("get{}APIGroup", group_id(group)),
             names::tag(group, None),
             "get information of a group",
             OBJECTS,
             meta("APIGroup"),
         ),
-        Subject::GroupVersion(..)
+        SpecSubject::GroupVersion(..)
             if page
                 .kinds
                 .iter()
@@ -128,7 +126,7 @@ fn root(page: &Page) -> Option<Path> {
         {
             return None;
         }
-        Subject::GroupVersion(group, version) => (
+        SpecSubject::GroupVersion(group, version) => (
             format!(
                 "get{}{}APIResources",
                 group_id(group),
@@ -141,7 +139,7 @@ fn root(page: &Page) -> Option<Path> {
         ),
     };
     let consumes = if answer.is_some() { media } else { &[] };
-    let operation = Operation {
+    let operation = PathOperation {
         method: "get",
         id,
         tag,
@@ -149,9 +147,9 @@ fn root(page: &Page) -> Option<Path> {
         consumes,
         produces: media,
         answers: (OK, answer),
-        ..Operation::default()
+        ..PathOperation::default()
     };
-    Some(Path {
+    Some(PathItem {
         path: format!("/{}/", page.subject.path()),
         operations: vec![operation],
     })

@@ -1,21 +1,21 @@
-//! The parameters of operations: names, places, types and descriptions.
+//! Parameters of operations.
 
 use mizzen_object::schema::{Shape, Struct};
 
-/// A parameter in the path or the query.
+/// A path or query parameter.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Parameter {
     /// Its name.
     pub name: String,
     /// `path` or `query`.
     pub place: &'static str,
-    /// Its type in JSON.
+    /// The JSON type.
     pub ty: &'static str,
-    /// What it means.
+    /// The description.
     pub description: String,
 }
 
-/// What a list or watch takes.
+/// The parameters of a list or watch.
 pub(super) const LIST: &[&str] = &[
     "allowWatchBookmarks",
     "continue",
@@ -30,10 +30,10 @@ pub(super) const LIST: &[&str] = &[
     "watch",
 ];
 
-/// What a write takes.
+/// The parameters of a write.
 pub(super) const WRITE: &[&str] = &["dryRun", "fieldManager", "fieldValidation"];
 
-/// What a deletion takes.
+/// The parameters of a deletion.
 pub(super) const DELETE: &[&str] = &[
     "dryRun",
     "gracePeriodSeconds",
@@ -42,7 +42,7 @@ pub(super) const DELETE: &[&str] = &[
     "propagationPolicy",
 ];
 
-/// What the deletion of a collection takes besides.
+/// The additional parameters of `deletecollection`.
 pub(super) const SELECT: &[&str] = &[
     "continue",
     "fieldSelector",
@@ -55,10 +55,10 @@ pub(super) const SELECT: &[&str] = &[
     "timeoutSeconds",
 ];
 
-/// Parameters of the query, by name.
+/// Query parameters by name.
 pub(super) fn query(names: &[&str]) -> impl Iterator<Item = Parameter> {
     names.iter().map(|name| {
-        let (ty, description) = known(name);
+        let (ty, description) = query_parameter(name);
         Parameter {
             name: name.to_string(),
             place: "query",
@@ -68,7 +68,8 @@ pub(super) fn query(names: &[&str]) -> impl Iterator<Item = Parameter> {
     })
 }
 
-/// What a patch takes. Kubernetes: here `fieldManager` is described apart, since server-side apply requires it.
+/// The parameters of a patch. Kubernetes: `fieldManager` has another description here, because
+/// server-side apply requires it.
 pub(super) fn patch() -> impl Iterator<Item = Parameter> {
     query(&["dryRun", "fieldManager", "fieldValidation", "force"]).map(
         |parameter| match &*parameter.name {
@@ -84,7 +85,6 @@ pub(super) fn patch() -> impl Iterator<Item = Parameter> {
     )
 }
 
-/// A parameter that is part of the path.
 pub(super) fn path(name: &str, description: String) -> Parameter {
     Parameter {
         name: name.into(),
@@ -94,7 +94,8 @@ pub(super) fn path(name: &str, description: String) -> Parameter {
     }
 }
 
-/// The fields of an options type that a query can set; fields of other types are left out.
+/// The query parameters of an options type; fields of types that a query cannot express are left
+/// out.
 pub(super) fn options(options: &Struct) -> impl Iterator<Item = Parameter> {
     options
         .fields()
@@ -117,7 +118,8 @@ pub(super) fn options(options: &Struct) -> impl Iterator<Item = Parameter> {
         })
 }
 
-/// What a field of an options type means; the same name means different things to different subresources.
+/// The description of an options field. The same name has different descriptions for different
+/// subresources.
 fn option_description(options: &str, name: &str) -> &'static str {
     match (options, name) {
         ("NodeProxyOptions", "path") => {
@@ -152,12 +154,12 @@ fn option_description(options: &str, name: &str) -> &'static str {
         }
         ("PodExecOptions", "stdout") => "Redirect the standard output stream of the command.",
         ("PodExecOptions", "tty") => "Allocate a terminal for the command. Defaults to false.",
-        _ => known(name).1,
+        _ => query_parameter(name).1,
     }
 }
 
-/// The type of a parameter, and what it means.
-fn known(name: &str) -> (&'static str, &'static str) {
+/// The type and the description of a query parameter.
+fn query_parameter(name: &str) -> (&'static str, &'static str) {
     match name {
         "allowWatchBookmarks" => (
             "boolean",

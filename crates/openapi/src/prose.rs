@@ -1,7 +1,8 @@
-//! What does a field mean? The words of Kubernetes' own documentation, out of the `k8s-openapi` crate.
+//! Descriptions of types and fields from Kubernetes' documentation, out of the `k8s-openapi` crate.
 //!
-//! The crate writes a schema for every type it knows; we keep its descriptions while a document is written
-//! and forget them afterwards. Of removed versions it knows nothing; what they share with v1 is told as there.
+//! The crate generates a schema for every type it has. Its descriptions are loaded while a document
+//! is written and dropped afterwards. It has no removed API versions; types that these share with
+//! v1 use v1's descriptions.
 
 use k8s_openapi::api::{
     admissionregistration::v1 as admissionregistration, apps::v1 as apps,
@@ -24,38 +25,40 @@ use k8s_openapi::serde_json::{Map, Value};
 pub(super) struct Prose(Map<String, Value>);
 
 impl Prose {
-    /// What is known of these definitions and of all that they lead to.
-    pub(super) fn of<'a>(definitions: impl IntoIterator<Item = &'a str>) -> Prose {
+    /// The descriptions of these definitions and of all that they refer to.
+    pub(super) fn load<'a>(definitions: impl IntoIterator<Item = &'a str>) -> Prose {
         let mut generator = SchemaSettings::openapi3().into_generator();
         for definition in definitions {
-            if let Some(root) = ROOTS.iter().find(|root| (root.name)() == known(definition)) {
+            if let Some(root) = ROOTS
+                .iter()
+                .find(|root| (root.name)() == described_definition(definition))
+            {
                 (root.describe)(&mut generator);
             }
         }
         Prose(generator.take_definitions(false))
     }
 
-    /// What a type is.
+    /// The description of a type.
     pub(super) fn definition(&self, name: &str) -> Option<&str> {
-        self.0.get(&known(name))?["description"].as_str()
+        self.0.get(&described_definition(name))?["description"].as_str()
     }
 
-    /// What a field of a type is.
     pub(super) fn field(&self, definition: &str, field: &str) -> Option<&str> {
-        // The crate describes this field at its type, which has a parameter in its place.
+        // The crate describes this field at its type.
         if definition == WATCH_EVENT && field == "object" {
             return Some(
                 "The object after the change or, if it was deleted, before it; a Status for an error.",
             );
         }
-        self.0.get(&known(definition))?["properties"][field]["description"].as_str()
+        self.0.get(&described_definition(definition))?["properties"][field]["description"].as_str()
     }
 }
 
 const WATCH_EVENT: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.WatchEvent";
 
-/// The definition under which a type is described.
-fn known(definition: &str) -> String {
+/// The definition under which the crate describes a type.
+fn described_definition(definition: &str) -> String {
     let Some((package, name)) = definition.rsplit_once('.') else {
         return definition.into();
     };
@@ -75,22 +78,22 @@ fn known(definition: &str) -> String {
 /// Parts of the names of types that moved from extensions to networking.k8s.io.
 const NETWORKING: [&str; 3] = ["Ingress", "NetworkPolicy", "IPBlock"];
 
-/// A type from which others are reached.
-struct Root {
+/// A type whose schema the crate generates.
+struct ProseRoot {
     name: fn() -> std::borrow::Cow<'static, str>,
     describe: fn(&mut SchemaGenerator),
 }
 
 macro_rules! roots {
     ($($module:ident { $($name:ident $(<$of:ty>)?)* })*) => {
-        &[$($(Root {
+        &[$($(ProseRoot {
             name: <$module::$name $(<$of>)? as JsonSchema>::schema_name,
             describe: |generator| drop(generator.subschema_for::<$module::$name $(<$of>)?>()),
         }),*),*]
     };
 }
 
-const ROOTS: &[Root] = roots! {
+const ROOTS: &[ProseRoot] = roots! {
     meta { APIGroup APIGroupList APIResourceList APIVersions DeleteOptions Patch Status WatchEvent<()> }
     version { Info }
     core {

@@ -1,50 +1,51 @@
-//! Swagger 2.0 as protobuf: gnostic's `openapi.v2.Document`, written from the same values as the JSON. OpenAPI 3.0 has
-//! tables of its own (`proto3`).
+//! Swagger 2.0 as protobuf: gnostic's `openapi.v2.Document`, encoded from the same values as the
+//! JSON. OpenAPI 3.0 has tables of its own (`proto3`).
 //!
-//! Each message is a table: the name of a member in JSON, its number, and how it is written. Members that
-//! start with `x-` go to the message's extensions, as YAML, of which JSON is a part.
+//! Each message is a table: the JSON name of a member, its field number, and its encoding. Members
+//! that start with `x-` are encoded as extensions in YAML, of which JSON is a subset.
 
 use mizzen_value::{Value, json};
 
-/// How the members of a JSON object become a message.
+/// The encoding of a JSON object as a message.
 pub(super) struct Message {
-    pub fields: &'static [(&'static str, u32, Shape)],
-    /// The number of the extensions, 0 if it has none.
+    pub fields: &'static [(&'static str, u32, ProtoShape)],
+    /// The field number of the extensions, 0 if it has none.
     pub extensions: u32,
 }
 
-/// How a member is written.
+/// The encoding of a member.
 #[derive(Clone, Copy)]
-pub(super) enum Shape {
-    /// Text.
+pub(super) enum ProtoShape {
+    /// A string.
     Text,
-    /// A truth value.
+    /// A boolean.
     Bool,
-    /// A whole number.
+    /// An integer.
     Int,
     /// Any number.
     Double,
-    /// Anything, as YAML.
+    /// Any value, as YAML.
     Any,
     /// A message.
     One(&'static Message),
     /// Each item of a list.
-    Many(&'static Shape),
-    /// Each member of an object, as a message of name and value, in a message around them all.
-    Named(u32, &'static Shape),
-    /// A message with one field around it.
-    In(u32, &'static Shape),
-    /// A truth value as field 2 of a message, or anything else as its field 1.
-    OrBool(&'static Shape),
+    Many(&'static ProtoShape),
+    /// Each member of an object as a message of name and value, in a message around them all.
+    Named(u32, &'static ProtoShape),
+    /// A message with one field.
+    In(u32, &'static ProtoShape),
+    /// A boolean as field 2 of a message, or anything else as its field 1.
+    OrBool(&'static ProtoShape),
     /// A parameter, or a reference to one.
     ParameterOrReference,
     /// A message as field 1, or a reference to one as field 2.
     OrReference(&'static Message),
-    /// A number, a truth value or text, each by its own field of a message; anything else as an empty message.
+    /// A number, a boolean or a string, each in its own field of a message; anything else as an
+    /// empty message.
     Scalar,
 }
 
-use Shape::*;
+use ProtoShape::*;
 
 static SCHEMA: Message = Message {
     fields: &[
@@ -173,7 +174,7 @@ static API_KEY: Message = Message {
     extensions: 5,
 };
 
-/// The whole document out of its encoded parts.
+/// The document from its encoded parts.
 pub(super) fn document(
     info: &Value,
     paths: impl IntoIterator<Item = (String, Vec<u8>)>,
@@ -195,17 +196,14 @@ pub(super) fn document(
     out
 }
 
-/// A `PathItem`.
 pub(super) fn path_item(value: &Value) -> Vec<u8> {
     message(&PATH_ITEM, value)
 }
 
-/// A `Schema`.
 pub(super) fn schema(value: &Value) -> Vec<u8> {
     message(&SCHEMA, value)
 }
 
-/// A `Parameter`.
 pub(super) fn parameter(value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     match value["in"].str() {
@@ -227,7 +225,7 @@ pub(super) fn parameter(value: &Value) -> Vec<u8> {
 pub(super) fn message(table: &Message, value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     for (name, number, shape) in table.fields {
-        if let Some(member) = value.get(name).filter(|member| !is_zero(*shape, member)) {
+        if let Some(member) = value.get(name).filter(|member| !shape.is_zero(member)) {
             field(&mut out, *number, *shape, member);
         }
     }
@@ -240,23 +238,28 @@ pub(super) fn message(table: &Message, value: &Value) -> Vec<u8> {
     out
 }
 
-/// Whether a member is the zero value of its type, which protobuf leaves out.
-fn is_zero(shape: Shape, value: &Value) -> bool {
-    match shape {
-        Text => value.str().is_empty(),
-        Bool => !value.bool(),
-        Int => value.int() == 0,
-        Double => value.as_f64() == Some(0.0),
-        _ => false,
+impl ProtoShape {
+    /// Whether a member is the zero value of its type, which protobuf omits.
+    fn is_zero(self, value: &Value) -> bool {
+        match self {
+            Text => value.str().is_empty(),
+            Bool => !value.bool(),
+            Int => value.int() == 0,
+            Double => value.as_f64() == Some(0.0),
+            _ => false,
+        }
     }
 }
 
-fn field(out: &mut Vec<u8>, number: u32, shape: Shape, value: &Value) {
+fn field(out: &mut Vec<u8>, number: u32, shape: ProtoShape, value: &Value) {
     match shape {
         Text => bytes(out, number, value.str().as_bytes()),
         Bool => varint_field(out, number, value.bool().into()),
         Int => varint_field(out, number, value.int() as u64),
-        Double => double_field(out, number, value.as_f64().unwrap_or_default()),
+        Double => {
+            varint(out, u64::from(number) << 3 | 1);
+            out.extend_from_slice(&value.as_f64().unwrap_or_default().to_le_bytes());
+        }
         Any => bytes(out, number, &any(value)),
         One(table) => bytes(out, number, &message(table, value)),
         Many(item) => value
@@ -279,7 +282,15 @@ fn field(out: &mut Vec<u8>, number: u32, shape: Shape, value: &Value) {
             bytes(out, number, &single(inner, item, value));
         }
         OrReference(_) => bytes(out, number, &bare(shape, value)),
-        Scalar => bytes(out, number, &scalar(value)),
+        Scalar => {
+            let scalar = match value {
+                Value::Bool(_) => single(2, Bool, value),
+                Value::String(_) => single(3, Text, value),
+                _ if value.as_f64().is_some() => single(1, Double, value),
+                _ => Vec::new(),
+            };
+            bytes(out, number, &scalar);
+        }
         ParameterOrReference => {
             let mut item = Vec::new();
             match value.get("$ref") {
@@ -292,14 +303,14 @@ fn field(out: &mut Vec<u8>, number: u32, shape: Shape, value: &Value) {
 }
 
 /// A message of one field.
-fn single(number: u32, shape: Shape, value: &Value) -> Vec<u8> {
+fn single(number: u32, shape: ProtoShape, value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     field(&mut out, number, shape, value);
     out
 }
 
-/// The content of a message, without a field around it.
-fn bare(shape: Shape, value: &Value) -> Vec<u8> {
+/// The content of a message, without its field header.
+fn bare(shape: ProtoShape, value: &Value) -> Vec<u8> {
     match shape {
         One(table) => message(table, value),
         In(number, item) => single(number, *item, value),
@@ -308,15 +319,6 @@ fn bare(shape: Shape, value: &Value) -> Vec<u8> {
             None => single(1, One(table), value),
         },
         _ => unreachable!("only messages have names"),
-    }
-}
-
-fn scalar(value: &Value) -> Vec<u8> {
-    match value {
-        Value::Bool(_) => single(2, Bool, value),
-        Value::String(_) => single(3, Text, value),
-        _ if value.as_f64().is_some() => single(1, Double, value),
-        _ => Vec::new(),
     }
 }
 
@@ -351,11 +353,6 @@ fn bytes(out: &mut Vec<u8>, number: u32, content: &[u8]) {
 fn varint_field(out: &mut Vec<u8>, number: u32, value: u64) {
     varint(out, u64::from(number) << 3);
     varint(out, value);
-}
-
-fn double_field(out: &mut Vec<u8>, number: u32, value: f64) {
-    varint(out, u64::from(number) << 3 | 1);
-    out.extend_from_slice(&value.to_le_bytes());
 }
 
 fn varint(out: &mut Vec<u8>, mut value: u64) {

@@ -2,7 +2,7 @@
 
 use mizzen_value::Value;
 
-use super::proto::Shape::*;
+use super::proto::ProtoShape::*;
 use super::proto::{EXTERNAL_DOCS, Message, message};
 
 static SCHEMA: Message = Message {
@@ -138,7 +138,6 @@ static DOCUMENT: Message = Message {
     extensions: 9,
 };
 
-/// A whole document.
 pub(super) fn document(document: &Value) -> Vec<u8> {
     message(&DOCUMENT, document)
 }

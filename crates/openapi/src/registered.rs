@@ -1,12 +1,13 @@
 //! The group versions that upstream registers in its schemes, served or not.
 //!
-//! `DeleteOptions` and `WatchEvent` are registered in each of them (metav1.AddToGroupVersion), and documents that
-//! describe more than one group version name them all. Clients look a body's kind up by these lists.
+//! `DeleteOptions` and `WatchEvent` are registered in each of them (metav1.AddToGroupVersion), and
+//! documents of more than one group version list them all. Clients look up the kind of a body in
+//! these lists.
 
-/// A group, and its registered versions.
+/// A group and its registered versions.
 type Registered = (&'static str, &'static [&'static str]);
 
-/// What client-go's scheme knows, by which documents of custom resources are written
+/// client-go's scheme, which documents of custom resources use
 /// (apiextensions-apiserver/pkg/controller/openapi/builder).
 const CLIENT: &[Registered] = &[
     ("", &["v1"]),
@@ -39,7 +40,7 @@ const CLIENT: &[Registered] = &[
     ("storagemigration.k8s.io", &["v1beta1"]),
 ];
 
-/// What only the server's own schemes know.
+/// The group versions that only the server's schemes have.
 const SERVER: &[Registered] = &[
     ("admission.k8s.io", &["v1", "v1beta1"]),
     ("apiextensions.k8s.io", &["v1", "v1beta1"]),

@@ -1,7 +1,7 @@
-//! What can be asked of a kind: its collections, its objects, and what is below them.
+//! Paths of a resource: its collections, its objects, and their subresources.
 //!
-//! Kubernetes: names, texts and parameters are those of apiserver/pkg/endpoints/installer.go, by which
-//! generated clients call their methods.
+//! Kubernetes: names, descriptions and parameters are those of
+//! apiserver/pkg/endpoints/installer.go, from which generated clients derive their methods.
 
 use mizzen_object::schema::Struct;
 use mizzen_object::{GroupVersionKind, Subresource};
@@ -9,9 +9,9 @@ use mizzen_value::Str;
 
 use super::definition::{definition_of, sibling};
 use super::names::{self, META, capital, with_article};
-use super::operation::{Body, OBJECTS, OK, Operation, Path};
+use super::operation::{OBJECTS, OK, PathItem, PathOperation, RequestBody};
 use super::parameter::{self, Parameter};
-use super::{Context, Published, Subject};
+use super::{Published, SpecContext, SpecSubject};
 
 const ANY: &[&str] = &["*/*"];
 const CUSTOM_OBJECTS: &[&str] = &["application/json", "application/yaml"];
@@ -40,17 +40,17 @@ const CUSTOM_PATCHES: &[&str] = &[
     "application/apply-patch+yaml",
 ];
 
-/// Methods in the order in which a path shows them.
+/// The methods of a path, in order.
 const METHODS: &[&str] = &["get", "put", "post", "delete", "options", "head", "patch"];
 
 const CREATED: &[&str] = &["200", "201"];
 const ACCEPTED: &[&str] = &["200", "202"];
 const CREATED_OR_ACCEPTED: &[&str] = &["200", "201", "202"];
 
-/// A kind, and how its paths and operations are called.
-pub(super) struct Resource<'a> {
+/// A kind with the names of its paths and operations.
+pub(super) struct ResourcePaths<'a> {
     published: &'a Published,
-    context: &'a Context,
+    context: &'a SpecContext,
     definition: String,
     base: String,
     words: String,
@@ -61,13 +61,13 @@ pub(super) struct Resource<'a> {
     patches: &'static [&'static str],
 }
 
-impl<'a> Resource<'a> {
-    /// A kind; the types of `context` are those of its queries.
-    pub(super) fn new(published: &'a Published, context: &'a Context) -> Resource<'a> {
+impl<'a> ResourcePaths<'a> {
+    /// The paths of a kind; `context` has the types of its query parameters.
+    pub(super) fn new(published: &'a Published, context: &'a SpecContext) -> ResourcePaths<'a> {
         let gvk = &published.kind.gvk;
-        let subject = Subject::GroupVersion(gvk.group.to_string(), gvk.version.to_string());
+        let subject = SpecSubject::GroupVersion(gvk.group.to_string(), gvk.version.to_string());
         let custom = published.schema.is_some();
-        Resource {
+        ResourcePaths {
             published,
             context,
             definition: definition_of(published),
@@ -85,8 +85,8 @@ impl<'a> Resource<'a> {
         }
     }
 
-    /// Its paths, those without operations left out.
-    pub(super) fn paths(&self) -> Vec<Path> {
+    /// Its paths, without those that have no operations.
+    pub(super) fn paths(&self) -> Vec<PathItem> {
         let kind = &self.published.kind;
         let mut paths = vec![self.collection(), self.object()];
         if kind.is_namespaced() {
@@ -110,12 +110,12 @@ impl<'a> Resource<'a> {
         self.published.kind.verbs.iter().any(|known| known == verb)
     }
 
-    /// Kubernetes: custom kinds have no watch paths of the old kind, and their lists do not say "or watch".
+    /// Kubernetes: custom kinds have no `/watch/` paths, and their lists do not say "or watch".
     fn watches(&self) -> bool {
         self.can("watch") && self.published.schema.is_none()
     }
 
-    fn collection(&self) -> Path {
+    fn collection(&self) -> PathItem {
         let kind = &self.published.kind.gvk.kind;
         let mut operations = Vec::new();
         if self.can("list") {
@@ -131,7 +131,7 @@ impl<'a> Resource<'a> {
         self.path("", &self.collection_path(), kind, operations)
     }
 
-    fn object(&self) -> Path {
+    fn object(&self) -> PathItem {
         let kind = &self.published.kind.gvk.kind;
         let itself = self.itself();
         let mut operations = Vec::new();
@@ -156,7 +156,7 @@ impl<'a> Resource<'a> {
         self.path("", &self.object_path(), kind, operations)
     }
 
-    fn everywhere(&self) -> Path {
+    fn everywhere(&self) -> PathItem {
         let operations = Vec::from_iter(
             self.can("list")
                 .then(|| self.list(self.id_everywhere("list", ""))),
@@ -164,7 +164,7 @@ impl<'a> Resource<'a> {
         self.path("", &self.published.kind.plural, "", operations)
     }
 
-    fn watch_object(&self) -> Path {
+    fn watch_object(&self) -> PathItem {
         let kind = &self.published.kind.gvk.kind;
         let description = format!(
             "watch changes to an object of kind {kind}. deprecated: use the 'watch' parameter with a list operation \
@@ -174,7 +174,7 @@ impl<'a> Resource<'a> {
         self.path("watch/", &self.object_path(), kind, vec![operation])
     }
 
-    fn watch_collection(&self) -> Path {
+    fn watch_collection(&self) -> PathItem {
         let operation = self.watch(
             "watchlist",
             self.id("watch", "", "List"),
@@ -183,7 +183,7 @@ impl<'a> Resource<'a> {
         self.path("watch/", &self.collection_path(), "", vec![operation])
     }
 
-    fn watch_everywhere(&self) -> Path {
+    fn watch_everywhere(&self) -> PathItem {
         let id = self.id_everywhere("watch", "List");
         let operation = self.watch("watchlist", id, self.watch_description());
         self.path("watch/", &self.published.kind.plural, "", vec![operation])
@@ -197,16 +197,20 @@ impl<'a> Resource<'a> {
         )
     }
 
-    /// The paths below an object: more than one if what follows is free.
-    fn below(&self, below: &Subresource) -> Vec<Path> {
+    /// The paths of a subresource: two if a free path may follow.
+    fn below(&self, below: &Subresource) -> Vec<PathItem> {
         let speaks = below.kind.as_ref().unwrap_or(&self.published.kind.gvk);
         match self.options(speaks) {
-            Some(options) => self.connections(below, speaks, options),
+            Some(options) => self.connections(&ConnectSubresource {
+                below,
+                speaks,
+                options,
+            }),
             None => vec![self.subresource(below, speaks)],
         }
     }
 
-    /// The type that the query of a connection fills.
+    /// The type of the query parameters of a connection.
     fn options(&self, speaks: &GroupVersionKind) -> Option<&'a Struct> {
         let is_options = speaks.kind.ends_with("Options") && speaks.group.is_empty();
         is_options.then(|| self.core_type(&speaks.kind)).flatten()
@@ -221,9 +225,9 @@ impl<'a> Resource<'a> {
         )
     }
 
-    fn subresource(&self, below: &Subresource, speaks: &GroupVersionKind) -> Path {
+    fn subresource(&self, below: &Subresource, speaks: &GroupVersionKind) -> PathItem {
         let kind = &self.published.kind.gvk.kind;
-        // Kubernetes: whatever is below a custom kind is said to be about that kind.
+        // Kubernetes: every subresource of a custom kind is said to be about that kind.
         let about = if self.published.schema.is_some() {
             &self.published.kind.gvk
         } else {
@@ -265,17 +269,17 @@ impl<'a> Resource<'a> {
         )
     }
 
-    fn connections(
-        &self,
-        below: &Subresource,
-        speaks: &GroupVersionKind,
-        options: &Struct,
-    ) -> Vec<Path> {
+    fn connections(&self, connection: &ConnectSubresource) -> Vec<PathItem> {
+        let ConnectSubresource {
+            below,
+            speaks,
+            options,
+        } = connection;
         let path = format!("{}/{}", self.object_path(), below.name);
         let connect = |suffix: &str| {
             let methods = methods(&below.verbs).iter();
             methods
-                .map(|method| self.connect(method, below, speaks, options, suffix))
+                .map(|method| self.connect(connection, method, suffix))
                 .collect::<Vec<_>>()
         };
         let mut paths = vec![self.path("", &path, &speaks.kind, connect(""))];
@@ -297,15 +301,18 @@ impl<'a> Resource<'a> {
 
     fn connect(
         &self,
+        connection: &ConnectSubresource,
         method: &'static str,
-        below: &Subresource,
-        speaks: &GroupVersionKind,
-        options: &Struct,
         suffix: &str,
-    ) -> Operation {
+    ) -> PathOperation {
+        let ConnectSubresource {
+            below,
+            speaks,
+            options,
+        } = connection;
         let kind = &self.published.kind.gvk.kind;
         let suffix = format!("{}{suffix}", capital(&below.name));
-        Operation {
+        PathOperation {
             method,
             id: self.id("connect", &capital(method), &suffix),
             description: format!(
@@ -314,16 +321,16 @@ impl<'a> Resource<'a> {
                 below.name
             ),
             action: "connect",
-            kind: Some(speaks.clone()),
+            kind: Some((*speaks).clone()),
             parameters: parameter::options(options).collect(),
             consumes: ANY,
             produces: ANY,
             answers: (OK, None),
-            ..Operation::default()
+            ..PathOperation::default()
         }
     }
 
-    fn list(&self, id: String) -> Operation {
+    fn list(&self, id: String) -> PathOperation {
         let gvk = &self.published.kind.gvk;
         let what = if self.watches() {
             "list or watch"
@@ -336,7 +343,7 @@ impl<'a> Resource<'a> {
             .list_kind
             .as_ref()
             .map(|list| sibling(&self.definition, list));
-        Operation {
+        PathOperation {
             method: "get",
             id,
             description: format!("{what} objects of kind {}", gvk.kind),
@@ -346,12 +353,12 @@ impl<'a> Resource<'a> {
             consumes: self.sent,
             produces: self.streams,
             answers: (OK, list),
-            ..Operation::default()
+            ..PathOperation::default()
         }
     }
 
-    fn watch(&self, action: &'static str, id: String, description: String) -> Operation {
-        Operation {
+    fn watch(&self, action: &'static str, id: String, description: String) -> PathOperation {
+        PathOperation {
             method: "get",
             id,
             description,
@@ -361,18 +368,19 @@ impl<'a> Resource<'a> {
             consumes: self.sent,
             produces: self.streams,
             answers: (OK, Some(format!("{META}.WatchEvent"))),
-            ..Operation::default()
+            ..PathOperation::default()
         }
     }
 
-    fn read(&self, id: String, description: String, spoken: &Spoken) -> Operation {
-        // Kubernetes: built-in kinds are not said to take GetOptions (apiserver/pkg/endpoints/installer.go).
+    fn read(&self, id: String, description: String, spoken: &Spoken) -> PathOperation {
+        // Kubernetes: built-in kinds do not document GetOptions
+        // (apiserver/pkg/endpoints/installer.go).
         let options: &[&str] = if self.published.schema.is_some() {
             &["resourceVersion"]
         } else {
             &[]
         };
-        Operation {
+        PathOperation {
             method: "get",
             id,
             description,
@@ -382,11 +390,11 @@ impl<'a> Resource<'a> {
             consumes: self.sent,
             produces: self.objects,
             answers: (OK, Some(spoken.definition.clone())),
-            ..Operation::default()
+            ..PathOperation::default()
         }
     }
 
-    fn read_log(&self) -> Operation {
+    fn read_log(&self) -> PathOperation {
         let description = format!("read log of the specified {}", self.published.kind.gvk.kind);
         let mut operation = self.read(self.id("read", "", "Log"), description, &self.itself());
         let options = self.core_type(&format!("{}LogOptions", self.published.kind.gvk.kind));
@@ -398,16 +406,16 @@ impl<'a> Resource<'a> {
         operation
     }
 
-    fn create(&self, id: String, description: String, spoken: &Spoken) -> Operation {
-        Operation {
+    fn create(&self, id: String, description: String, spoken: &Spoken) -> PathOperation {
+        PathOperation {
             method: "post",
             action: "post",
             ..self.write(id, description, spoken, CREATED_OR_ACCEPTED)
         }
     }
 
-    fn replace(&self, id: String, description: String, spoken: &Spoken) -> Operation {
-        Operation {
+    fn replace(&self, id: String, description: String, spoken: &Spoken) -> PathOperation {
+        PathOperation {
             method: "put",
             action: "put",
             ..self.write(id, description, spoken, CREATED)
@@ -420,36 +428,36 @@ impl<'a> Resource<'a> {
         description: String,
         spoken: &Spoken,
         codes: &'static [&'static str],
-    ) -> Operation {
-        Operation {
+    ) -> PathOperation {
+        PathOperation {
             id,
             description,
             kind: Some(spoken.kind.clone()),
             parameters: self.with_pretty(parameter::WRITE),
-            body: Some(Body {
+            body: Some(RequestBody {
                 definition: spoken.definition.clone(),
                 required: true,
             }),
             consumes: self.sent,
             produces: self.objects,
             answers: (codes, Some(spoken.definition.clone())),
-            ..Operation::default()
+            ..PathOperation::default()
         }
     }
 
-    fn patch(&self, id: String, description: String, spoken: &Spoken) -> Operation {
+    fn patch(&self, id: String, description: String, spoken: &Spoken) -> PathOperation {
         let codes = if self.published.schema.is_some() {
             OK
         } else {
             CREATED
         };
-        Operation {
+        PathOperation {
             method: "patch",
             action: "patch",
             parameters: parameter::patch()
                 .chain(parameter::query(&["pretty"]))
                 .collect(),
-            body: Some(Body {
+            body: Some(RequestBody {
                 definition: format!("{META}.Patch"),
                 required: true,
             }),
@@ -458,9 +466,10 @@ impl<'a> Resource<'a> {
         }
     }
 
-    fn delete(&self) -> Operation {
+    fn delete(&self) -> PathOperation {
         let kind = &self.published.kind;
-        // Kubernetes: the storage of namespaces answers the object without saying so (registry/core/namespace/storage).
+        // Kubernetes: the storage of namespaces returns the object without documenting it
+        // (registry/core/namespace/storage).
         let hidden = kind.gvk.group.is_empty() && kind.gvk.kind == "Namespace";
         let answers_object = kind.rules.delete_answers_object && !hidden;
         let answer = if answers_object {
@@ -468,29 +477,29 @@ impl<'a> Resource<'a> {
         } else {
             format!("{META}.Status")
         };
-        Operation {
+        PathOperation {
             method: "delete",
             id: self.id("delete", "", ""),
             description: format!("delete {}", with_article(&kind.gvk.kind)),
             action: "delete",
             kind: Some(kind.gvk.clone()),
             parameters: self.with_pretty(parameter::DELETE),
-            body: Some(Body {
+            body: Some(RequestBody {
                 definition: format!("{META}.DeleteOptions"),
                 required: false,
             }),
             consumes: self.sent,
             produces: self.objects,
             answers: (ACCEPTED, Some(answer)),
-            ..Operation::default()
+            ..PathOperation::default()
         }
     }
 
-    fn delete_collection(&self) -> Operation {
+    fn delete_collection(&self) -> PathOperation {
         if self.published.schema.is_some() {
             return self.delete_custom_collection();
         }
-        let mut operation = Operation {
+        let mut operation = PathOperation {
             id: self.id("delete", "Collection", ""),
             description: format!("delete collection of {}", self.published.kind.gvk.kind),
             action: "deletecollection",
@@ -503,9 +512,9 @@ impl<'a> Resource<'a> {
         operation
     }
 
-    /// Kubernetes: the collection of a custom kind takes what its list takes, and no options.
-    fn delete_custom_collection(&self) -> Operation {
-        Operation {
+    /// Kubernetes: the collection of a custom kind has the parameters of its list, and no options.
+    fn delete_custom_collection(&self) -> PathOperation {
+        PathOperation {
             id: self.id("delete", "Collection", ""),
             description: format!("delete collection of {}", self.published.kind.gvk.kind),
             action: "deletecollection",
@@ -516,14 +525,14 @@ impl<'a> Resource<'a> {
         }
     }
 
-    /// A path, whose operations all take what stands in it. `subject` is what the name is of.
+    /// A path with its parameters. `subject` is what the name parameter names.
     fn path(
         &self,
         before: &str,
         after: &str,
         subject: &str,
-        mut operations: Vec<Operation>,
-    ) -> Path {
+        mut operations: Vec<PathOperation>,
+    ) -> PathItem {
         let path = format!("{}/{before}{after}", self.base);
         operations.sort_by_key(|operation| {
             METHODS
@@ -544,7 +553,7 @@ impl<'a> Resource<'a> {
                     .push(parameter::path("namespace", description.into()));
             }
         }
-        Path { path, operations }
+        PathItem { path, operations }
     }
 
     fn collection_path(&self) -> String {
@@ -609,6 +618,13 @@ impl<'a> Resource<'a> {
     }
 }
 
+/// A connect subresource with the type of its query parameters.
+struct ConnectSubresource<'a> {
+    below: &'a Subresource,
+    speaks: &'a GroupVersionKind,
+    options: &'a Struct,
+}
+
 /// What a request to a path is about.
 struct Spoken<'a> {
     kind: &'a GroupVersionKind,
@@ -617,7 +633,7 @@ struct Spoken<'a> {
 
 /// The methods of a connection.
 ///
-/// Kubernetes: a proxy also takes OPTIONS and HEAD, which no verb stands for.
+/// Kubernetes: a proxy also has OPTIONS and HEAD, which no verb corresponds to.
 fn methods(verbs: &[Str]) -> &'static [&'static str] {
     if verbs.iter().any(|verb| verb == "delete") {
         METHODS

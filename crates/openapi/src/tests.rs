@@ -6,7 +6,7 @@ use mizzen_object::schema::{Shape, Struct};
 use mizzen_object::{GroupVersionKind, Kind, KindData, NoHooks, Subresource};
 use mizzen_value::{Value, json};
 
-use super::definition::{Dialect, references};
+use super::definition::{SpecVersion, references};
 use super::prose::Prose;
 use super::{OpenApi, Published, custom, enums, names, proto, proto3};
 
@@ -92,7 +92,7 @@ const GIZMO: &str = r#"{
     }
 }"#;
 
-/// A document as a line for each operation and definition, without prose.
+/// A document as a line for each operation and definition, without descriptions.
 fn outline(document: &Value) -> String {
     let mut lines = String::new();
     for (path, item) in document["paths"].entries() {
@@ -190,7 +190,7 @@ fn no_two_operations_have_the_same_name() {
 }
 
 #[test]
-fn the_index_knows_the_hash_of_each_document() {
+fn the_index_has_the_hash_of_each_document() {
     let api = with(built_in());
     let index = json::parse(&api.v3_index()).unwrap();
     let url = index["paths"]["apis/apps/v1"]["serverRelativeURL"].str();
@@ -200,7 +200,7 @@ fn the_index_knows_the_hash_of_each_document() {
 }
 
 #[test]
-fn fields_are_explained() {
+fn fields_have_descriptions() {
     let document = v3(&with(built_in()), "api/v1");
     let schemas = &document["components"]["schemas"];
     let spec = &schemas["io.k8s.api.core.v1.PodSpec"]["properties"];
@@ -232,7 +232,7 @@ fn a_custom_kind_is_described_by_its_own_schema() {
 }
 
 #[test]
-fn swagger_says_only_what_old_clients_understand() {
+fn v2_schemas_are_simplified_for_old_clients() {
     let document = json::parse(&with(vec![gizmo(GIZMO)]).v2_json().bytes).unwrap();
     let spec = &document["definitions"]["com.example.stable.v1.Gizmo"]["properties"]["spec"];
     expect![[r##"{"type":"object","required":["color"],"properties":{"color":{"description":"its color","type":"string"},"maybe":{},"mode":{"type":"string"},"open":{"x-kubernetes-preserve-unknown-fields":true},"template":{"type":"object","required":["kind","apiVersion"],"properties":{"apiVersion":{"description":"APIVersion defines the versioned schema of this representation of an object. Servers should convert recognized schemas to the latest internal value, and may reject unrecognized values. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#resources","type":"string"},"kind":{"description":"Kind is a string value representing the REST resource this object represents. Servers may infer this from the endpoint the client submits requests to. Cannot be updated. In CamelCase. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#types-kinds","type":"string"},"metadata":{"description":"Standard object's metadata. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata","$ref":"#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"}},"x-kubernetes-embedded-resource":true}}}"##]]
@@ -250,7 +250,7 @@ fn a_changed_kind_rewrites_only_its_document() {
     assert_ne!(old_custom.hash, after.v3(custom).unwrap().hash);
 }
 
-/// The string fields of a type whose Go type is closed, with their values.
+/// The string fields of a type whose Go type is an enum, with their values.
 fn closed_fields(ty: &Struct) -> impl Iterator<Item = (&str, &'static [&'static str])> {
     let strings = ty
         .fields()
@@ -262,7 +262,7 @@ fn closed_fields(ty: &Struct) -> impl Iterator<Item = (&str, &'static [&'static 
 }
 
 #[test]
-fn a_field_of_a_closed_type_shows_its_values_in_both_documents() {
+fn enum_fields_list_their_values_in_both_documents() {
     let api = with(built_in());
     let v2 = json::parse(&api.v2_json().bytes).unwrap();
     let v3: Vec<Value> = api.pages.keys().map(|path| v3(&api, path)).collect();
@@ -328,7 +328,7 @@ fn shared_parameters_are_named_by_their_hash() {
         .entries()
         .map(|(name, _)| name)
         .collect();
-    // These have no description, so that upstream calls them the same.
+    // These have no description, so upstream has the same names.
     assert!(
         names.contains(&"body-2Y1dVQaQ") && names.contains(&"body-78PwaGsr"),
         "{names:?}"
@@ -337,7 +337,7 @@ fn shared_parameters_are_named_by_their_hash() {
 }
 
 #[test]
-fn operations_are_called_by_letters_and_digits() {
+fn operation_ids_have_letters_and_digits_only() {
     for (text, capital, small) in [
         ("v2-x", "V2X", "v2X"),
         (
@@ -357,42 +357,42 @@ fn operations_are_called_by_letters_and_digits() {
 }
 
 #[track_caller]
-fn check_custom(dialect: Dialect, schema: &str, expect: Expect) {
+fn check_custom(dialect: SpecVersion, schema: &str, expect: Expect) {
     let gizmo = gizmo(schema);
     let schema = custom::definition(dialect, &gizmo, &Prose::default());
     expect.assert_eq(&json::to_string(&schema["properties"]["spec"]));
 }
 
 #[test]
-fn int_or_string_is_said_in_plain_openapi_too() {
+fn int_or_string_is_expanded_to_plain_openapi() {
     let of = |rest: &str| {
         format!(
             r#"{{"type":"object","properties":{{"spec":{{"x-kubernetes-int-or-string":true{rest}}}}}}}"#
         )
     };
     check_custom(
-        Dialect::V3,
+        SpecVersion::V3,
         &of(""),
         expect![[
             r#"{"anyOf":[{"type":"integer"},{"type":"string"}],"x-kubernetes-int-or-string":true}"#
         ]],
     );
     check_custom(
-        Dialect::V3,
+        SpecVersion::V3,
         &of(r#","anyOf":[{"type":"integer"},{"type":"string"}],"pattern":"a""#),
         expect![[
             r#"{"pattern":"a","anyOf":[{"type":"integer"},{"type":"string"}],"x-kubernetes-int-or-string":true}"#
         ]],
     );
     check_custom(
-        Dialect::V3,
+        SpecVersion::V3,
         &of(r#","anyOf":[{"pattern":"a"}]"#),
         expect![[
             r#"{"allOf":[{"anyOf":[{"type":"integer"},{"type":"string"}]}],"anyOf":[{"pattern":"a"}],"x-kubernetes-int-or-string":true}"#
         ]],
     );
     check_custom(
-        Dialect::V2,
+        SpecVersion::V2,
         &of(""),
         expect![[r#"{"x-kubernetes-int-or-string":true}"#]],
     );
@@ -402,7 +402,7 @@ fn int_or_string_is_said_in_plain_openapi_too() {
 fn an_embedded_resource_has_what_every_object_has() {
     let schema = r#"{"type":"object","properties":{"spec":{"type":"object","x-kubernetes-embedded-resource":true,"required":["spec"],"properties":{"spec":{"type":"object"}}}}}"#;
     check_custom(
-        Dialect::V2,
+        SpecVersion::V2,
         schema,
         expect![[
             r##"{"type":"object","required":["spec","kind","apiVersion"],"properties":{"apiVersion":{"type":"string"},"kind":{"type":"string"},"metadata":{"$ref":"#/definitions/io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta"},"spec":{"type":"object"}},"x-kubernetes-embedded-resource":true}"##
@@ -413,7 +413,7 @@ fn an_embedded_resource_has_what_every_object_has() {
         "\"x-kubernetes-preserve-unknown-fields\":true,\"required\"",
     );
     check_custom(
-        Dialect::V2,
+        SpecVersion::V2,
         &open,
         expect![[
             r#"{"required":["spec"],"x-kubernetes-embedded-resource":true,"x-kubernetes-preserve-unknown-fields":true}"#

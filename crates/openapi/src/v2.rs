@@ -1,4 +1,4 @@
-//! Swagger 2.0: everything in one document, as JSON or as protobuf.
+//! Swagger 2.0: one document for everything, as JSON or as protobuf.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -6,21 +6,21 @@ use std::sync::Arc;
 use mizzen_value::{Map, Value, json, value};
 
 use super::custom::MODEL;
-use super::definition::{Definitions, Dialect, kind_value, references};
+use super::definition::{DefinitionSet, SpecVersion, kind_value, references};
 use super::hash::short_hash;
-use super::operation::{Body, Operation, Path, paths};
+use super::operation::{PathItem, PathOperation, RequestBody, paths};
 use super::parameter::Parameter;
 use super::prose::Prose;
 use super::v3::{encode, meaning, object, security_scheme, shared_parameters, sorted};
-use super::{Context, Document, Page, hash, proto};
+use super::{SpecContext, SpecDocument, SpecPage, hash, proto};
 
-/// Writes the document as JSON, with the paths and types of `others`, which are such documents too.
+/// Writes the document as JSON, merged with `aggregated` documents.
 pub(super) fn json<'a>(
-    pages: impl Iterator<Item = &'a Arc<Page>>,
-    context: &Context,
+    pages: impl Iterator<Item = &'a Arc<SpecPage>>,
+    context: &SpecContext,
     others: &[Value],
-) -> Document {
-    let mut parts = Parts::write(
+) -> SpecDocument {
+    let mut parts = V2Parts::write(
         &pages.map(Arc::as_ref).collect::<Vec<_>>(),
         context,
         encode,
@@ -48,14 +48,14 @@ pub(super) fn json<'a>(
     finish(out)
 }
 
-/// Writes the document as protobuf, with the paths and types of `others`.
+/// Writes the document as protobuf, merged with `aggregated` documents.
 pub(super) fn proto<'a>(
-    pages: impl Iterator<Item = &'a Arc<Page>>,
-    context: &Context,
+    pages: impl Iterator<Item = &'a Arc<SpecPage>>,
+    context: &SpecContext,
     others: &[Value],
-) -> Document {
-    let pages: Vec<&Page> = pages.map(Arc::as_ref).collect();
-    let mut parts = Parts::write(&pages, context, proto::path_item, proto::schema);
+) -> SpecDocument {
+    let pages: Vec<&SpecPage> = pages.map(Arc::as_ref).collect();
+    let mut parts = V2Parts::write(&pages, context, proto::path_item, proto::schema);
     others
         .iter()
         .for_each(|other| parts.join(other, proto::path_item, proto::schema));
@@ -73,28 +73,28 @@ pub(super) fn proto<'a>(
     ))
 }
 
-fn finish(mut out: Vec<u8>) -> Document {
+fn finish(mut out: Vec<u8>) -> SpecDocument {
     out.shrink_to_fit();
     let hash = hash(&out);
-    Document::new(out, hash)
+    SpecDocument::new(out, hash)
 }
 
-/// The document before it is put together.
-struct Parts {
+/// The encoded parts of the document.
+struct V2Parts {
     paths: BTreeMap<String, Vec<u8>>,
     definitions: BTreeMap<String, Vec<u8>>,
     parameters: BTreeMap<String, Value>,
 }
 
-impl Parts {
+impl V2Parts {
     fn write(
-        pages: &[&Page],
-        context: &Context,
+        pages: &[&SpecPage],
+        context: &SpecContext,
         encode_path: fn(&Value) -> Vec<u8>,
         encode_schema: fn(&Value) -> Vec<u8>,
-    ) -> Parts {
+    ) -> V2Parts {
         let mut roots: BTreeSet<String> = BTreeSet::new();
-        let mut find = |value: &Value| references(value, Dialect::V2.prefix(), &mut roots);
+        let mut find = |value: &Value| references(value, SpecVersion::V2.prefix(), &mut roots);
         let (mut written, mut parameters) = (BTreeMap::new(), BTreeMap::new());
         for path in pages.iter().flat_map(|page| paths(page, context)) {
             let item = path_item(&path, &mut parameters);
@@ -103,18 +103,18 @@ impl Parts {
         }
         parameters.values().for_each(&mut find);
 
-        let prose = Prose::of(roots.iter().map(String::as_str).chain([MODEL]));
+        let prose = Prose::load(roots.iter().map(String::as_str).chain([MODEL]));
         let kinds = pages.iter().flat_map(|page| &page.kinds);
-        let definitions =
-            Definitions::new(Dialect::V2, context, kinds, prose).reachable(roots, encode_schema);
-        Parts {
+        let definitions = DefinitionSet::new(SpecVersion::V2, context, kinds, prose)
+            .reachable(roots, encode_schema);
+        V2Parts {
             paths: written,
             definitions,
             parameters,
         }
     }
 
-    /// Adds the paths of another document and the types that they lead to. What is known already stays as it is.
+    /// Adds the paths of another document and the types that they refer to. Existing ones are kept.
     fn join(
         &mut self,
         other: &Value,
@@ -123,13 +123,13 @@ impl Parts {
     ) {
         let mut wanted: BTreeSet<String> = BTreeSet::new();
         for (path, item) in other["paths"].entries() {
-            references(item, Dialect::V2.prefix(), &mut wanted);
+            references(item, SpecVersion::V2.prefix(), &mut wanted);
             self.paths
                 .entry(path.into())
                 .or_insert_with(|| encode_path(item));
         }
         for (name, parameter) in other["parameters"].entries() {
-            references(parameter, Dialect::V2.prefix(), &mut wanted);
+            references(parameter, SpecVersion::V2.prefix(), &mut wanted);
             self.parameters
                 .entry(name.into())
                 .or_insert_with(|| parameter.clone());
@@ -139,16 +139,16 @@ impl Parts {
             if schema.is_null() || self.definitions.contains_key(&name) {
                 continue;
             }
-            references(schema, Dialect::V2.prefix(), &mut wanted);
+            references(schema, SpecVersion::V2.prefix(), &mut wanted);
             self.definitions.insert(name, encode_schema(schema));
         }
     }
 }
 
-/// Parameters that many operations share, by the name under which they are referred to.
+/// Shared parameters by reference name.
 type Shared = BTreeMap<String, Value>;
 
-fn path_item(path: &Path, shared: &mut Shared) -> Value {
+fn path_item(path: &PathItem, shared: &mut Shared) -> Value {
     let common = shared_parameters(path);
     let mut item = Map::default();
     for known in &path.operations {
@@ -166,7 +166,7 @@ fn path_item(path: &Path, shared: &mut Shared) -> Value {
     Value::Map(item)
 }
 
-fn operation(operation: &Operation, common: &[&Parameter], shared: &mut Shared) -> Value {
+fn operation(operation: &PathOperation, common: &[&Parameter], shared: &mut Shared) -> Value {
     let mut value = value!({"description": (operation.description.as_str())});
     if !operation.consumes.is_empty() {
         value.set("consumes", list(operation.consumes));
@@ -205,10 +205,10 @@ fn list(words: &[&str]) -> Vec<Value> {
     words.iter().map(|word| Value::from(*word)).collect()
 }
 
-fn responses(operation: &Operation) -> Map {
+fn responses(operation: &PathOperation) -> Map {
     let (codes, definition) = &operation.answers;
     let schema = match definition {
-        Some(definition) => Dialect::V2.reference(definition),
+        Some(definition) => SpecVersion::V2.reference(definition),
         None => value!({"type": "string"}),
     };
     let mut responses = Map::default();
@@ -222,12 +222,12 @@ fn responses(operation: &Operation) -> Map {
     responses
 }
 
-fn body(body: &Body) -> Value {
+fn body(body: &RequestBody) -> Value {
     let mut value = value!({"name": "body", "in": "body"});
     if body.required {
         value.set("required", true);
     }
-    value.set("schema", Dialect::V2.reference(&body.definition));
+    value.set("schema", SpecVersion::V2.reference(&body.definition));
     value
 }
 
@@ -245,7 +245,7 @@ fn parameter(parameter: &Parameter) -> Value {
     value
 }
 
-/// Replaces a parameter that is the same elsewhere by a reference to it.
+/// Replaces a shared parameter by a reference.
 ///
 /// Kubernetes: old clients look for `dryRun` and `fieldValidation` in the operation itself.
 fn share(parameter: Value, shared: &mut Shared) -> Value {

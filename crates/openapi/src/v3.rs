@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use mizzen_value::{Map, Value, json, value};
 
 use super::custom::MODEL;
-use super::definition::{Definitions, Dialect, gvk_value, references};
-use super::operation::{Operation, Path, paths};
+use super::definition::{DefinitionSet, SpecVersion, gvk_value, references};
+use super::operation::{PathItem, PathOperation, paths};
 use super::parameter::Parameter;
 use super::prose::Prose;
-use super::{Context, Page};
+use super::{SpecContext, SpecPage};
 
-/// Writes a document, with or without the prose of its definitions.
-pub(super) fn write(page: &Page, context: &Context, with_prose: bool) -> Vec<u8> {
+/// Writes a document, with or without the descriptions of its definitions.
+pub(super) fn write(page: &SpecPage, context: &SpecContext, with_prose: bool) -> Vec<u8> {
     let mut roots: BTreeSet<String> = BTreeSet::new();
     let custom = page
         .kinds
@@ -31,7 +31,7 @@ pub(super) fn write(page: &Page, context: &Context, with_prose: bool) -> Vec<u8>
     .into_bytes();
     for (at, path) in paths(page, context).iter().enumerate() {
         let item = path_item(path);
-        references(&item, Dialect::V3.prefix(), &mut roots);
+        references(&item, SpecVersion::V3.prefix(), &mut roots);
         member(&mut out, at, &path.path, &encode(&item));
     }
     out.extend_from_slice(br#"},"components":"#);
@@ -41,19 +41,19 @@ pub(super) fn write(page: &Page, context: &Context, with_prose: bool) -> Vec<u8>
         .map(String::as_str)
         .chain(custom.then_some(MODEL));
     let prose = if with_prose {
-        Prose::of(names)
+        Prose::load(names)
     } else {
         Prose::default()
     };
     let schemas =
-        Definitions::new(Dialect::V3, context, &page.kinds, prose).reachable(roots, encode);
+        DefinitionSet::new(SpecVersion::V3, context, &page.kinds, prose).reachable(roots, encode);
     let mut components: Vec<(String, Vec<u8>)> = Vec::new();
     if !schemas.is_empty() {
         let mut text = Vec::new();
         object(&mut text, schemas);
         components.push(("schemas".into(), text));
     }
-    // Kubernetes: the documents of custom resources do not say how clients authenticate.
+    // Kubernetes: the documents of custom resources have no security schemes.
     if !custom {
         let schemes = value!({"BearerToken": (security_scheme())});
         components.push(("securitySchemes".into(), encode(&schemes)));
@@ -64,7 +64,7 @@ pub(super) fn write(page: &Page, context: &Context, with_prose: bool) -> Vec<u8>
     out
 }
 
-/// How clients say who they are.
+/// The security scheme of bearer tokens.
 pub(super) fn security_scheme() -> Value {
     value!({
         "type": "apiKey",
@@ -74,7 +74,7 @@ pub(super) fn security_scheme() -> Value {
     })
 }
 
-/// What an answer's code means.
+/// The description of a response code.
 pub(super) fn meaning(code: &str) -> &'static str {
     match code {
         "201" => "Created",
@@ -83,8 +83,9 @@ pub(super) fn meaning(code: &str) -> &'static str {
     }
 }
 
-/// The parameters that all operations of a path share, in order, which are said once for the path.
-pub(super) fn shared_parameters(path: &Path) -> Vec<&Parameter> {
+/// The parameters that all operations of a path share, in order; they are written once for the
+/// path.
+pub(super) fn shared_parameters(path: &PathItem) -> Vec<&Parameter> {
     let Some((first, others)) = path.operations.split_first() else {
         return Vec::new();
     };
@@ -96,14 +97,14 @@ pub(super) fn shared_parameters(path: &Path) -> Vec<&Parameter> {
     sorted(first.parameters.iter().filter(shared_by_all))
 }
 
-/// Parameters by name.
+/// Parameters sorted by name.
 pub(super) fn sorted<'a>(parameters: impl Iterator<Item = &'a Parameter>) -> Vec<&'a Parameter> {
     let mut parameters: Vec<&Parameter> = parameters.collect();
     parameters.sort();
     parameters
 }
 
-/// Writes an object of members that are written already.
+/// Writes an object of encoded members.
 pub(super) fn object(out: &mut Vec<u8>, members: impl IntoIterator<Item = (String, Vec<u8>)>) {
     out.push(b'{');
     for (at, (name, text)) in members.into_iter().enumerate() {
@@ -112,7 +113,7 @@ pub(super) fn object(out: &mut Vec<u8>, members: impl IntoIterator<Item = (Strin
     out.push(b'}');
 }
 
-/// Adds a member to an object that is being written.
+/// Writes a member of an object.
 fn member(out: &mut Vec<u8>, at: usize, name: &str, text: &[u8]) {
     if at > 0 {
         out.push(b',');
@@ -122,14 +123,14 @@ fn member(out: &mut Vec<u8>, at: usize, name: &str, text: &[u8]) {
     out.extend_from_slice(text);
 }
 
-/// The text of a value.
+/// The JSON text of a value.
 pub(super) fn encode(value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     json::write(value, &mut out);
     out
 }
 
-fn path_item(path: &Path) -> Value {
+fn path_item(path: &PathItem) -> Value {
     let shared = shared_parameters(path);
     let mut item = Map::default();
     for known in &path.operations {
@@ -144,7 +145,7 @@ fn path_item(path: &Path) -> Value {
     Value::Map(item)
 }
 
-fn operation(operation: &Operation, shared: &[&Parameter]) -> Value {
+fn operation(operation: &PathOperation, shared: &[&Parameter]) -> Value {
     let mut value = value!({
         "tags": [(operation.tag.as_str())],
         "description": (operation.description.as_str()),
@@ -177,7 +178,7 @@ fn operation(operation: &Operation, shared: &[&Parameter]) -> Value {
     value
 }
 
-fn responses(operation: &Operation) -> Map {
+fn responses(operation: &PathOperation) -> Map {
     let (codes, definition) = &operation.answers;
     let content = content(operation.produces, definition.as_deref());
     let mut responses = Map::default();
@@ -193,7 +194,7 @@ fn responses(operation: &Operation) -> Map {
 
 fn content(media_types: &[&str], definition: Option<&str>) -> Map {
     let schema = match definition {
-        Some(definition) => Dialect::V3.reference(definition),
+        Some(definition) => SpecVersion::V3.reference(definition),
         None => value!({"type": "string"}),
     };
     let mut content: Map = media_types

@@ -248,7 +248,7 @@ pub(crate) fn check_own_meta(
     violations: &mut Violations,
 ) {
     let (rule, namespaced, path) = (kind.rules.name, kind.is_namespaced(), Path::new("metadata"));
-    for check in kind.rules.meta_checks.of(action) {
+    for check in kind.rules.meta_checks.for_action(action) {
         match (check, kind.rules.plain_metadata) {
             (MetaCheck::Whole, true) => meta::object_meta(new, namespaced, rule, &path, violations),
             (MetaCheck::Whole, false) => {

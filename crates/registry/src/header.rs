@@ -5,7 +5,7 @@
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
-use mizzen_object::select::{FieldSelector, LabelSelector, Operator};
+use mizzen_object::select::{FieldSelector, LabelSelector, SelectorOperator};
 use mizzen_object::{Kind, Status};
 use mizzen_store::Record;
 use mizzen_value::{Str, Value, json};
@@ -153,7 +153,7 @@ pub(crate) fn required_term(
             .requirements
             .iter()
             .find_map(|requirement| match &requirement.operator {
-                Operator::In(values) if values.len() == 1 => {
+                SelectorOperator::In(values) if values.len() == 1 => {
                     Some(label_term(&requirement.key, &values[0]))
                 }
                 _ => None,

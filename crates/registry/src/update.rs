@@ -1,6 +1,6 @@
 //! Updates an object, with a retry after a conflict.
 
-use mizzen_object::own::keep_times;
+use mizzen_object::managed_fields::keep_times;
 use mizzen_object::validate::meta;
 use mizzen_object::{Action, Context, NameRule, Path, Status, User, Violations};
 use mizzen_store::{Expect, Write, WriteError};

@@ -14,7 +14,7 @@ use http::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, 
 use http::{Method, Request, Response, request};
 use kube::client::Body;
 use kube::{Client, Error};
-use mizzen_object::proto::wire::Reader;
+use mizzen_object::proto::wire::WireReader;
 use mizzen_object::proto::{self, ProtoError, Unknown};
 use mizzen_object::schema::{Schemas, Struct};
 use mizzen_object::{GroupVersionKind, KindData};
@@ -188,7 +188,7 @@ fn decode_list(list_meta: &Struct, item: &Struct, message: &[u8]) -> Result<Valu
     let mut list = Value::object();
     list.set("metadata", Value::object());
     list.entry("items").make_list();
-    let mut reader = Reader::new(message);
+    let mut reader = WireReader::new(message);
     while let Some((tag, content)) = reader.field()? {
         match tag {
             1 => list.set(

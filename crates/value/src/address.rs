@@ -1,20 +1,20 @@
-//! Which addresses belong together? Those of a block begin alike. Both families are the same here.
+//! CIDR blocks and IP addresses of both families.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::ops::Range;
 
-/// An address and how many of its bits name the network.
+/// A CIDR block: an address and the length of its network prefix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Block {
-    /// The address as it was written.
+    /// The address as it was written, host bits included.
     pub ip: IpAddr,
-    /// The length of the network's part, in bits.
+    /// The prefix length in bits.
     pub prefix: u32,
 }
 
 impl Block {
-    /// Reads `10.0.0.0/24`, with leading zeros where Go once took them.
+    /// Parses `10.0.0.0/24`. Leading zeros are accepted, as Go's old parser did.
     pub fn parse_sloppy(text: &str) -> Option<Block> {
         let (ip, prefix) = text.split_once('/')?;
         let block = Block {
@@ -25,12 +25,12 @@ impl Block {
         (digits && block.prefix <= block.width()).then_some(block)
     }
 
-    /// How many bits an address of this family has.
+    /// The number of bits in an address of this family.
     pub fn width(&self) -> u32 {
         if self.ip.is_ipv4() { 32 } else { 128 }
     }
 
-    /// How many addresses there are; of all that IPv6 has, one is not counted.
+    /// The number of addresses, saturated at `u128::MAX` for `::/0`.
     pub fn size(&self) -> u128 {
         1u128
             .checked_shl(self.width() - self.prefix)
@@ -45,12 +45,12 @@ impl Block {
         self.at(number(self.ip) & mask)
     }
 
-    /// The address after so many others of the block.
+    /// The address at `offset` from the start of the block.
     pub fn nth(&self, offset: u128) -> IpAddr {
         self.at(number(self.network()) + offset)
     }
 
-    /// Before which address of the block so many others come; none if it is of another.
+    /// The offset of `ip` in the block, or `None` if it is of the other family.
     pub fn offset(&self, ip: IpAddr) -> Option<u128> {
         self.contains(ip)
             .then(|| number(ip) - number(self.network()))
@@ -66,7 +66,7 @@ impl Block {
         self.contains(other.ip) && self.prefix <= other.prefix
     }
 
-    /// The block of this length after so many others of the same.
+    /// The `index`th sub-block of length `prefix`.
     pub fn part(&self, prefix: u32, index: u128) -> Block {
         let size = Block { prefix, ..*self }.size();
         Block {
@@ -75,8 +75,8 @@ impl Block {
         }
     }
 
-    /// Where the addresses are that somebody can have: the first is the network's own, and the last one of IPv4 is
-    /// everybody's.
+    /// The offsets that can be assigned: without the network address and, for IPv4, the broadcast
+    /// address.
     pub fn hosts(&self) -> Range<u128> {
         let end = if self.ip.is_ipv4() {
             self.size() - 1
@@ -86,7 +86,7 @@ impl Block {
         1..end.max(1)
     }
 
-    /// Whether somebody can have `ip` from here.
+    /// Whether `ip` is in the block and can be assigned.
     pub fn gives(&self, ip: IpAddr) -> bool {
         self.offset(ip)
             .is_some_and(|offset| self.hosts().contains(&offset))
@@ -106,19 +106,19 @@ impl fmt::Display for Block {
     }
 }
 
-/// Reads an address as Go once did: numbers may have leading zeros.
+/// Parses an address with Go's old rules: numbers may have leading zeros.
 pub fn parse_sloppy(text: &str) -> Option<IpAddr> {
     text.parse()
         .ok()
         .or_else(|| without_zeros(text).parse().ok())
 }
 
-/// The family of an address, as objects name it.
+/// The IP family, as API objects name it.
 pub fn family(ip: IpAddr) -> &'static str {
     if ip.is_ipv4() { "IPv4" } else { "IPv6" }
 }
 
-/// The text with every number that is longer than it may be stripped of its leading zeros.
+/// The text without the leading zeros of numbers that are longer than allowed.
 fn without_zeros(text: &str) -> String {
     let is_number_end = |char: char| matches!(char, ':' | '.');
     let strip = |part: &str| {
@@ -145,8 +145,8 @@ fn number(ip: IpAddr) -> u128 {
     }
 }
 
-/// Whether a text is `host:port`, `[host]:port` or `:port`. Kubernetes: what Go's `net.SplitHostPort` takes; neither part is
-/// looked into.
+/// Whether the text is `host:port`, `[host]:port` or `:port`. Kubernetes: what Go's
+/// `net.SplitHostPort` accepts; neither part is validated.
 pub fn is_host_and_port(text: &str) -> bool {
     let Some((host, port)) = text.rsplit_once(':') else {
         return false;
@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_and_a_port_are_parted_as_go_does() {
+    fn host_and_port_are_split_as_go_does() {
         let yes = [
             "a:1",
             "a:",
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_address_is_nobodys_and_the_last_only_of_ipv4() {
+    fn network_and_broadcast_addresses_are_not_assigned() {
         check(
             "10.1.0.0/24",
             254,
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_block_is_none() {
+    fn an_invalid_cidr_block_is_not_parsed() {
         for text in [
             "",
             "10.0.0.0",

@@ -1,19 +1,21 @@
-//! The clock and the source of random bytes. No code outside their implementations reads the wall clock, sleeps
-//! or draws a random number, so that everything can be replayed from one seed.
+//! The clock and the source of random bytes, as traits, so that tests are deterministic.
+//!
+//! Invariant: code outside the implementations neither reads the wall clock, nor sleeps, nor draws
+//! random numbers.
 
-/// What time it is.
+/// The wall clock.
 pub trait Clock: Send + Sync {
-    /// Seconds and nanoseconds since 1970.
+    /// Seconds and nanoseconds since the Unix epoch.
     fn now(&self) -> (i64, u32);
 }
 
-/// Where unpredictable bytes come from.
+/// A source of random bytes.
 pub trait Random: Send + Sync {
     /// Fills `bytes`.
     fn fill(&self, bytes: &mut [u8]);
 }
 
-/// The characters of generated names: no vowels, so that they spell nothing.
+/// The alphabet of generated names. Without vowels, so that no words appear.
 const NAME_ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
 
 const HEX: &[u8; 16] = b"0123456789abcdef";

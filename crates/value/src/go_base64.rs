@@ -1,24 +1,24 @@
-//! Base64 as Go's `encoding/base64` reads it: line breaks are passed over wherever they stand, bits that belong to no byte
-//! do not matter, and an error names the first byte of the input that could not be used.
+//! Base64 with the semantics of Go's `encoding/base64`: line breaks are skipped anywhere, trailing
+//! bits are ignored, and an error names the offset of the first byte that could not be decoded.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// Decodes text; the error reads as Go's.
+/// Decodes text; the error is Go's message.
 pub(crate) fn decode(text: &str) -> Result<Vec<u8>, String> {
-    // What has no line breaks and no stray bits, as nearly everything.
+    // The fast path: no line breaks and no stray bits.
     if let Ok(bytes) = STANDARD.decode(text) {
         return Ok(bytes);
     }
     decode_slowly(text.as_bytes()).map_err(|at| format!("illegal base64 data at input byte {at}"))
 }
 
-/// Decodes text and encodes it again, in the one form in which Go writes it.
+/// Decodes text and encodes it again in Go's canonical form.
 pub fn canonical(text: &str) -> Result<String, String> {
     decode(text).map(|bytes| STANDARD.encode(bytes))
 }
 
-/// Decodes four letters at a time; the error is where the input is wrong.
+/// Decodes four characters at a time; the error is the offset of the invalid input.
 fn decode_slowly(input: &[u8]) -> Result<Vec<u8>, usize> {
     let mut bytes = Vec::with_capacity(input.len() / 4 * 3);
     let (mut group, mut n_letters, mut at) = (0_u32, 0_usize, 0);
@@ -43,7 +43,8 @@ fn decode_slowly(input: &[u8]) -> Result<Vec<u8>, usize> {
             (group, n_letters) = (0, 0);
         }
     }
-    // Go goes back as many bytes as it has letters, though line breaks may stand between them.
+    // Kubernetes: Go subtracts the number of characters although line breaks may stand between
+    // them.
     if n_letters > 0 {
         Err(input.len() - n_letters)
     } else {
@@ -51,7 +52,8 @@ fn decode_slowly(input: &[u8]) -> Result<Vec<u8>, usize> {
     }
 }
 
-/// Where the padding ends, and line breaks after it, of which the first `=` stands just before `at`.
+/// The offset after the padding and the line breaks that follow it; the first `=` is just before
+/// `at`.
 fn skip_padding(input: &[u8], mut at: usize, n_letters: usize) -> Result<usize, usize> {
     let skip_breaks = |mut at: usize| {
         while input.get(at).copied().is_some_and(is_line_break) {
@@ -97,7 +99,7 @@ fn sextet(letter: u8) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// Each was seen at v1.36.4, in the data of a Secret.
+    /// Recorded at v1.36.4, in the data of a Secret.
     #[test]
     fn bytes_are_read_as_go_reads_them() {
         let good = [

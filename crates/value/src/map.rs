@@ -1,28 +1,29 @@
-//! The members of a JSON object, in their order.
+//! The members of a JSON object in insertion order.
 //!
-//! Objects are small: most have a handful of members, and comparing a few names costs less than hashing one. So members are
-//! in a plain row that is searched from the front, and only a long row gets an index.
+//! Most objects have a handful of members, and comparing a few names is cheaper than hashing one.
+//! Members are kept in a vector that is searched linearly; only a long one gets a hash index.
 
 use std::collections::HashMap;
 use std::{fmt, vec};
 
 use super::{Str, Value};
 
-/// The members of a JSON object, in their order.
+/// The members of a JSON object in insertion order.
 #[derive(Clone, Default)]
 pub struct Map {
     members: Vec<(Str, Value)>,
-    /// Invariant: there if and only if there are more than [`ROW`] members; has the place of each.
+    /// Invariant: present if and only if there are more than [`ROW`] members; maps each key to its
+    /// position.
     index: Option<Box<Index>>,
 }
 
 type Index = HashMap<Str, usize, foldhash::fast::RandomState>;
 
-/// How many members are searched one by one.
+/// Maps of up to this many members are searched linearly.
 const ROW: usize = 16;
 
 impl Map {
-    /// An empty map with room for `n` members.
+    /// An empty map with capacity for `n` members.
     pub fn with_capacity(n: usize) -> Map {
         Map {
             members: Vec::with_capacity(n),
@@ -30,32 +31,32 @@ impl Map {
         }
     }
 
-    /// How many members there are.
+    /// The number of members.
     pub fn len(&self) -> usize {
         self.members.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no members.
     pub fn is_empty(&self) -> bool {
         self.members.is_empty()
     }
 
-    /// The member `key`.
+    /// The value of `key`.
     pub fn get(&self, key: &str) -> Option<&Value> {
         self.place(key).map(|place| &self.members[place].1)
     }
 
-    /// The member `key`, to be changed.
+    /// The value of `key`, mutable.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
         self.place(key).map(|place| &mut self.members[place].1)
     }
 
-    /// Whether there is a member `key`.
+    /// Whether `key` is present.
     pub fn contains_key(&self, key: &str) -> bool {
         self.place(key).is_some()
     }
 
-    /// The member `key`, made `Null` if it is not there.
+    /// The value of `key`, inserted as `Null` if absent.
     pub fn entry(&mut self, key: &str) -> &mut Value {
         let place = self
             .place(key)
@@ -63,7 +64,8 @@ impl Map {
         &mut self.members[place].1
     }
 
-    /// Sets a member, in its place if it is there, at the end otherwise; returns what it was.
+    /// Sets a member, in place if the key is present, at the end otherwise; returns the previous
+    /// value.
     pub fn insert(&mut self, key: impl Into<Str>, value: impl Into<Value>) -> Option<Value> {
         let (key, value) = (key.into(), value.into());
         match self.place(&key) {
@@ -75,7 +77,7 @@ impl Map {
         }
     }
 
-    /// Takes a member out; the others keep their order.
+    /// Removes a member and keeps the order of the remaining ones.
     pub fn remove(&mut self, key: &str) -> Option<Value> {
         let place = self.place(key)?;
         note_moved(self.members.len() - place);
@@ -84,7 +86,7 @@ impl Map {
         Some(value)
     }
 
-    /// Takes a member out at the same cost however many there are: the last one comes to its place.
+    /// Removes a member in constant time: the last member moves to its position.
     pub fn swap_remove(&mut self, key: &str) -> Option<Value> {
         let place = self.place(key)?;
         note_moved(1);
@@ -100,14 +102,14 @@ impl Map {
         Some(value)
     }
 
-    /// Keeps only the members that `keep` accepts.
+    /// Keeps only the members for which `keep` returns true.
     pub fn retain(&mut self, mut keep: impl FnMut(&str, &mut Value) -> bool) {
         note_moved(self.members.len());
         self.members.retain_mut(|(key, value)| keep(key, value));
-        self.index_again();
+        self.rebuild_index();
     }
 
-    /// Orders the members by name, as Go writes maps.
+    /// Sorts the members by key, as Go writes maps.
     pub fn sort(&mut self) {
         if !self
             .members
@@ -115,39 +117,39 @@ impl Map {
         {
             self.members
                 .sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-            self.index_again();
+            self.rebuild_index();
         }
     }
 
-    /// Orders the members by a rank.
+    /// Sorts the members by a rank of their keys.
     pub fn sort_by_rank<R: Ord>(&mut self, mut rank: impl FnMut(&str) -> R) {
         self.members.sort_by_cached_key(|(key, _)| rank(key));
-        self.index_again();
+        self.rebuild_index();
     }
 
-    /// The members in their order.
+    /// Iterates over the members in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.members
             .iter()
             .map(|(key, value)| (key.as_str(), value))
     }
 
-    /// The members in their order, values to be changed.
+    /// Iterates over the members in order, with mutable values.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (&Str, &mut Value)> {
         self.members.iter_mut().map(|(key, value)| (&*key, value))
     }
 
-    /// The names in their order.
+    /// Iterates over the keys in order.
     pub fn keys(&self) -> impl Iterator<Item = &Str> {
         self.members.iter().map(|(key, _)| key)
     }
 
-    /// The values in their order.
+    /// Iterates over the values in order.
     pub fn values(&self) -> impl Iterator<Item = &Value> {
         self.members.iter().map(|(_, value)| value)
     }
 
-    /// The values in their order, to be changed.
+    /// Iterates over the values in order, mutable.
     pub fn values_mut(&mut self) -> impl Iterator<Item = &mut Value> {
         self.members.iter_mut().map(|(_, value)| value)
     }
@@ -159,7 +161,7 @@ impl Map {
         }
     }
 
-    /// Adds a member that is not there yet; returns its place.
+    /// Appends a key that is not present yet; returns its position.
     fn push(&mut self, key: Str, value: Value) -> usize {
         let place = self.members.len();
         if let Some(index) = &mut self.index {
@@ -167,12 +169,12 @@ impl Map {
         }
         self.members.push((key, value));
         if place == ROW {
-            self.index_again();
+            self.rebuild_index();
         }
         place
     }
 
-    /// A member is gone from a place; those behind it have moved up.
+    /// Updates the index after a removal: members behind `gap` have moved up by one.
     fn close_gap(&mut self, key: &str, gap: usize) {
         let Some(index) = self.index.as_mut().filter(|index| index.len() > ROW + 1) else {
             self.index = None;
@@ -185,8 +187,7 @@ impl Map {
             .for_each(|place| *place -= 1);
     }
 
-    /// Members may have other places than the index says.
-    fn index_again(&mut self) {
+    fn rebuild_index(&mut self) {
         if self.members.len() <= ROW {
             self.index = None;
             return;
@@ -207,13 +208,13 @@ thread_local! {
     static MOVED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 
-/// How many members this thread has moved to remove others since it was last asked.
+/// The number of members that this thread has moved in removals since the last call.
 #[cfg(feature = "count-moves")]
 pub fn take_moved() -> usize {
     MOVED.take()
 }
 
-/// Counts the cost of removals, for tests.
+/// Counts moved members, for tests.
 fn note_moved(_n: usize) {
     #[cfg(feature = "count-moves")]
     MOVED.set(MOVED.get() + _n);
@@ -225,7 +226,7 @@ impl fmt::Debug for Map {
     }
 }
 
-/// Two maps are equal when they have the same members, in whatever order.
+/// Maps are equal if they have the same members in any order.
 impl PartialEq for Map {
     fn eq(&self, other: &Map) -> bool {
         self.len() == other.len()
@@ -265,7 +266,7 @@ mod tests {
             .collect()
     }
 
-    /// Every member is found, in its order, and nothing else.
+    /// Every expected member is found, in order, and no other.
     #[track_caller]
     fn check(map: &Map, expected: impl Iterator<Item = usize>) {
         let expected: Vec<_> = expected.collect();
@@ -295,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_taken_out_is_gone_and_the_others_stay_in_order() {
+    fn remove_keeps_the_order() {
         for n in [3, ROW, ROW + 1, ROW + 2, 100] {
             let mut map = numbered(n);
             assert_eq!(map.remove("key-001"), Some(Value::Int(1)));
@@ -307,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_swapped_out_is_gone_and_the_last_takes_its_place() {
+    fn swap_remove_moves_the_last_member() {
         for n in [4, ROW, ROW + 1, ROW + 2, 100] {
             let mut map = numbered(n);
             assert_eq!(map.swap_remove("key-001"), Some(Value::Int(1)));
@@ -326,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_is_given_to_few_and_to_many() {
+    fn short_and_long_lists_are_ordered() {
         for n in [4, 40] {
             let mut map = numbered(n);
             map.sort_by_rank(|key| std::cmp::Reverse(key.to_owned()));

@@ -1,8 +1,8 @@
-//! How are bytes written that a text may not contain? By `%` and two hexadecimal digits, as in URLs and in `grpc-message`.
+//! Percent-encoding, as in URLs and in `grpc-message`.
 
 use std::borrow::Cow;
 
-/// The text with every `%XX` decoded. What does not have that form stays as it is; bytes that are not UTF-8 are replaced.
+/// Decodes every `%XX`. Malformed sequences stay as they are; invalid UTF-8 is replaced.
 ///
 /// ```
 /// assert_eq!(mizzen_value::percent::decode("caf%C3%A9 100%"), "café 100%");

@@ -1,18 +1,18 @@
-//! Amounts with a suffix: `100m`, `1Gi`, `12e6`. What they are worth, and the one way to write each.
+//! Resource quantities: `100m`, `1Gi`, `12e6`.
 //!
-//! A quantity is a whole number times a power of ten, and remembers the family of its suffix.
-//! Exponents are compared and shortened, never multiplied out, so `1e2147483647` costs what `1` costs.
+//! A quantity is an integer times a power of ten, and remembers the format of its suffix. Exponents
+//! are compared and reduced, never multiplied out, so `1e2147483647` costs what `1` costs.
 //!
-//! Invariant: at most 35 significant digits are kept, more are rounded up; nothing finer than a
-//! billionth is kept, it is rounded up too: who asks for something shall get something.
+//! Invariant: at most 35 significant digits are kept, and nothing finer than a nano. The rest is
+//! rounded up, so that a request greater than zero never becomes zero.
 
 use std::cmp::Ordering;
 use std::fmt;
 
-/// The canonical text of a quantity. White space around it is forgiven, as upstream forgives it in JSON.
+/// The canonical form of a quantity. Surrounding white space is ignored, as upstream does in JSON.
 pub fn canonical(text: &str) -> Result<String, QuantityError> {
     let text = text.trim();
-    let parts = Parts::split(text)?;
+    let parts = QuantityParts::split(text)?;
     let quantity = parts.quantity()?;
     Ok(if parts.is_canonical() {
         text.into()
@@ -21,34 +21,34 @@ pub fn canonical(text: &str) -> Result<String, QuantityError> {
     })
 }
 
-/// The canonical text of a quantity that was written as a JSON number.
+/// The canonical form of a quantity that was written as a JSON number.
 pub fn canonical_number(literal: &str) -> Result<String, QuantityError> {
     canonical(literal)
 }
 
-/// Why a text is no quantity.
+/// Why a string is not a quantity.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum QuantityError {
-    /// It does not look like one.
+    /// It does not match the syntax.
     #[error(
         "quantities must match the regular expression '^([+-]?[0-9.]+)([eEinumkKMGTP]*[-+]?[0-9]*)$'"
     )]
     Format,
-    /// There is no number in it.
+    /// It has no number.
     #[error("unable to parse numeric part of quantity")]
     Number,
-    /// Nobody knows its suffix.
+    /// Its suffix is unknown.
     #[error("unable to parse quantity's suffix")]
     Suffix,
 }
 
-/// The family of a quantity's suffix.
+/// The format of a quantity's suffix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Format {
-    /// `12M`, thousands.
+    /// `12M`, powers of 1000.
     #[default]
     Decimal,
-    /// `12Mi`, multiples of 1024.
+    /// `12Mi`, powers of 1024.
     Binary,
     /// `12e6`.
     Exponent,
@@ -59,27 +59,27 @@ pub enum Format {
 pub struct Quantity {
     mantissa: i128,
     exponent: i32,
-    /// How it is written.
+    /// The format in which it is printed.
     pub format: Format,
 }
 
 const NANO: i32 = -9;
 const MILLI: i32 = -3;
-/// A signed 128-bit number holds any number of so many digits, with room for sums.
+/// An `i128` holds any number of this many digits, with room for sums.
 const MAX_DIGITS: u32 = 35;
 
 impl Quantity {
-    /// Reads a quantity.
+    /// Parses a quantity.
     pub fn parse(text: &str) -> Result<Quantity, QuantityError> {
-        Parts::split(text.trim())?.quantity()
+        QuantityParts::split(text.trim())?.quantity()
     }
 
-    /// Reads a quantity that was read before; anything else is zero.
+    /// Parses a quantity that was validated before; anything else is zero.
     pub fn of(text: &str) -> Quantity {
         Quantity::parse(text).unwrap_or_default()
     }
 
-    /// A whole number.
+    /// An integer.
     pub fn from_int(value: i64, format: Format) -> Quantity {
         Quantity {
             mantissa: value.into(),
@@ -88,7 +88,7 @@ impl Quantity {
         }
     }
 
-    /// So many thousandths.
+    /// An amount in thousandths.
     pub fn from_milli(value: i64, format: Format) -> Quantity {
         Quantity {
             mantissa: value.into(),
@@ -97,37 +97,37 @@ impl Quantity {
         }
     }
 
-    /// Whether it is nothing.
+    /// Whether it is zero.
     pub fn is_zero(&self) -> bool {
         self.mantissa == 0
     }
 
-    /// Whether it is less than nothing.
+    /// Whether it is less than zero.
     pub fn is_negative(&self) -> bool {
         self.mantissa < 0
     }
 
-    /// The whole number that it is, or the next one away from zero.
+    /// The amount as an integer, rounded away from zero.
     pub fn value(&self) -> i64 {
         self.scaled(0)
     }
 
-    /// How many thousandths it is, rounded away from zero.
+    /// The amount in thousandths, rounded away from zero.
     pub fn milli_value(&self) -> i64 {
         self.scaled(MILLI)
     }
 
-    /// Whether it is a whole number.
+    /// Whether it is an integer.
     pub fn is_whole(&self) -> bool {
         self.exponent >= 0 || self.with_exponent(0).is_some_and(|whole| whole == *self)
     }
 
-    /// The nearest thing that floating point has to it.
+    /// The nearest `f64`.
     pub fn as_f64(&self) -> f64 {
         self.mantissa as f64 * 10f64.powi(self.exponent)
     }
 
-    /// This amount in thousandths at the finest, rounded up; `None` if it already is.
+    /// The amount rounded up to thousandths; `None` if it needs no rounding.
     pub fn rounded_to_milli(&self) -> Option<Quantity> {
         if self.exponent >= MILLI {
             None
@@ -136,7 +136,7 @@ impl Quantity {
         }
     }
 
-    /// The sum. It is written as the first is, unless that is zero.
+    /// The sum, in the format of `self` unless that is zero.
     pub fn add(&self, other: &Quantity) -> Quantity {
         let format = if self.is_zero() {
             other.format
@@ -152,7 +152,7 @@ impl Quantity {
         } else {
             (other, self)
         };
-        // Where the two are too far apart for one number, the smaller one is rounded.
+        // If the exponents are too far apart for one number, the smaller summand is rounded.
         let high = high.trimmed().lowered(low.exponent);
         let low = low.with_exponent(high.exponent).unwrap_or(*low);
         let mantissa = high.mantissa.saturating_add(low.mantissa);
@@ -163,12 +163,12 @@ impl Quantity {
         }
     }
 
-    /// The difference, written as [`Quantity::add`] would.
+    /// The difference, in the format that [`Quantity::add`] would choose.
     pub fn sub(&self, other: &Quantity) -> Quantity {
         self.add(&other.negated())
     }
 
-    /// The same amount on the other side of zero.
+    /// The negated amount.
     pub fn negated(&self) -> Quantity {
         Quantity {
             mantissa: self.mantissa.saturating_neg(),
@@ -188,10 +188,10 @@ impl Quantity {
         }
     }
 
-    /// The amount as a multiple of a power of ten, rounded away from zero; `None` if there are too many.
+    /// The amount as a multiple of 10^`exponent`, rounded away from zero; `None` on overflow.
     fn with_exponent(&self, exponent: i32) -> Option<Quantity> {
         let shift = self.exponent.abs_diff(exponent);
-        let mantissa = match (self.exponent >= exponent, pow10(shift)) {
+        let mantissa = match (self.exponent >= exponent, 10i128.checked_pow(shift)) {
             _ if self.is_zero() => 0,
             (true, power) => self.mantissa.checked_mul(power?)?,
             (false, Some(power)) => divide_away(self.mantissa, power),
@@ -204,7 +204,7 @@ impl Quantity {
         })
     }
 
-    /// As many factors of ten as there are moved into the exponent.
+    /// Moves factors of ten from the mantissa into the exponent.
     fn trimmed(mut self) -> Quantity {
         while self.mantissa != 0 && self.mantissa % 10 == 0 {
             let Some(exponent) = self.exponent.checked_add(1) else {
@@ -216,7 +216,7 @@ impl Quantity {
         self
     }
 
-    /// The exponent brought down to `exponent`, or as far as the mantissa has room.
+    /// Lowers the exponent to `exponent`, or as far as the mantissa has room.
     fn lowered(mut self, exponent: i32) -> Quantity {
         while self.exponent > exponent && n_digits(self.mantissa) < MAX_DIGITS {
             self.mantissa *= 10;
@@ -229,10 +229,6 @@ impl Quantity {
     fn magnitude(&self) -> i64 {
         i64::from(n_digits(self.mantissa)) + i64::from(self.exponent)
     }
-}
-
-fn pow10(exponent: u32) -> Option<i128> {
-    10i128.checked_pow(exponent)
 }
 
 fn n_digits(mantissa: i128) -> u32 {
@@ -265,7 +261,7 @@ impl PartialOrd for Quantity {
     }
 }
 
-/// By amount; how it is written does not matter.
+/// Compares amounts; the format is ignored.
 impl Ord for Quantity {
     fn cmp(&self, other: &Quantity) -> Ordering {
         let by_sign = self.mantissa.signum().cmp(&other.mantissa.signum());
@@ -289,26 +285,38 @@ impl Ord for Quantity {
     }
 }
 
-/// The canonical text: no fraction, the largest suffix that loses nothing.
+/// The canonical form: no fraction, and the largest suffix that loses nothing.
 impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         if self.is_zero() {
             return f.write_str("0");
         }
         if let Some(whole) = self.as_binary() {
-            return write_binary(whole, f);
+            let (mut number, mut steps) = (whole, 0);
+            while number % 1024 == 0 {
+                number /= 1024;
+                steps += 1;
+            }
+            let suffixes = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+            return write!(f, "{number}{}", suffixes.get(steps).unwrap_or(&""));
         }
         let (mantissa, exponent) = self.in_thousands();
         match self.format {
             Format::Exponent if exponent != 0 => write!(f, "{mantissa}e{exponent}"),
             Format::Exponent => write!(f, "{mantissa}"),
-            _ => write!(f, "{mantissa}{}", decimal_suffix(exponent)),
+            _ => {
+                // Kubernetes: beyond `E` there is no suffix, and upstream prints none
+                // (resource/suffix.go).
+                let known = |(_, power): &&(&str, i32)| i64::from(*power) == exponent;
+                let suffix = DECIMAL.iter().find(known).map_or("", |(suffix, _)| suffix);
+                write!(f, "{mantissa}{suffix}")
+            }
         }
     }
 }
 
 impl Quantity {
-    /// The whole number to be written with a binary suffix, if it is one that such a suffix suits.
+    /// The integer to print with a binary suffix, if such a suffix fits.
     fn as_binary(&self) -> Option<i128> {
         if self.format != Format::Binary || self.is_below_1024() {
             return None;
@@ -322,7 +330,7 @@ impl Quantity {
         *self < limit && *self > limit.negated()
     }
 
-    /// Mantissa and exponent, the exponent as large as it can be among the multiples of three.
+    /// Mantissa and exponent, with the largest exponent that is a multiple of three.
     fn in_thousands(&self) -> (i128, i64) {
         let Quantity {
             mut mantissa,
@@ -335,27 +343,6 @@ impl Quantity {
         }
         (mantissa, i64::from(exponent) - i64::from(surplus))
     }
-}
-
-fn write_binary(mut number: i128, f: &mut fmt::Formatter) -> fmt::Result {
-    let mut steps = 0;
-    while number % 1024 == 0 {
-        number /= 1024;
-        steps += 1;
-    }
-    let suffix = ["", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]
-        .get(steps)
-        .copied()
-        .unwrap_or_default();
-    write!(f, "{number}{suffix}")
-}
-
-/// Kubernetes: beyond `E` there is no suffix, and upstream writes none (resource/suffix.go).
-fn decimal_suffix(exponent: i64) -> &'static str {
-    DECIMAL
-        .iter()
-        .find(|(_, known)| i64::from(*known) == exponent)
-        .map_or("", |(suffix, _)| suffix)
 }
 
 const DECIMAL: [(&str, i32); 10] = [
@@ -381,9 +368,9 @@ const BINARY: [(&str, u32); 6] = [
 ];
 
 /// The parts of a quantity's text.
-struct Parts<'a> {
+struct QuantityParts<'a> {
     is_negative: bool,
-    /// Whether a digit was written at all: `.Ki` has none and is zero.
+    /// Whether there are digits at all: `.Ki` has none and is zero.
     has_digits: bool,
     whole: &'a str,
     fraction: &'a str,
@@ -395,18 +382,22 @@ enum Suffix {
     Two(u32),
 }
 
-impl<'a> Parts<'a> {
-    fn split(text: &'a str) -> Result<Parts<'a>, QuantityError> {
+impl<'a> QuantityParts<'a> {
+    fn split(text: &'a str) -> Result<QuantityParts<'a>, QuantityError> {
         if text.is_empty() {
             return Err(QuantityError::Format);
         }
         let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
         let (digits, rest) = split_digits(unsigned);
         let (fraction, suffix) = rest.strip_prefix('.').map_or(("", rest), split_digits);
-        check_suffix(suffix)?;
-        Ok(Parts {
+        let exponent = suffix.trim_start_matches(|char| "eEinumkKMGTP".contains(char));
+        let exponent = exponent.strip_prefix(['-', '+']).unwrap_or(exponent);
+        if !split_digits(exponent).1.is_empty() {
+            return Err(QuantityError::Format);
+        }
+        Ok(QuantityParts {
             is_negative: text.starts_with('-'),
-            // Kubernetes: a sign alone is zero too, and does not count as a number without digits.
+            // Kubernetes: a sign alone is zero too, and does not count as a missing number.
             has_digits: !digits.is_empty() || !fraction.is_empty() || unsigned.is_empty(),
             whole: match digits.trim_start_matches('0') {
                 "" => "0",
@@ -429,7 +420,7 @@ impl<'a> Parts<'a> {
                 exponent: exponent.wrapping_add(point),
                 format,
             },
-            Suffix::Two(exponent) => times_power_of_two(mantissa, point, exponent),
+            Suffix::Two(exponent) => Quantity::times_power_of_two(mantissa, point, exponent),
         };
         if quantity.exponent < NANO {
             quantity = quantity.with_exponent(NANO).unwrap_or(quantity);
@@ -440,7 +431,7 @@ impl<'a> Parts<'a> {
         Ok(quantity)
     }
 
-    /// The digits as one number, and how many of them were rounded away.
+    /// The digits as one number, and the number of digits that were rounded away.
     fn mantissa(&self) -> (i128, i32) {
         let digits = self
             .whole
@@ -460,7 +451,7 @@ impl<'a> Parts<'a> {
         (mantissa + i128::from(is_inexact), dropped)
     }
 
-    /// Whether upstream reads it into 64 bits, on which it depends what is canonical.
+    /// Whether upstream parses it into 64 bits, which decides what is canonical.
     fn is_short(&self) -> bool {
         let n_digits = (self.whole.len() + self.fraction.len()) as i64;
         match self.suffix {
@@ -475,7 +466,7 @@ impl<'a> Parts<'a> {
         exponent.wrapping_sub(self.fraction.len() as i32)
     }
 
-    /// Kubernetes: a text that looks canonical at a glance is kept as it is, `1.250` and `+5` included
+    /// Kubernetes: a text that looks canonical is kept, `1.250` and `+5` included
     /// (resource/quantity.go, ParseQuantity).
     fn is_canonical(&self) -> bool {
         if !self.is_short() {
@@ -499,16 +490,6 @@ fn split_digits(text: &str) -> (&str, &str) {
     text.split_at(end)
 }
 
-fn check_suffix(suffix: &str) -> Result<(), QuantityError> {
-    let exponent = suffix.trim_start_matches(|char| "eEinumkKMGTP".contains(char));
-    let digits = exponent.strip_prefix(['-', '+']).unwrap_or(exponent);
-    if split_digits(digits).1.is_empty() {
-        Ok(())
-    } else {
-        Err(QuantityError::Format)
-    }
-}
-
 impl Suffix {
     fn parse(text: &str) -> Option<Suffix> {
         if let Some((_, exponent)) = DECIMAL.iter().find(|(suffix, _)| *suffix == text) {
@@ -523,34 +504,36 @@ impl Suffix {
     }
 }
 
-/// `mantissa`·10^`point`·2^`exponent`, at most 2^63-1. Less than one is written in decimal.
-fn times_power_of_two(mut mantissa: i128, mut point: i32, exponent: u32) -> Quantity {
-    let factor = 1i128 << exponent;
-    let product = loop {
-        match mantissa.checked_mul(factor) {
-            Some(product) => break product,
-            None => {
-                mantissa = divide_away(mantissa, 10);
-                point = point.saturating_add(1);
+impl Quantity {
+    /// `mantissa`·10^`point`·2^`exponent`, at most 2^63-1. Less than one is printed in decimal.
+    fn times_power_of_two(mut mantissa: i128, mut point: i32, exponent: u32) -> Quantity {
+        let factor = 1i128 << exponent;
+        let product = loop {
+            match mantissa.checked_mul(factor) {
+                Some(product) => break product,
+                None => {
+                    mantissa = divide_away(mantissa, 10);
+                    point = point.saturating_add(1);
+                }
             }
-        }
-    };
-    let amount = Quantity {
-        mantissa: product,
-        exponent: point,
-        format: Format::Binary,
-    };
-    let amount = amount.with_exponent(point.max(NANO)).unwrap_or(amount);
-    let limit = Quantity::from_int(i64::MAX, Format::Binary);
-    match amount {
-        amount if amount > limit => limit,
-        amount if amount.exponent < 0 && amount < Quantity::from_int(1, Format::Binary) => {
-            Quantity {
-                format: Format::Decimal,
-                ..amount
+        };
+        let amount = Quantity {
+            mantissa: product,
+            exponent: point,
+            format: Format::Binary,
+        };
+        let amount = amount.with_exponent(point.max(NANO)).unwrap_or(amount);
+        let limit = Quantity::from_int(i64::MAX, Format::Binary);
+        match amount {
+            amount if amount > limit => limit,
+            amount if amount.exponent < 0 && amount < Quantity::from_int(1, Format::Binary) => {
+                Quantity {
+                    format: Format::Decimal,
+                    ..amount
+                }
             }
+            amount => amount,
         }
-        amount => amount,
     }
 }
 
@@ -569,7 +552,7 @@ mod tests {
     const NO_SUFFIX: &str = "error: unable to parse quantity's suffix";
 
     #[test]
-    fn the_largest_suffix_that_loses_nothing_is_written() {
+    fn the_largest_exact_suffix_is_printed() {
         check("0.5Gi", "512Mi");
         check("1024Mi", "1Gi");
         check("1000m", "1");
@@ -584,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn the_family_of_the_suffix_stays() {
+    fn the_format_of_the_suffix_is_kept() {
         check("1e9", "1e9");
         check("1E9", "1E9");
         check("1000000000", "1G");
@@ -594,7 +577,7 @@ mod tests {
     }
 
     #[test]
-    fn zero_is_zero_however_it_is_written() {
+    fn zero_is_canonical_in_every_notation() {
         for text in ["0", "-0", "00", "0Ki", "0e5", "+", "-", ".", "m", "0.000"] {
             check(text, "0");
         }
@@ -609,14 +592,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_finer_than_a_billionth_is_rounded_up() {
+    fn amounts_below_a_nano_are_rounded_up() {
         check("1.5n", "2n");
         check("1e-12", "1e-9");
         check("-0.1n", "-1n");
     }
 
     #[test]
-    fn what_is_too_large_is_capped_in_binary_only() {
+    fn binary_amounts_are_capped() {
         check("9Ei", "9223372036854775807");
         check("-9Ei", "-9223372036854775807");
         check(
@@ -624,12 +607,12 @@ mod tests {
             "123456789012345678901234567890",
         );
         check("1e2147483647", "10e2147483646");
-        // Rounded up to a one and so many zeros that no suffix is left for them.
+        // Rounded up to a power of ten for which there is no suffix.
         check(&"9".repeat(100_000), "10");
     }
 
     #[test]
-    fn what_is_no_quantity_is_refused_in_upstreams_words() {
+    fn an_invalid_quantity_has_upstreams_error() {
         check("", NO_FORMAT);
         check("abc", NO_FORMAT);
         check("1Gi2x", NO_FORMAT);
@@ -641,7 +624,7 @@ mod tests {
     }
 
     #[test]
-    fn amounts_compare_whatever_they_are_written_as() {
+    fn quantities_compare_by_amount() {
         let of = Quantity::of;
         assert_eq!(of("1Ki"), of("1024"));
         assert_eq!(of("1k"), of("1000000m"));
@@ -683,7 +666,7 @@ mod tests {
 
         proptest! {
             #[test]
-            fn is_read_or_refused(text in "[+-]?[0-9]{0,40}[.]?[0-9]{0,40}([eE][+-]?[0-9]{0,11}|[eEinumkKMGTPé]{0,2})") {
+            fn any_text_is_parsed_or_rejected(text in "[+-]?[0-9]{0,40}[.]?[0-9]{0,40}([eE][+-]?[0-9]{0,11}|[eEinumkKMGTPé]{0,2})") {
                 if let Ok(first) = canonical(&text) {
                     prop_assert_eq!(canonical(&first), Ok(first));
                     let (quantity, other) = (Quantity::of(&text), Quantity::of("1Gi"));

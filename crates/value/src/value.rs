@@ -1,10 +1,10 @@
-//! A JSON value as Kubernetes means it: whole numbers are `i64`, maps keep the order of their keys.
+//! A JSON value with Kubernetes' semantics: integers are `i64`, maps keep the order of their keys.
 //!
-//! Reading is forgiving: looking into something that is not there yields `Null`, so a hook can write
-//! `pod["spec"]["nodeName"].str()` and gets `""` where Go's zero value would be. Writing is explicit.
+//! Reads are lenient: a missing member is `Null`, so a hook can write
+//! `pod["spec"]["nodeName"].str()` and gets `""`, which is Go's zero value. Writes are explicit.
 //!
-//! Invariant: a number that fits an `i64` and was written without fraction or exponent is `Int`; every
-//! other number is kept as its literal, so that nothing is lost between reading and writing.
+//! Invariant: a number that fits an `i64` and has neither fraction nor exponent is `Int`; every
+//! other number is kept as its literal, so that decoding and encoding lose nothing.
 
 use std::ops::Index;
 
@@ -12,22 +12,22 @@ use smol_str::SmolStr;
 
 use crate::map::Map;
 
-/// A string that is cheap to clone and short ones of which need no heap.
+/// A string that is cheap to clone; short strings need no allocation.
 pub type Str = SmolStr;
 
 /// Any JSON value.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Value {
-    /// `null`, and whatever is not there.
+    /// `null`, and the value of anything absent.
     #[default]
     Null,
     /// `true` or `false`.
     Bool(bool),
-    /// A whole number.
+    /// An integer.
     Int(i64),
-    /// Any other number, as it was written.
+    /// Any other number, as its literal.
     Number(Box<str>),
-    /// Text.
+    /// A string.
     String(Str),
     /// An array.
     List(Vec<Value>),
@@ -37,7 +37,7 @@ pub enum Value {
 
 static NULL: Value = Value::Null;
 
-/// Go's `int64(float)` on amd64: cut to a whole number; one that does not fit becomes the least one.
+/// Go's `int64(float)` on amd64: truncated; out of range becomes `i64::MIN`.
 pub fn go_int(float: f64) -> i64 {
     if float < i64::MAX as f64 {
         float as i64
@@ -60,7 +60,7 @@ impl Value {
         }
     }
 
-    /// The member `key`, to be changed, if this is a map that has it.
+    /// The member `key`, mutable, if this is a map that has it.
     pub fn get_mut(&mut self, key: &str) -> Option<&mut Value> {
         match self {
             Value::Map(map) => map.get_mut(key),
@@ -68,7 +68,7 @@ impl Value {
         }
     }
 
-    /// The member `key`; this value becomes a map, and the member `Null`, where they are not yet.
+    /// The member `key`, mutable; missing maps and members are created.
     pub fn entry(&mut self, key: &str) -> &mut Value {
         self.make_map().entry(key)
     }
@@ -95,12 +95,12 @@ impl Value {
         }
     }
 
-    /// Sets the member `key`; this value becomes a map where it is none.
+    /// Sets the member `key`; anything but a map is replaced by one.
     pub fn set(&mut self, key: &str, value: impl Into<Value>) {
         self.make_map().insert(key, value.into());
     }
 
-    /// Sets the member `key` unless it is there and not null.
+    /// Sets the member `key` if it is absent or null.
     pub fn set_default(&mut self, key: &str, value: impl Into<Value>) {
         let slot = self.entry(key);
         if slot.is_null() {
@@ -108,7 +108,7 @@ impl Value {
         }
     }
 
-    /// Takes the member `key` out.
+    /// Removes the member `key`.
     pub fn remove(&mut self, key: &str) -> Option<Value> {
         match self {
             Value::Map(map) => map.remove(key),
@@ -116,23 +116,23 @@ impl Value {
         }
     }
 
-    /// The value that a dotted path leads to; `Null` where it leads nowhere.
+    /// The value at a dotted path, or `Null`.
     pub fn at(&self, path: &str) -> &Value {
         path.split('.').fold(self, |value, key| &value[key])
     }
 
-    /// Like [`Value::at`], to be changed; `None` where it leads nowhere.
+    /// Like [`Value::at`], mutable; `None` if the path does not exist.
     pub fn at_mut(&mut self, path: &str) -> Option<&mut Value> {
         path.split('.')
             .try_fold(self, |value, key| value.get_mut(key))
     }
 
-    /// Whether this is `null` or missing.
+    /// Whether this is `null` or absent.
     pub fn is_null(&self) -> bool {
         matches!(self, Value::Null)
     }
 
-    /// Whether Go's `omitempty` would leave this out: null, false, 0, "", an empty list or map.
+    /// Whether Go's `omitempty` omits this: null, false, 0, "", an empty list or map.
     pub fn is_empty(&self) -> bool {
         match self {
             Value::Null | Value::Bool(false) | Value::Int(0) => true,
@@ -144,12 +144,12 @@ impl Value {
         }
     }
 
-    /// The text, or `""`.
+    /// The string, or `""`.
     pub fn str(&self) -> &str {
         self.as_str().unwrap_or_default()
     }
 
-    /// The text, if it is text.
+    /// The string, if it is one.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Value::String(text) => Some(text),
@@ -157,12 +157,12 @@ impl Value {
         }
     }
 
-    /// The whole number, or 0.
+    /// The integer, or 0.
     pub fn int(&self) -> i64 {
         self.as_int().unwrap_or_default()
     }
 
-    /// The whole number, if it is one.
+    /// The integer, if it is one.
     pub fn as_int(&self) -> Option<i64> {
         match self {
             Value::Int(int) => Some(*int),
@@ -179,12 +179,12 @@ impl Value {
         }
     }
 
-    /// The truth value, or false.
+    /// The boolean, or false.
     pub fn bool(&self) -> bool {
         self.as_bool().unwrap_or_default()
     }
 
-    /// The truth value, if it is one.
+    /// The boolean, if it is one.
     pub fn as_bool(&self) -> Option<bool> {
         match self {
             Value::Bool(bool) => Some(*bool),
@@ -192,7 +192,7 @@ impl Value {
         }
     }
 
-    /// The items, or none.
+    /// The items, or an empty slice.
     pub fn list(&self) -> &[Value] {
         match self {
             Value::List(list) => list,
@@ -200,7 +200,7 @@ impl Value {
         }
     }
 
-    /// The items to be changed, or none.
+    /// The items, mutable, or an empty slice.
     pub fn list_mut(&mut self) -> &mut [Value] {
         match self {
             Value::List(list) => list,
@@ -208,7 +208,7 @@ impl Value {
         }
     }
 
-    /// The members in their order, or none.
+    /// The members in order; none if this is not a map.
     pub fn entries(&self) -> impl Iterator<Item = (&str, &Value)> {
         self.as_map().into_iter().flat_map(Map::iter)
     }
@@ -221,7 +221,7 @@ impl Value {
         }
     }
 
-    /// The word that Go's JSON decoder uses for what this is.
+    /// The name of this value's type in Go's JSON decoder errors.
     pub fn go_word(&self) -> &'static str {
         match self {
             Value::Null => "null",

@@ -1,7 +1,7 @@
 //! A question about access as a SubjectAccessReview puts it, for those who are asked in our stead.
 
 use mizzen_object::User;
-use mizzen_object::select::{FieldSelector, LabelSelector, Operator};
+use mizzen_object::select::{FieldSelector, LabelSelector, SelectorOperator};
 use mizzen_value::{Map, Str, Value, value};
 
 use super::{Attributes, Resource, Target};
@@ -154,11 +154,11 @@ fn labels(selector: &str) -> Vec<Value> {
     requirements.sort_by(|one, other| one.key.cmp(&other.key));
     let requirements = requirements.into_iter().filter_map(|requirement| {
         let (word, values) = match &requirement.operator {
-            Operator::In(values) => ("In", values.as_slice()),
-            Operator::NotIn(values) => ("NotIn", values.as_slice()),
-            Operator::Exists => ("Exists", &[][..]),
-            Operator::Absent => ("DoesNotExist", &[][..]),
-            Operator::Greater(_) | Operator::Less(_) => return None,
+            SelectorOperator::In(values) => ("In", values.as_slice()),
+            SelectorOperator::NotIn(values) => ("NotIn", values.as_slice()),
+            SelectorOperator::Exists => ("Exists", &[][..]),
+            SelectorOperator::Absent => ("DoesNotExist", &[][..]),
+            SelectorOperator::Greater(_) | SelectorOperator::Less(_) => return None,
         };
         let mut shown = value!({ "key": (requirement.key), "operator": word });
         if !values.is_empty() {

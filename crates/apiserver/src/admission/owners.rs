@@ -1,6 +1,6 @@
 //! What of an object's metadata must be sound whoever changed it: its owners, and who manages its fields.
 
-use mizzen_object::own::Managed;
+use mizzen_object::managed_fields::ManagedFields;
 use mizzen_value::{Str, Value};
 
 use crate::verbs::Call;
@@ -66,7 +66,7 @@ impl Managers {
         if *found == self.0 {
             return;
         }
-        let Err(error) = Managed::decode(found.list().into()) else {
+        let Err(error) = ManagedFields::decode(found.list().into()) else {
             return;
         };
         notes.warn(format!(

@@ -12,13 +12,13 @@ use super::local::{self, LocalVersion};
 use super::table::{Entry, Table};
 use crate::discovery::{self, Group, Version};
 use crate::server::Inner;
-use mizzen_openapi::{Document, OpenApi};
+use mizzen_openapi::{OpenApi, SpecDocument};
 
 /// Documents that are long to write.
 #[derive(Default)]
 pub(super) struct Cache {
     /// By form and by what they were made of.
-    v2: Mutex<Vec<(bool, String, Arc<Document>)>>,
+    v2: Mutex<Vec<(bool, String, Arc<SpecDocument>)>>,
 }
 
 /// One group of this server, of others, or of both.
@@ -158,7 +158,7 @@ pub(crate) fn openapi_index(server: &Inner, own: Bytes) -> Bytes {
 }
 
 /// `/openapi/v2` with the paths and types of others. Takes its time at first; ask where blocking is allowed.
-pub(crate) fn openapi_v2(server: &Inner, proto: bool) -> Arc<Document> {
+pub(crate) fn openapi_v2(server: &Inner, proto: bool) -> Arc<SpecDocument> {
     let own = server.catalog.with_openapi(|openapi| {
         if proto {
             openapi.v2_proto()

@@ -4,7 +4,7 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use mizzen_object::schema::{ParseError, Schemas};
+use mizzen_object::schema::{SchemaParseError, Schemas};
 use mizzen_object::{GroupResource, Hooks, Kind, NoHooks};
 use mizzen_registry::Registry;
 use mizzen_value::Str;
@@ -57,7 +57,7 @@ pub struct Builder {
 pub enum BuildError {
     /// A file of kinds cannot be read.
     #[error(transparent)]
-    Kinds(#[from] ParseError),
+    Kinds(#[from] SchemaParseError),
     /// A definition cannot be served.
     #[error("a definition cannot be served: {0}")]
     Definition(String),

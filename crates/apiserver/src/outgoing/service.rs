@@ -9,7 +9,7 @@
 
 use std::net::IpAddr;
 
-use mizzen_object::select::{LabelSelector, Operator, Requirement};
+use mizzen_object::select::{LabelSelector, Requirement, SelectorOperator};
 use mizzen_object::{GroupResource, Status};
 use mizzen_registry::{Key, ListOptions, Registry, Resource, Selection};
 use mizzen_value::Value;
@@ -139,7 +139,7 @@ impl Services {
         let Some(resource) = &self.slices else {
             return Vec::new();
         };
-        let operator = Operator::In(vec![service.name.as_str().into()]);
+        let operator = SelectorOperator::In(vec![service.name.as_str().into()]);
         let labels = LabelSelector {
             requirements: vec![Requirement {
                 key: "kubernetes.io/service-name".into(),

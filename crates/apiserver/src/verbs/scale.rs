@@ -6,7 +6,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use mizzen_object::own::ScaleOwners;
+use mizzen_object::managed_fields::ScaleHandler;
 use mizzen_object::schema::Struct;
 use mizzen_object::select::selector_text;
 use mizzen_object::{Column, GroupVersionKind, Kind, Path, ScalePaths, Status, Violations, schema};
@@ -530,12 +530,12 @@ impl Rescale<'_> {
         &self,
         current: &'b Value,
         paths: &'b [(String, Option<String>)],
-    ) -> ScaleOwners<'b> {
+    ) -> ScaleHandler<'b> {
         let paths = paths
             .iter()
             .map(|(version, path)| (version.as_str(), path.as_deref()))
             .collect();
-        ScaleOwners {
+        ScaleHandler {
             object: current,
             api_version: current["apiVersion"].str(),
             paths,

@@ -1,38 +1,38 @@
-//! `authorizer.group('').resource('x').check('get').allowed()`: may somebody do something?
+//! The authorizer library: `authorizer.group('').resource('x').check('get').allowed()`.
 //!
-//! The expression only puts the question together; the caller answers it through [`Authorize`].
+//! The expression builds an [`AuthorizerCheck`]; the caller decides it through [`Authorize`].
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::{opaque, text};
 use crate::{
-    CallEstimate, EvalError, LIST, Library, Node, Opaque, Outcome, Range, STRUCT, Site, Sizing,
-    TRAVERSAL, Type, Value,
+    AstNode, CallEstimate, CallSite, CostRange, EvalError, LIST, Library, Opaque, Outcome, STRUCT,
+    Sizing, TRAVERSAL, Type, Value,
 };
 use mizzen_value::validation::names;
 
-/// Answers questions of expressions.
+/// Decides the checks of expressions.
 pub trait Authorize: Send + Sync + fmt::Debug {
-    /// May it be done?
-    fn authorize(&self, question: &Question) -> Decision;
+    /// Decides a check.
+    fn authorize(&self, question: &AuthorizerCheck) -> AuthorizerDecision;
 }
 
-/// May somebody do something?
+/// An authorization check.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Question {
-    /// Who.
-    pub subject: Subject,
-    /// Does what.
+pub struct AuthorizerCheck {
+    /// The user to check.
+    pub subject: CheckSubject,
+    /// The verb.
     pub verb: String,
-    /// With what.
-    pub target: Target,
+    /// The path or resource.
+    pub target: CheckTarget,
 }
 
-/// Who is asked about.
+/// The user of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Subject {
-    /// Who sent the request.
+pub enum CheckSubject {
+    /// The user of the request.
     Requester,
     /// A service account.
     ServiceAccount {
@@ -43,87 +43,87 @@ pub enum Subject {
     },
 }
 
-/// What something is done with.
+/// The target of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
-    /// A path that belongs to no resource.
+pub enum CheckTarget {
+    /// A non-resource path.
     Path(String),
     /// A resource, in any version.
-    Resource(Resource),
+    Resource(CheckedResource),
 }
 
-/// A resource, and which objects of it. What is empty is not restricted.
+/// A resource. Empty fields do not restrict it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Resource {
-    /// Its group.
+pub struct CheckedResource {
+    /// The API group.
     pub group: String,
-    /// Its name in paths.
+    /// The plural name of the resource.
     pub resource: String,
     /// The subresource.
     pub subresource: String,
     /// The namespace.
     pub namespace: String,
-    /// The object.
+    /// The name of the object.
     pub name: String,
-    /// Only objects with these fields, as it was written.
+    /// The field selector, unparsed.
     pub field_selector: String,
-    /// Only objects with these labels, as it was written.
+    /// The label selector, unparsed.
     pub label_selector: String,
 }
 
-/// An answer.
+/// The decision of an authorizer.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Decision {
-    /// Whether it may.
+pub struct AuthorizerDecision {
+    /// Whether it is allowed.
     pub allowed: bool,
-    /// Why.
+    /// The authorizer's reason.
     pub reason: String,
-    /// What went wrong, if something did.
+    /// The authorizer's error, if it failed.
     pub error: Option<String>,
 }
 
-/// The value of a variable `authorizer`.
+/// The value of the variable `authorizer`.
 pub fn authorizer<'a>(authorize: Arc<dyn Authorize>) -> Value<'a> {
-    Value::opaque(Authorizer {
+    Value::opaque(AuthorizerVal {
         authorize,
-        subject: Subject::Requester,
+        subject: CheckSubject::Requester,
     })
 }
 
-/// The value of a variable that is a question about a resource already, such as `authorizer.requestResource`.
-pub fn resource_check<'a>(authorize: Arc<dyn Authorize>, resource: Resource) -> Value<'a> {
-    let authorizer = Authorizer {
+/// The value of a variable that is a resource check already, such as `authorizer.requestResource`.
+pub fn resource_check<'a>(authorize: Arc<dyn Authorize>, resource: CheckedResource) -> Value<'a> {
+    let authorizer = AuthorizerVal {
         authorize,
-        subject: Subject::Requester,
+        subject: CheckSubject::Requester,
     };
-    Value::opaque(ResourceCheck {
+    Value::opaque(ResourceCheckVal {
         authorizer,
         resource,
     })
 }
 
 #[derive(Debug, Clone)]
-struct Authorizer {
+struct AuthorizerVal {
     authorize: Arc<dyn Authorize>,
-    subject: Subject,
+    subject: CheckSubject,
 }
 
 #[derive(Debug)]
-struct PathCheck {
-    authorizer: Authorizer,
+struct PathCheckVal {
+    authorizer: AuthorizerVal,
     path: String,
 }
 
 #[derive(Debug)]
-struct GroupCheck {
-    authorizer: Authorizer,
+struct GroupCheckVal {
+    authorizer: AuthorizerVal,
     group: String,
 }
 
 #[derive(Debug, Clone)]
-struct ResourceCheck {
-    authorizer: Authorizer,
-    resource: Resource,
+struct ResourceCheckVal {
+    authorizer: AuthorizerVal,
+    resource: CheckedResource,
 }
 
 macro_rules! opaques {
@@ -142,18 +142,18 @@ macro_rules! opaques {
 }
 
 opaques! {
-    Authorizer "Authorizer";
-    PathCheck "PathCheck";
-    GroupCheck "GroupCheck";
-    ResourceCheck "ResourceCheck";
-    Decision "Decision";
+    AuthorizerVal "Authorizer";
+    PathCheckVal "PathCheck";
+    GroupCheckVal "GroupCheck";
+    ResourceCheckVal "ResourceCheck";
+    AuthorizerDecision "Decision";
 }
 
 fn kind(name: &str) -> Type {
     Type::object(&format!("kubernetes.authorization.{name}"))
 }
 
-/// Putting questions together.
+/// Functions that build checks.
 pub(super) fn library() -> Library {
     use Type::{Bool, String};
     let (authorizer, path_check, group_check) = (
@@ -183,9 +183,15 @@ pub(super) fn library() -> Library {
                 |_, it| with(it, |resource| &mut resource.name);
         }
         "check" {
-            member "pathcheck_check" (path_check(), String) -> decision() => check_path,
+            member "pathcheck_check" (path_check(), String) -> decision() => |_, it| {
+                    let check = opaque::<PathCheckVal>(it, 0)?;
+                    check.authorizer.check(text(it, 1)?, CheckTarget::Path(check.path.clone()))
+                },
                 costs |_, _| CHECK, estimate_check;
-            member "resourcecheck_check" (check(), String) -> decision() => check_resource,
+            member "resourcecheck_check" (check(), String) -> decision() => |_, it| {
+                    let check = opaque::<ResourceCheckVal>(it, 0)?;
+                    check.authorizer.check(text(it, 1)?, CheckTarget::Resource(check.resource.clone()))
+                },
                 costs |_, _| CHECK, estimate_check;
         }
         "allowed" {
@@ -205,7 +211,7 @@ pub(super) fn library() -> Library {
     Library::new("kubernetes.authz", (1, 27), functions)
 }
 
-/// Restricting questions by selectors.
+/// Functions that add selectors to checks.
 pub(super) fn selectors() -> Library {
     let check = || kind("ResourceCheck");
     let functions = functions! {
@@ -223,27 +229,27 @@ pub(super) fn selectors() -> Library {
     Library::new("kubernetes.authzSelectors", (1, 31), functions)
 }
 
-fn group<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn group<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     let (authorizer, group) = (
-        opaque::<Authorizer>(arguments, 0)?.clone(),
+        opaque::<AuthorizerVal>(arguments, 0)?.clone(),
         text(arguments, 1)?.to_owned(),
     );
-    Ok(Value::opaque(GroupCheck { authorizer, group }))
+    Ok(Value::opaque(GroupCheckVal { authorizer, group }))
 }
 
-fn path<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn path<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     let (authorizer, path) = (
-        opaque::<Authorizer>(arguments, 0)?.clone(),
+        opaque::<AuthorizerVal>(arguments, 0)?.clone(),
         text(arguments, 1)?.to_owned(),
     );
     match path.trim().is_empty() {
         true => Err(EvalError::new("path must not be empty")),
-        false => Ok(Value::opaque(PathCheck { authorizer, path })),
+        false => Ok(Value::opaque(PathCheckVal { authorizer, path })),
     }
 }
 
-fn service_account<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
-    let authorizer = opaque::<Authorizer>(arguments, 0)?.clone();
+fn service_account<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
+    let authorizer = opaque::<AuthorizerVal>(arguments, 0)?.clone();
     let (namespace, name) = (
         text(arguments, 1)?.to_owned(),
         text(arguments, 2)?.to_owned(),
@@ -254,56 +260,44 @@ fn service_account<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     if !names::name_is_dns_label(&namespace, false).is_empty() {
         return Err(EvalError::new("Invalid service account namespace"));
     }
-    Ok(Value::opaque(Authorizer {
-        subject: Subject::ServiceAccount { namespace, name },
+    Ok(Value::opaque(AuthorizerVal {
+        subject: CheckSubject::ServiceAccount { namespace, name },
         ..authorizer
     }))
 }
 
-fn resource<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn resource<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     let (check, resource) = (
-        opaque::<GroupCheck>(arguments, 0)?,
+        opaque::<GroupCheckVal>(arguments, 0)?,
         text(arguments, 1)?.to_owned(),
     );
     if resource.trim().is_empty() {
         return Err(EvalError::new("resource must not be empty"));
     }
-    let resource = Resource {
+    let resource = CheckedResource {
         group: check.group.clone(),
         resource,
-        ..Resource::default()
+        ..CheckedResource::default()
     };
-    Ok(Value::opaque(ResourceCheck {
+    Ok(Value::opaque(ResourceCheckVal {
         authorizer: check.authorizer.clone(),
         resource,
     }))
 }
 
-/// The question with one more field set.
-fn with<'a>(arguments: &[Value<'a>], field: fn(&mut Resource) -> &mut String) -> Outcome<'a> {
-    let mut check = opaque::<ResourceCheck>(arguments, 0)?.clone();
+/// The check with one more field set.
+fn with<'a>(
+    arguments: &[Value<'a>],
+    field: fn(&mut CheckedResource) -> &mut String,
+) -> Outcome<'a> {
+    let mut check = opaque::<ResourceCheckVal>(arguments, 0)?.clone();
     *field(&mut check.resource) = text(arguments, 1)?.into();
     Ok(Value::opaque(check))
 }
 
-fn check_path<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
-    let check = opaque::<PathCheck>(arguments, 0)?;
-    check
-        .authorizer
-        .ask(text(arguments, 1)?, Target::Path(check.path.clone()))
-}
-
-fn check_resource<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
-    let check = opaque::<ResourceCheck>(arguments, 0)?;
-    check.authorizer.ask(
-        text(arguments, 1)?,
-        Target::Resource(check.resource.clone()),
-    )
-}
-
-impl Authorizer {
-    fn ask<'a>(&self, verb: &str, target: Target) -> Outcome<'a> {
-        let question = Question {
+impl AuthorizerVal {
+    fn check<'a>(&self, verb: &str, target: CheckTarget) -> Outcome<'a> {
+        let question = AuthorizerCheck {
             subject: self.subject.clone(),
             verb: verb.into(),
             target,
@@ -312,35 +306,35 @@ impl Authorizer {
     }
 }
 
-fn answer<'v>(arguments: &'v [Value]) -> Result<&'v Decision, EvalError> {
+fn answer<'v>(arguments: &'v [Value]) -> Result<&'v AuthorizerDecision, EvalError> {
     opaque(arguments, 0)
 }
 
-/// An expression can afford two questions.
+/// The cost of a check, such that an expression can afford two.
 const CHECK: u64 = 350_000;
 
-fn estimate_check(_: &Sizing, _: Option<&Node>, _: &[Node]) -> Option<CallEstimate> {
-    Some(CallEstimate::cost(Range::fixed(CHECK)))
+fn estimate_check(_: &Sizing, _: Option<&AstNode>, _: &[AstNode]) -> Option<CallEstimate> {
+    Some(CallEstimate::cost(CostRange::fixed(CHECK)))
 }
 
 /// The shortest requirement has two characters, and costs a list and an object.
-fn selector_range(size: Range) -> Range {
+fn selector_range(size: CostRange) -> CostRange {
     let requirements = size.scale(0.5).scale((LIST + STRUCT) as f64);
-    Range::fixed(LIST)
+    CostRange::fixed(LIST)
         .add(size.scale(TRAVERSAL))
         .add(requirements)
 }
 
 fn selector_cost(arguments: &[Value], _: &Value) -> u64 {
-    selector_range(Range::fixed(arguments[1].size())).max
+    selector_range(CostRange::fixed(arguments[1].size())).max
 }
 
 fn estimate_selector(
     sizing: &Sizing,
-    _: Option<&Node>,
-    arguments: &[Node],
+    _: Option<&AstNode>,
+    arguments: &[AstNode],
 ) -> Option<CallEstimate> {
     Some(CallEstimate::cost(selector_range(
-        sizing.of(arguments.first()?),
+        sizing.size(arguments.first()?),
     )))
 }

@@ -1,18 +1,17 @@
-//! `format.dns1123Label().validate(…)`: named formats of text, and what is wrong with a text.
+//! The format library: `format.dns1123Label().validate(…)`.
 
 use super::{cost, opaque, text, texts, url};
 use crate::{
-    CallEstimate, EvalError, Function, Library, Node, Opaque, Outcome, Overload, REGEX, Run, Site,
-    Sizing, TRAVERSAL, Type, Value,
+    CallEstimate, CallSite, EvalError, Function, Library, Opaque, Outcome, Overload, OverloadFn,
+    REGEX, TRAVERSAL, Type, Value,
 };
 use mizzen_value::time::Moment;
 use mizzen_value::validation::names;
 
-/// A format with a name.
 #[derive(Clone, Copy)]
 pub(super) struct NamedFormat {
     name: &'static str,
-    /// How long a regular expression for it would be, which is what its use costs.
+    /// The length of an equivalent regular expression, which is the cost of validation.
     pattern_size: u64,
     violations: fn(&str) -> Vec<String>,
 }
@@ -25,7 +24,7 @@ impl std::fmt::Debug for NamedFormat {
 
 macro_rules! formats {
     ($($name:literal, $pattern_size:literal, $violations:expr;)*) => {
-        /// The format of a name.
+        /// The format of this name.
         pub(super) fn named(name: &str) -> Option<NamedFormat> {
             Some(match name {
                 $($name => NamedFormat { name: $name, pattern_size: $pattern_size, violations: $violations },)*
@@ -33,8 +32,8 @@ macro_rules! formats {
             })
         }
 
-        /// The functions that yield a format each.
-        const FUNCTIONS: &[(&str, Run)] = &[$((concat!("format.", $name), |_, _| constant($name)),)*];
+        /// The functions that return a format.
+        const FUNCTIONS: &[(&str, OverloadFn)] = &[$((concat!("format.", $name), |_, _| constant($name)),)*];
     };
 }
 
@@ -79,7 +78,7 @@ fn is_uuid(text: &str) -> bool {
     rest.is_empty()
 }
 
-/// Kubernetes: nothing is no base64 here, and the bits that the padding leaves over may be set.
+/// Kubernetes: the empty string is not base64 here, and trailing bits are ignored.
 fn is_base64(text: &str) -> bool {
     let digits = text.trim_end_matches('=');
     let is_digit = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'+' | b'/');
@@ -93,8 +92,8 @@ fn is_date(text: &str) -> bool {
     text.len() == 10 && Moment::parse(&format!("{text}T00:00:00Z")).is_ok()
 }
 
-/// Kubernetes: any character may stand before the fraction, leap seconds are refused, and what follows a second
-/// `t` is not looked at.
+/// Kubernetes: any character may precede the fraction, leap seconds are rejected, and the text
+/// after a second `t` is ignored.
 fn is_date_time(text: &str) -> bool {
     let text = text.to_lowercase();
     let mut parts = text.split('t');
@@ -104,30 +103,21 @@ fn is_date_time(text: &str) -> bool {
     let Some((clock, rest)) = time.split_at_checked(8) else {
         return false;
     };
-    is_date(date) && is_clock(clock.as_bytes()) && is_fraction_and_zone(rest)
-}
-
-fn is_clock(clock: &[u8]) -> bool {
+    let clock = clock.as_bytes();
     let is_number = |at: usize, limit: &[u8]| {
         clock[at..at + 2].iter().all(u8::is_ascii_digit) && &clock[at..at + 2] <= limit
     };
-    clock[2] == b':'
+    let is_clock = clock[2] == b':'
         && clock[5] == b':'
         && is_number(0, b"23")
         && is_number(3, b"59")
-        && is_number(6, b"59")
-}
-
-fn is_fraction_and_zone(rest: &str) -> bool {
-    if is_zone(rest) {
-        return true;
-    }
-    let mut chars = rest.chars();
-    chars.next();
-    let zone = chars
-        .as_str()
-        .trim_start_matches(|char: char| char.is_ascii_digit());
-    zone.len() < chars.as_str().len() && !rest.starts_with('\n') && is_zone(zone)
+        && is_number(6, b"59");
+    let mut fraction = rest.chars();
+    fraction.next();
+    let fraction = fraction.as_str();
+    let zone = fraction.trim_start_matches(|char: char| char.is_ascii_digit());
+    let is_zoned_fraction = zone.len() < fraction.len() && !rest.starts_with('\n') && is_zone(zone);
+    is_date(date) && is_clock && (is_zone(rest) || is_zoned_fraction)
 }
 
 fn is_zone(zone: &str) -> bool {
@@ -151,10 +141,10 @@ impl Opaque for NamedFormat {
     }
 }
 
-/// The formats by name, and their use.
+/// Functions of named formats.
 pub(super) fn library() -> Library {
     let kind = || Type::object("kubernetes.NamedFormat");
-    let constant = |&(name, run): &(&'static str, Run)| {
+    let constant = |&(name, run): &(&'static str, OverloadFn)| {
         Function::new(name, vec![Overload::global(name, vec![], kind(), run)])
     };
     let mut functions: Vec<Function> = FUNCTIONS.iter().map(constant).collect();
@@ -179,7 +169,18 @@ pub(super) fn library() -> Library {
     );
     functions.push(Function::new(
         "validate",
-        vec![validate.costs(validate_cost, validate_estimate)],
+        vec![validate.costs(
+            |arguments, _| {
+                let format = arguments[0].as_opaque::<NamedFormat>();
+                let pattern_size = format.map_or(1, |format| format.pattern_size);
+                cost::search(arguments[1].size(), pattern_size)
+            },
+            |sizing, _, arguments| {
+                let text = sizing.size(arguments.first()?);
+                let cost = text.scale(TRAVERSAL).scale(MAX_PATTERN * REGEX);
+                Some(CallEstimate::cost(cost))
+            },
+        )],
     ));
     Library::new("kubernetes.format", (1, 31), functions)
 }
@@ -190,7 +191,7 @@ fn constant<'a>(name: &str) -> Outcome<'a> {
         .ok_or_else(EvalError::no_such_overload)
 }
 
-fn validate<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn validate<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     let violations = (opaque::<NamedFormat>(arguments, 0)?.violations)(text(arguments, 1)?);
     Ok(if violations.is_empty() {
         Value::Optional(None)
@@ -199,23 +200,5 @@ fn validate<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     })
 }
 
-fn validate_cost(arguments: &[Value], _: &Value) -> u64 {
-    let pattern_size = arguments[0]
-        .as_opaque::<NamedFormat>()
-        .map_or(1, |format| format.pattern_size);
-    cost::search(arguments[1].size(), pattern_size)
-}
-
-/// Kubernetes: the longest pattern that is reckoned with.
+/// Kubernetes: the assumed maximum length of a pattern.
 const MAX_PATTERN: f64 = 128.0;
-
-fn validate_estimate(
-    sizing: &Sizing,
-    _: Option<&Node>,
-    arguments: &[Node],
-) -> Option<CallEstimate> {
-    let text = sizing.of(arguments.first()?);
-    Some(CallEstimate::cost(
-        text.scale(TRAVERSAL).scale(MAX_PATTERN * REGEX),
-    ))
-}

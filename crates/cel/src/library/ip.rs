@@ -1,11 +1,11 @@
-//! Addresses and blocks of them: how they are read, and what kind they are. As Go's `net/netip`, complaints included.
+//! Parsing and classification of IP addresses and CIDR blocks, with the errors of Go's `net/netip`.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use mizzen_value::address::Block;
 use mizzen_value::json::quote;
 
-/// Reads an address as the library takes it: without a zone, and not IPv4 in IPv6 clothes.
+/// Parses an address without a zone that is not IPv4-mapped IPv6.
 pub(super) fn parse(text: &str) -> Result<IpAddr, String> {
     let (address, zone) = parse_address(text).map_err(|error| {
         format!(
@@ -22,7 +22,7 @@ pub(super) fn parse(text: &str) -> Result<IpAddr, String> {
     refuse_mapped(text, address)
 }
 
-/// Reads a block of addresses; the bits beyond its prefix are kept.
+/// Parses a CIDR block; host bits are kept.
 pub(super) fn parse_block(text: &str) -> Result<Block, String> {
     let block = read_block(text).map_err(|error| {
         let error = format!("netip.ParsePrefix({}): {error}", quote(text));
@@ -64,7 +64,6 @@ fn read_block(text: &str) -> Result<Block, String> {
     }
 }
 
-/// Reads an address and its zone.
 pub(super) fn parse_address(text: &str) -> Result<(IpAddr, Option<&str>), String> {
     let outcome = match text.bytes().find(|byte| b".:%".contains(byte)) {
         Some(b'.') => read_v4(text).map(|address| (IpAddr::V4(address), None)),
@@ -142,7 +141,7 @@ fn read_v6(text: &str) -> Result<(Ipv6Addr, Option<&str>), String> {
     }
 }
 
-/// The groups of an IPv6 address that were read, and where `::` stands among them.
+/// The groups of an IPv6 address, and the position of `::` among them.
 #[derive(Default)]
 struct Groups {
     found: Vec<u16>,
@@ -150,7 +149,7 @@ struct Groups {
 }
 
 impl Groups {
-    /// Takes a group and the colon after it from `rest`.
+    /// Parses a group and the colon after it; returns the rest.
     fn read<'a>(&mut self, rest: &'a str) -> Result<&'a str, String> {
         let end = rest
             .bytes()
@@ -226,7 +225,6 @@ impl Groups {
     }
 }
 
-/// Whether it is a link-local multicast address.
 pub(super) fn is_link_local_multicast(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => ip.octets()[..3] == [224, 0, 0],
@@ -234,7 +232,6 @@ pub(super) fn is_link_local_multicast(ip: IpAddr) -> bool {
     }
 }
 
-/// Whether it is a link-local unicast address.
 pub(super) fn is_link_local_unicast(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => ip.is_link_local(),
@@ -242,7 +239,7 @@ pub(super) fn is_link_local_unicast(ip: IpAddr) -> bool {
     }
 }
 
-/// Whether it is a unicast address beyond one link; private ones are.
+/// Whether it is a global unicast address; private ones are.
 pub(super) fn is_global_unicast(ip: IpAddr) -> bool {
     let is_odd =
         ip.is_unspecified() || ip.is_loopback() || ip.is_multicast() || is_link_local_unicast(ip);

@@ -1,16 +1,16 @@
-//! What can be done with lists: searched, summed up, sorted, cut, flattened.
+//! The lists libraries of Kubernetes and cel-go.
 
 use std::cmp::Ordering;
 
 use super::{MAX_ITEMS, compare, cost, equal, int, list};
 use crate::ast::{ACCUMULATOR, Comprehension, Expr, ExprKind, Literal};
 use crate::{
-    CallEstimate, Estimate, EvalError, Expander, Function, Library, List, Macro, MacroError, Node,
-    Outcome, Overload, Range, Site, Sizing, TRAVERSAL, Type, Value,
+    AstNode, CallEstimate, CallSite, CostEstimateFn, CostRange, EvalError, ExprFactory, Function,
+    Library, ListVal, Macro, MacroError, Outcome, Overload, Sizing, TRAVERSAL, Type, Value,
 };
 use mizzen_value::Str;
 
-/// A row for each type that has an order: its name, and the names of the overloads for lists of it.
+/// A row for each ordered type: its name, and the overload IDs for lists of it.
 macro_rules! by_type {
     ($($type:ident $name:literal $wire:literal,)*) => {
         &[$(Ordered {
@@ -44,7 +44,7 @@ const ORDERED: &[Ordered] = by_type! {
     Bytes "bytes" "bytes",
 };
 
-/// Kubernetes' own functions: they only look.
+/// Kubernetes' functions, which do not create lists.
 pub(super) fn comparisons() -> Library {
     use Type::{Double, Duration, Int, Uint};
     let any = || Type::parameter("A");
@@ -57,9 +57,9 @@ pub(super) fn comparisons() -> Library {
             member "list_duration_sum_duration" (Type::list(Duration)) -> Duration =>
                 |_, it| total(it, Value::Duration(0));
         }
-        "indexOf" { member "list_a_index_of_int" (Type::list(any()), any()) -> Int => index_of; }
+        "indexOf" { member "list_a_index_of_int" (Type::list(any()), any()) -> Int => |_, it| position(it, |items, is_same| items.iter().position(is_same)); }
         "lastIndexOf" {
-            member "list_a_last_index_of_int" (Type::list(any()), any()) -> Int => last_index_of;
+            member "list_a_last_index_of_int" (Type::list(any()), any()) -> Int => |_, it| position(it, |items, is_same| items.iter().rposition(is_same));
         }
     };
     let each = |name, overload: &dyn Fn(&Ordered) -> Overload| {
@@ -68,7 +68,12 @@ pub(super) fn comparisons() -> Library {
     let of = |row: &Ordered| vec![Type::list(row.kind.clone())];
     functions.extend([
         each("isSorted", &|row| {
-            Overload::member(row.sorted, of(row), Type::Bool, is_sorted)
+            Overload::member(row.sorted, of(row), Type::Bool, |_, it| {
+                let items = list(it, 0)?.to_vec()?;
+                let is_ordered =
+                    |left: &Value, right: &Value| compare(left, right) != Some(Ordering::Greater);
+                Ok(items.is_sorted_by(is_ordered).into())
+            })
         }),
         each("max", &|row| {
             Overload::member(row.max, of(row), row.kind.clone(), max)
@@ -87,7 +92,7 @@ pub(super) fn comparisons() -> Library {
     Library::new("kubernetes.lists", (1, 0), functions)
 }
 
-/// cel-go's functions: they make new lists.
+/// cel-go's functions, which create lists.
 pub(super) fn library() -> Library {
     use Type::{Dyn, Int};
     let items = || Type::list(Type::parameter("T"));
@@ -102,9 +107,15 @@ pub(super) fn library() -> Library {
                 costs flatten_cost, estimate_flatten;
         }
         "lists.range" {
-            global "lists_range" (Int) -> Type::list(Int) => range, costs result_cost, estimate_range;
+            global "lists_range" (Int) -> Type::list(Int) => range, costs result_cost,
+                |_, _, arguments| {
+                    let size = CostRange::fixed(literal(arguments.first()?, u64::MAX));
+                    Some(cost::estimate_make_list(size, 1.0))
+                };
         }
-        "reverse" { member "list_reverse" (items()) -> items() => reverse, costs result_cost, estimate_copy; }
+        "reverse" { member "list_reverse" (items()) -> items() => reverse, costs result_cost,
+                |sizing, target, _| Some(cost::estimate_make_list(sizing.size(target?), 1.0));
+        }
         "distinct" {
             member "list_distinct" (items()) -> items() => distinct, costs self_compare_cost, estimate_pairs;
         }
@@ -116,7 +127,10 @@ pub(super) fn library() -> Library {
     };
     let sort_by = |row: &Ordered| {
         let parameters = vec![items(), Type::list(row.kind.clone())];
-        Overload::member(row.sort_by, parameters, items(), sort_by_keys).costs(
+        Overload::member(row.sort_by, parameters, items(), |_, it| {
+            sorted(list(it, 0)?, list(it, 1)?)
+        })
+        .costs(
             |it, result| self_compare_cost(&it[1..], result),
             estimate_of(&row.kind),
         )
@@ -135,48 +149,31 @@ pub(super) fn library() -> Library {
     Library::new("cel.lib.ext.lists", (1, 34), functions).with_macros(vec![sort_by])
 }
 
-fn index_of<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+/// The index that `find` returns for the second argument; -1 if there is none.
+fn position<'a>(
+    arguments: &[Value<'a>],
+    find: impl Fn(&[Value<'a>], &dyn Fn(&Value<'a>) -> bool) -> Option<usize>,
+) -> Outcome<'a> {
     let items = list(arguments, 0)?.to_vec()?;
-    Ok(Value::Int(
-        items
-            .iter()
-            .position(|item| equal(item, &arguments[1]))
-            .map_or(-1, |index| index as i64),
-    ))
+    let found = find(&items, &|item| equal(item, &arguments[1]));
+    Ok(Value::Int(found.map_or(-1, |index| index as i64)))
 }
 
-fn last_index_of<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
-    let items = list(arguments, 0)?.to_vec()?;
-    Ok(Value::Int(
-        items
-            .iter()
-            .rposition(|item| equal(item, &arguments[1]))
-            .map_or(-1, |index| index as i64),
-    ))
-}
-
-fn reverse<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn reverse<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     let mut items = list(arguments, 0)?.to_vec()?;
     items.reverse();
     Ok(items.into())
 }
 
-fn is_sorted<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
-    let items = list(arguments, 0)?.to_vec()?;
-    Ok(items
-        .is_sorted_by(|left, right| compare(left, right) != Some(Ordering::Greater))
-        .into())
-}
-
-fn max<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn max<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     best(arguments, "max", Ordering::Less)
 }
 
-fn min<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn min<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     best(arguments, "min", Ordering::Greater)
 }
 
-/// The first item that no other beats: the kept one is beaten if it compares as `beaten` with another.
+/// The first item that is not beaten: an item is beaten if it compares as `beaten` with another.
 fn best<'a>(arguments: &[Value<'a>], name: &str, beaten: Ordering) -> Outcome<'a> {
     let items = list(arguments, 0)?.to_vec()?;
     let better = |kept: Value<'a>, next: Value<'a>| {
@@ -218,7 +215,7 @@ fn add<'a>(left: &Value<'a>, right: &Value<'a>) -> Outcome<'a> {
     }
 }
 
-fn slice<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn slice<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     let (list, start, end) = (list(arguments, 0)?, int(arguments, 1)?, int(arguments, 2)?);
     let refuse = |why: String| {
         Err(EvalError::new(format!(
@@ -239,7 +236,7 @@ fn slice<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     Ok(items?.into())
 }
 
-fn flatten<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn flatten<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     let Value::List(list) = &arguments[0] else {
         let names: Vec<Str> = arguments.iter().map(Value::type_name).collect();
         let message = format!(
@@ -261,7 +258,7 @@ fn flatten<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
 }
 
 fn flatten_into<'a>(
-    list: &List<'a>,
+    list: &ListVal<'a>,
     depth: u64,
     flat: &mut Vec<Value<'a>>,
 ) -> Result<(), EvalError> {
@@ -275,7 +272,7 @@ fn flatten_into<'a>(
     Ok(())
 }
 
-fn range<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn range<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     let n_items = int(arguments, 0)?;
     if n_items > MAX_ITEMS as i64 {
         return Err(EvalError::CostLimit);
@@ -283,7 +280,7 @@ fn range<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     Ok((0..n_items).map(Value::Int).collect::<Vec<_>>().into())
 }
 
-fn distinct<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn distinct<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     let mut unique: Vec<Value> = Vec::new();
     for item in list(arguments, 0)?.iter() {
         let item = item?;
@@ -294,16 +291,12 @@ fn distinct<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     Ok(unique.into())
 }
 
-fn sort<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn sort<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     let list = list(arguments, 0)?;
     sorted(list, list)
 }
 
-fn sort_by_keys<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
-    sorted(list(arguments, 0)?, list(arguments, 1)?)
-}
-
-fn sorted<'a>(list: &List<'a>, keys: &List<'a>) -> Outcome<'a> {
+fn sorted<'a>(list: &ListVal<'a>, keys: &ListVal<'a>) -> Outcome<'a> {
     let (items, keys) = (list.to_vec()?, keys.to_vec()?);
     if items.len() != keys.len() {
         return Err(EvalError::new(format!(
@@ -334,10 +327,9 @@ fn sorted<'a>(list: &List<'a>, keys: &List<'a>) -> Outcome<'a> {
         .into())
 }
 
-/// `list.sortBy(x, key)`: the list is kept under a name, a second list of its keys is made, and the first is
-/// sorted by the second.
+/// `list.sortBy(x, key)`: binds the list, maps it to its keys, and sorts the one by the other.
 fn expand_sort_by(
-    expander: &mut dyn Expander,
+    expander: &mut dyn ExprFactory,
     target: Option<&Expr>,
     arguments: &[Expr],
 ) -> Result<Option<Expr>, MacroError> {
@@ -380,7 +372,7 @@ fn expand_sort_by(
     Ok(Some(expander.comprehension(bind)))
 }
 
-fn map(expander: &mut dyn Expander, input: &str, variable: Str, transform: Expr) -> Expr {
+fn map(expander: &mut dyn ExprFactory, input: &str, variable: Str, transform: Expr) -> Expr {
     let (accumulator, item) = (expander.accumulator(), expander.list(vec![transform]));
     let comprehension = Comprehension {
         range: expander.ident(input),
@@ -404,7 +396,7 @@ fn flatten_cost(arguments: &[Value], _: &Value) -> u64 {
     cost::make_list(arguments[0].size(), depth as f64)
 }
 
-/// Every item compared with every other; text costs a little more.
+/// Compares every item with every other; strings cost a little more.
 fn self_compare_cost(arguments: &[Value], _: &Value) -> u64 {
     let size = arguments[0].size();
     let first = arguments[0].as_list().and_then(|list| list.get(0));
@@ -417,79 +409,60 @@ fn self_compare_cost(arguments: &[Value], _: &Value) -> u64 {
 
 fn estimate_slice(
     sizing: &Sizing,
-    target: Option<&Node>,
-    arguments: &[Node],
+    target: Option<&AstNode>,
+    arguments: &[AstNode],
 ) -> Option<CallEstimate> {
-    let size = sizing.of(target?);
+    let size = sizing.size(target?);
     let (start, end) = (
         literal(arguments.first()?, 0),
         literal(arguments.get(1)?, size.max),
     );
     Some(cost::estimate_make_list(
-        Range::fixed(end.wrapping_sub(start)),
-        1.0,
-    ))
-}
-
-fn estimate_range(_: &Sizing, _: Option<&Node>, arguments: &[Node]) -> Option<CallEstimate> {
-    Some(cost::estimate_make_list(
-        Range::fixed(literal(arguments.first()?, u64::MAX)),
+        CostRange::fixed(end.wrapping_sub(start)),
         1.0,
     ))
 }
 
 fn estimate_flatten(
     sizing: &Sizing,
-    target: Option<&Node>,
-    arguments: &[Node],
+    target: Option<&AstNode>,
+    arguments: &[AstNode],
 ) -> Option<CallEstimate> {
     let depth = arguments
         .first()
         .map_or(1, |depth| literal(depth, u64::MAX));
-    Some(cost::estimate_make_list(sizing.of(target?), depth as f64))
+    Some(cost::estimate_make_list(sizing.size(target?), depth as f64))
 }
 
-fn estimate_copy(sizing: &Sizing, target: Option<&Node>, _: &[Node]) -> Option<CallEstimate> {
-    Some(cost::estimate_make_list(sizing.of(target?), 1.0))
-}
-
-/// The size of what is compared with itself: the list's, or that of the keys it is sorted by.
+/// The size of the list, or of the keys it is sorted by.
 fn estimate_pairs_at(
     sizing: &Sizing,
-    target: Option<&Node>,
-    arguments: &[Node],
+    target: Option<&AstNode>,
+    arguments: &[AstNode],
     factor: f64,
 ) -> Option<CallEstimate> {
-    let size = sizing.of(arguments.first().or(target)?);
+    let size = sizing.size(arguments.first().or(target)?);
     Some(cost::estimate_make_list(size.multiply(size), factor))
 }
 
 fn estimate_pairs(
     sizing: &Sizing,
-    target: Option<&Node>,
-    arguments: &[Node],
+    target: Option<&AstNode>,
+    arguments: &[AstNode],
 ) -> Option<CallEstimate> {
     estimate_pairs_at(sizing, target, arguments, 2.0)
 }
 
-fn estimate_text_pairs(
-    sizing: &Sizing,
-    target: Option<&Node>,
-    arguments: &[Node],
-) -> Option<CallEstimate> {
-    estimate_pairs_at(sizing, target, arguments, 2.0 + TRAVERSAL)
-}
-
-fn estimate_of(kind: &Type) -> Estimate {
+fn estimate_of(kind: &Type) -> CostEstimateFn {
     if matches!(kind, Type::String | Type::Bytes) {
-        estimate_text_pairs
+        |sizing, target, arguments| estimate_pairs_at(sizing, target, arguments, 2.0 + TRAVERSAL)
     } else {
         estimate_pairs
     }
 }
 
-/// A number that is written in the expression; one below zero counts as zero.
-fn literal(node: &Node, otherwise: u64) -> u64 {
+/// An integer literal; negative ones count as zero.
+fn literal(node: &AstNode, otherwise: u64) -> u64 {
     match node.expr.and_then(|expr| expr.as_literal()) {
         Some(Literal::Int(int)) => u64::try_from(*int).unwrap_or(0),
         _ => otherwise,

@@ -1,10 +1,8 @@
-//! Which functions do expressions have beyond the language's own?
-//!
-//! A file each. What a function means is plain Rust; what it is called, which types it takes and what it costs
-//! stands below that, in the file's `library`.
+//! The extension libraries, one per file: implementations first, then the declarations in
+//! `library`.
 
-/// Functions with their overloads: how each is called, its id, the types of its parameters (the target first) and
-/// of its result, its implementation, and what it costs unless that is 1.
+/// Declares functions with their overloads: global or member, ID, parameter types (the target
+/// first), result type, implementation, and costs unless they are 1.
 macro_rules! functions {
     ($($name:literal { $($call:ident $id:literal ($($parameter:expr),*) -> $result:expr => $run:expr
         $(, costs $cost:expr, $estimate:expr)?;)+ })*) => {
@@ -34,18 +32,20 @@ mod url;
 
 use super::function::Library;
 use super::standard::{self, compare, equal, to_text};
-use super::value::{EvalError, List, Opaque, Value};
+use super::value::{EvalError, ListVal, Opaque, Value};
 
 pub use authorizer::{
-    Authorize, Decision, Question, Resource, Subject, Target, authorizer, resource_check,
+    Authorize, AuthorizerCheck, AuthorizerDecision, CheckSubject, CheckTarget, CheckedResource,
+    authorizer, resource_check,
 };
 pub use patch::{library as json_patch, with_json_patch};
 pub(super) use string_format::check as check_format;
-pub use url::{Url, parse_reference};
+pub use url::{UrlVal, parse_reference};
 
-/// The libraries of the base environment, each with the version that it came with.
+/// The libraries of the base environment.
 ///
-/// Kubernetes: `apiserver/pkg/cel/environment/base.go` (string library: version 2, lists: 3, semver: 1).
+/// Kubernetes: `apiserver/pkg/cel/environment/base.go` (string library: version 2, lists: 3,
+/// semver: 1).
 pub fn libraries() -> Vec<Library> {
     vec![
         url::library(),
@@ -65,13 +65,15 @@ pub fn libraries() -> Vec<Library> {
     ]
 }
 
-/// No function makes a longer list: upstream's limit of a call's cost, which each item counts against.
+/// The maximum length of a list that a function creates: upstream's cost limit of a call, which
+/// each item counts against.
 const MAX_ITEMS: usize = 1_000_000;
 
-/// No function makes a longer text: to go through it once would cost more than a call may.
+/// The maximum length of a string that a function creates: traversing a longer one would exceed the
+/// cost limit of a call.
 const MAX_TEXT: usize = 10_000_000;
 
-/// A value in a message. What has parts is told by its type only: parts may be shared, and many.
+/// A value in a message. Lists and maps show only their type, because shared items can be many.
 fn show(value: &Value) -> String {
     match value {
         Value::List(_) | Value::Map(_) | Value::Optional(_) => value.type_name().to_string(),
@@ -93,7 +95,7 @@ fn int(arguments: &[Value], index: usize) -> Result<i64, EvalError> {
         .ok_or_else(EvalError::no_such_overload)
 }
 
-fn list<'v, 'a>(arguments: &'v [Value<'a>], index: usize) -> Result<&'v List<'a>, EvalError> {
+fn list<'v, 'a>(arguments: &'v [Value<'a>], index: usize) -> Result<&'v ListVal<'a>, EvalError> {
     arguments
         .get(index)
         .and_then(Value::as_list)

@@ -1,67 +1,66 @@
-//! `quantity(…)`: amounts with a suffix that can be compared and added.
+//! The quantity library.
 
 use std::cmp::Ordering;
 
 use super::{cost, opaque, text};
-use crate::{EvalError, Library, Opaque, Outcome, Site, Type, Value};
+use crate::{CallSite, EvalError, Library, Opaque, Outcome, Type, Value};
 use mizzen_value::quantity::{Format, Quantity, QuantityError};
 
-/// An amount.
+/// A quantity.
 ///
-/// Kubernetes: whether it is called a whole number depends on how it was written, not on what it is: `1000m` is
-/// none, nor is `100000Gi` (apimachinery, resource/quantity.go, AsInt64). So the short form that upstream would
-/// keep it in is kept too.
+/// Kubernetes: whether it is an integer depends on its notation, not on its amount: `1000m` is not,
+/// nor is `100000Gi` (apimachinery, resource/quantity.go, AsInt64). So upstream's 64-bit form is
+/// kept, too.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Amount {
+pub(super) struct QuantityVal {
     quantity: Quantity,
     short: Option<Short>,
 }
 
-/// A number of 64 bits and the power of ten that it is to be multiplied with.
+/// A 64-bit number and its decimal exponent.
 #[derive(Debug, Clone, Copy)]
 struct Short {
     value: i64,
     scale: i32,
 }
 
-impl Amount {
-    /// Reads an amount.
-    pub(super) fn parse(text: &str) -> Result<Amount, QuantityError> {
+impl QuantityVal {
+    pub(super) fn parse(text: &str) -> Result<QuantityVal, QuantityError> {
         if text.trim() != text {
             return Err(QuantityError::Format);
         }
-        Ok(Amount {
+        Ok(QuantityVal {
             quantity: Quantity::parse(text)?,
             short: Short::parse(text),
         })
     }
 
-    fn from_int(value: i64) -> Amount {
-        Amount {
+    fn from_int(value: i64) -> QuantityVal {
+        QuantityVal {
             quantity: Quantity::from_int(value, Format::Exponent),
             short: Some(Short { value, scale: 0 }),
         }
     }
 
-    fn add(&self, other: &Amount) -> Amount {
+    fn add(&self, other: &QuantityVal) -> QuantityVal {
         let short = self
             .short
             .zip(other.short)
             .and_then(|(left, right)| left.add(right));
-        Amount {
+        QuantityVal {
             quantity: self.quantity.add(&other.quantity),
             short,
         }
     }
 
-    fn negated(&self) -> Amount {
+    fn negated(&self) -> QuantityVal {
         let negate = |short: Short| {
             Some(Short {
                 value: short.value.checked_neg()?,
                 ..short
             })
         };
-        Amount {
+        QuantityVal {
             quantity: self.quantity.negated(),
             short: self.short.and_then(negate),
         }
@@ -80,15 +79,21 @@ impl Short {
         let (fraction, suffix) = rest.strip_prefix('.').map_or(("", rest), split_digits);
         let whole = whole.trim_start_matches('0');
         let n_digits = whole.len().max(1) + fraction.len();
-        let (factor, scale) = match suffix_bits(suffix) {
+        const BINARY: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+        const DECIMAL: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
+        let binary = BINARY.iter().position(|known| *known == suffix);
+        let (factor, scale) = match binary.map(|index| (index as u32 + 1) * 10) {
             Some(bits) if fraction.is_empty() && n_digits + bits as usize * 3 / 10 < 15 => {
                 (1 << bits, 0)
             }
             Some(_) => return None,
-            None => (
-                1,
-                suffix_scale(suffix)?.checked_sub(i32::try_from(fraction.len()).ok()?)?,
-            ),
+            None => {
+                let scale: i32 = match DECIMAL.iter().position(|known| *known == suffix) {
+                    Some(index) => (index as i32 - 3) * 3,
+                    None => suffix.strip_prefix(['e', 'E'])?.parse().ok()?,
+                };
+                (1, scale.checked_sub(i32::try_from(fraction.len()).ok()?)?)
+            }
         };
         if n_digits > 18 || scale < -9 {
             return None;
@@ -126,48 +131,36 @@ fn split_digits(text: &str) -> (&str, &str) {
     )
 }
 
-fn suffix_bits(suffix: &str) -> Option<u32> {
-    let index = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"]
-        .iter()
-        .position(|known| *known == suffix)?;
-    Some((index as u32 + 1) * 10)
-}
-
-fn suffix_scale(suffix: &str) -> Option<i32> {
-    const SUFFIXES: [&str; 10] = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
-    match SUFFIXES.iter().position(|known| *known == suffix) {
-        Some(index) => Some((index as i32 - 3) * 3),
-        None => suffix.strip_prefix(['e', 'E'])?.parse().ok(),
-    }
-}
-
-impl Opaque for Amount {
+impl Opaque for QuantityVal {
     fn type_name(&self) -> &str {
         "kubernetes.Quantity"
     }
 
     fn equals(&self, other: &dyn Opaque) -> bool {
         other
-            .downcast::<Amount>()
+            .downcast::<QuantityVal>()
             .is_some_and(|other| other.quantity == self.quantity)
     }
 }
 
-/// `quantity(…)` and what can be done with one.
+/// The functions of `quantity(…)`.
 pub(super) fn library() -> Library {
     use Type::{Bool, Double, Int, String};
     let amount = || Type::object("kubernetes.Quantity");
     let functions = functions! {
         "quantity" {
-            global "string_to_quantity" (String) -> amount() => from_text,
+            global "string_to_quantity" (String) -> amount() =>
+                |_, it| QuantityVal::parse(text(it, 0)?)
+                    .map(Value::opaque)
+                    .map_err(|error| EvalError::new(error.to_string())),
                 costs cost::traverse, cost::estimate_traverse;
         }
         "isQuantity" {
             global "is_quantity_string" (String) -> Bool =>
-                |_, it| Ok(Amount::parse(text(it, 0)?).is_ok().into()),
+                |_, it| Ok(QuantityVal::parse(text(it, 0)?).is_ok().into()),
                 costs cost::traverse, cost::estimate_traverse;
         }
-        // Kubernetes: it is declared as a function, not as a member (library/quantity.go).
+        // Kubernetes: it is declared as a global function (library/quantity.go).
         "sign" { global "quantity_sign" (amount()) -> Int => sign; }
         "isGreaterThan" {
             member "quantity_is_greater_than" (amount(), amount()) -> Bool =>
@@ -185,7 +178,11 @@ pub(super) fn library() -> Library {
             member "quantity_get_float" (amount()) -> Double =>
                 |_, it| Ok(this(it)?.quantity.as_f64().into());
         }
-        "asInteger" { member "quantity_get_int" (amount()) -> Int => as_integer; }
+        "asInteger" { member "quantity_get_int" (amount()) -> Int => |_, it| {
+                let integer = this(it)?.as_int().map(Value::Int);
+                integer.ok_or_else(|| EvalError::new("cannot convert value to integer"))
+            };
+        }
         "isInteger" {
             member "quantity_is_integer" (amount()) -> Bool =>
                 |_, it| Ok(this(it)?.as_int().is_some().into());
@@ -202,49 +199,35 @@ pub(super) fn library() -> Library {
     Library::new("kubernetes.quantity", (1, 28), functions)
 }
 
-fn from_text<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
-    let amount = Amount::parse(text(arguments, 0)?);
-    amount
-        .map(Value::opaque)
-        .map_err(|error| EvalError::new(error.to_string()))
-}
-
-fn sign<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn sign<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     Ok(Value::Int(
         this(arguments)?.quantity.cmp(&Quantity::default()) as i64,
     ))
 }
 
-fn as_integer<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
-    let whole = this(arguments)?.as_int();
-    whole
-        .map(Value::Int)
-        .ok_or_else(|| EvalError::new("cannot convert value to integer"))
-}
-
-fn this<'v>(arguments: &'v [Value]) -> Result<&'v Amount, EvalError> {
+fn this<'v>(arguments: &'v [Value]) -> Result<&'v QuantityVal, EvalError> {
     opaque(arguments, 0)
 }
 
 fn ordering(arguments: &[Value]) -> Result<Ordering, EvalError> {
     Ok(this(arguments)?
         .quantity
-        .cmp(&opaque::<Amount>(arguments, 1)?.quantity))
+        .cmp(&opaque::<QuantityVal>(arguments, 1)?.quantity))
 }
 
-/// The second argument: an amount or a whole number.
-fn other(arguments: &[Value]) -> Result<Amount, EvalError> {
+/// The second argument: a quantity or an integer.
+fn other(arguments: &[Value]) -> Result<QuantityVal, EvalError> {
     match arguments.get(1) {
-        Some(Value::Int(int)) => Ok(Amount::from_int(*int)),
+        Some(Value::Int(int)) => Ok(QuantityVal::from_int(*int)),
         _ => opaque(arguments, 1).copied(),
     }
 }
 
-fn add<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn add<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     Ok(Value::opaque(this(arguments)?.add(&other(arguments)?)))
 }
 
-fn sub<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn sub<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     Ok(Value::opaque(
         this(arguments)?.add(&other(arguments)?.negated()),
     ))

@@ -1,9 +1,9 @@
-//! What in a text matches a regular expression?
+//! The regex library.
 
 use super::{cost, int, text, texts};
 use crate::{
-    CallEstimate, EvalError, Library, Node, Outcome, REGEX, Range, Site, Sizing, TRAVERSAL, Type,
-    Value,
+    AstNode, CallEstimate, CallSite, CostRange, EvalError, Library, Outcome, REGEX, Sizing,
+    TRAVERSAL, Type, Value,
 };
 
 /// `find` and `findAll`.
@@ -12,7 +12,8 @@ pub(super) fn library() -> Library {
     let found = || Type::list(String);
     let mut functions = functions! {
         "find" {
-            member "string_find_string" (String, String) -> String => find,
+            member "string_find_string" (String, String) -> String =>
+                |site, it| Ok(matches(site, it, 1)?.into_iter().next().unwrap_or_default().into()),
                 costs search_cost, search_estimate;
         }
         "findAll" {
@@ -29,12 +30,7 @@ pub(super) fn library() -> Library {
     Library::new("kubernetes.regex", (1, 0), functions)
 }
 
-fn find<'a>(site: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
-    let found = matches(site, arguments, 1)?;
-    Ok(found.into_iter().next().unwrap_or_default().into())
-}
-
-fn find_all<'a>(site: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn find_all<'a>(site: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     let limit = if arguments.len() > 2 {
         int(arguments, 2)?
     } else {
@@ -47,7 +43,7 @@ fn find_all<'a>(site: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     )?))
 }
 
-fn matches(site: &Site, arguments: &[Value], limit: usize) -> Result<Vec<String>, EvalError> {
+fn matches(site: &CallSite, arguments: &[Value], limit: usize) -> Result<Vec<String>, EvalError> {
     let (whole, pattern) = (text(arguments, 0)?, text(arguments, 1)?);
     let regexp = site.regexp(pattern);
     let found = regexp.find_all(whole, limit);
@@ -61,15 +57,15 @@ fn search_cost(arguments: &[Value], _: &Value) -> u64 {
 
 fn search_estimate(
     sizing: &Sizing,
-    target: Option<&Node>,
-    arguments: &[Node],
+    target: Option<&AstNode>,
+    arguments: &[AstNode],
 ) -> Option<CallEstimate> {
-    let size = sizing.of(target?);
-    let text = size.add(Range::ONE).scale(TRAVERSAL);
-    let pattern = sizing.of(arguments.first()?).scale(REGEX);
+    let size = sizing.size(target?);
+    let text = size.add(CostRange::ONE).scale(TRAVERSAL);
+    let pattern = sizing.size(arguments.first()?).scale(REGEX);
     Some(CallEstimate::sized(
         text.multiply(pattern),
-        Range {
+        CostRange {
             min: 0,
             max: size.max,
         },

@@ -1,28 +1,28 @@
-//! `semver(…)`: versions that have an order.
+//! The semver library.
 
 use std::cmp::Ordering;
 
 use super::{cost, opaque, text};
-use crate::{EvalError, Library, Opaque, Outcome, Site, Type, Value};
+use crate::{CallSite, EvalError, Library, Opaque, Outcome, Type, Value};
 use mizzen_value::json::quote;
 
-/// A version. What was built into it is not kept: it does not count.
+/// A semantic version. Build metadata is not kept, because it is not compared.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Version {
+pub(super) struct Semver {
     major: u64,
     minor: u64,
     patch: u64,
     release: Release,
 }
 
-/// A version comes after everything that was released before it.
+/// A release comes after its pre-releases.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Release {
     Before(Vec<Identifier>),
     Final,
 }
 
-/// Numbers come before words.
+/// Numeric identifiers come before alphanumeric ones.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 enum Identifier {
     Number(u64),
@@ -46,8 +46,8 @@ impl PartialOrd for Release {
     }
 }
 
-/// Reads `1.2.3-beta.1+build`.
-pub(super) fn parse(text: &str) -> Result<Version, String> {
+/// Parses `1.2.3-beta.1+build`.
+pub(super) fn parse(text: &str) -> Result<Semver, String> {
     if text.is_empty() {
         return Err("Version string empty".into());
     }
@@ -75,8 +75,18 @@ pub(super) fn parse(text: &str) -> Result<Version, String> {
         ),
         None => Release::Final,
     };
-    build.map_or(Ok(()), |build| build.split('.').try_for_each(check_build))?;
-    Ok(Version {
+    for text in build.into_iter().flat_map(|build| build.split('.')) {
+        if text.is_empty() {
+            return Err("Build meta data is empty".into());
+        }
+        if !is_word(text) {
+            let text = quote(text);
+            return Err(format!(
+                "Invalid character(s) found in build meta data {text}"
+            ));
+        }
+    }
+    Ok(Semver {
         major,
         minor,
         patch,
@@ -84,8 +94,8 @@ pub(super) fn parse(text: &str) -> Result<Version, String> {
     })
 }
 
-/// Reads a version after adding what is missing to `v1.02`.
-pub(super) fn parse_tolerant(text: &str) -> Result<Version, String> {
+/// Parses a version after completing a partial one like `v1.02`.
+pub(super) fn parse_tolerant(text: &str) -> Result<Semver, String> {
     let text = text.strip_prefix('v').unwrap_or(text);
     let mut parts: Vec<String> = text.splitn(3, '.').map(without_zeros).collect();
     if parts.len() < 3 && parts.last().is_some_and(|part| part.contains(['+', '-'])) {
@@ -153,19 +163,6 @@ fn identifier(text: &str) -> Result<Identifier, String> {
     parse_number(text).map(Identifier::Number)
 }
 
-fn check_build(text: &str) -> Result<(), String> {
-    if text.is_empty() {
-        return Err("Build meta data is empty".into());
-    }
-    match is_word(text) {
-        true => Ok(()),
-        false => Err(format!(
-            "Invalid character(s) found in build meta data {}",
-            quote(text)
-        )),
-    }
-}
-
 fn is_digits(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit())
 }
@@ -179,7 +176,7 @@ fn has_leading_zero(text: &str) -> bool {
     text.len() > 1 && text.starts_with('0')
 }
 
-impl Opaque for Version {
+impl Opaque for Semver {
     fn type_name(&self) -> &str {
         "kubernetes.Semver"
     }
@@ -189,7 +186,7 @@ impl Opaque for Version {
     }
 }
 
-/// `semver(…)` and what can be asked of one.
+/// The functions of `semver(…)`.
 pub(super) fn library() -> Library {
     use Type::{Bool, Int, String};
     let version = || Type::object("kubernetes.Semver");
@@ -231,7 +228,7 @@ pub(super) fn library() -> Library {
     Library::new("kubernetes.Semver", (1, 33), functions)
 }
 
-fn this<'v>(arguments: &'v [Value], index: usize) -> Result<&'v Version, EvalError> {
+fn this<'v>(arguments: &'v [Value], index: usize) -> Result<&'v Semver, EvalError> {
     opaque(arguments, index)
 }
 
@@ -239,7 +236,7 @@ fn ordering(arguments: &[Value]) -> Result<Ordering, EvalError> {
     Ok(this(arguments, 0)?.cmp(this(arguments, 1)?))
 }
 
-fn read(arguments: &[Value]) -> Result<Result<Version, String>, EvalError> {
+fn read(arguments: &[Value]) -> Result<Result<Semver, String>, EvalError> {
     let is_tolerant = match arguments.get(1) {
         Some(flag) => flag.as_bool().ok_or_else(EvalError::no_such_overload)?,
         None => false,
@@ -252,10 +249,10 @@ fn read(arguments: &[Value]) -> Result<Result<Version, String>, EvalError> {
     })
 }
 
-fn from_text<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn from_text<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     read(arguments)?.map(Value::opaque).map_err(EvalError::new)
 }
 
-fn is_version<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn is_version<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     Ok(read(arguments)?.is_ok().into())
 }

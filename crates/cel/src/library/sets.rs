@@ -1,7 +1,7 @@
-//! Are the items of one list in another? Order and repetition do not count.
+//! The sets library. Order and duplicates are ignored.
 
 use super::{equal, list};
-use crate::{CallEstimate, EvalError, Library, List, Node, Range, Sizing, Type, Value};
+use crate::{AstNode, CallEstimate, CostRange, EvalError, Library, ListVal, Sizing, Type, Value};
 
 /// `sets.contains`, `sets.equivalent`, `sets.intersects`.
 pub(super) fn library() -> Library {
@@ -15,25 +15,26 @@ pub(super) fn library() -> Library {
         "sets.equivalent" {
             global "list_sets_equivalent_list" (items(), items()) -> Type::Bool =>
                 |_, it| Ok((contains(list(it, 0)?, list(it, 1)?)? && contains(list(it, 1)?, list(it, 0)?)?).into()),
-                costs twice, estimate_twice;
+                costs |it, _| pairs(it).saturating_mul(2).saturating_add(1),
+                |sizing, _, it| {
+                    let pairs = sizing.size(it.first()?).multiply(sizing.size(it.get(1)?));
+                    Some(CallEstimate::cost(pairs.scale(2.0).add(CostRange::ONE)))
+                };
         }
         "sets.intersects" {
             global "list_sets_intersects_list" (items(), items()) -> Type::Bool =>
-                |_, it| Ok(intersects(list(it, 0)?, list(it, 1)?)?.into()),
+                |_, it| {
+                    let (one, other) = (list(it, 0)?.to_vec()?, list(it, 1)?.to_vec()?);
+                    let is_known = |item: &Value| other.iter().any(|known| equal(item, known));
+                    Ok(one.iter().any(is_known).into())
+                },
                 costs once, estimate_once;
         }
     };
     Library::new("cel.lib.ext.sets", (1, 29), functions)
 }
 
-fn intersects(one: &List, other: &List) -> Result<bool, EvalError> {
-    let (one, other) = (one.to_vec()?, other.to_vec()?);
-    Ok(one
-        .iter()
-        .any(|item| other.iter().any(|known| equal(item, known))))
-}
-
-fn contains(outer: &List, inner: &List) -> Result<bool, EvalError> {
+fn contains(outer: &ListVal, inner: &ListVal) -> Result<bool, EvalError> {
     let (outer, inner) = (outer.to_vec()?, inner.to_vec()?);
     Ok(inner
         .iter()
@@ -48,20 +49,13 @@ fn once(arguments: &[Value], _: &Value) -> u64 {
     pairs(arguments).saturating_add(1)
 }
 
-fn twice(arguments: &[Value], _: &Value) -> u64 {
-    pairs(arguments).saturating_mul(2).saturating_add(1)
-}
-
-fn estimate_once(sizing: &Sizing, _: Option<&Node>, arguments: &[Node]) -> Option<CallEstimate> {
+fn estimate_once(
+    sizing: &Sizing,
+    _: Option<&AstNode>,
+    arguments: &[AstNode],
+) -> Option<CallEstimate> {
     let pairs = sizing
-        .of(arguments.first()?)
-        .multiply(sizing.of(arguments.get(1)?));
-    Some(CallEstimate::cost(pairs.add(Range::ONE)))
-}
-
-fn estimate_twice(sizing: &Sizing, _: Option<&Node>, arguments: &[Node]) -> Option<CallEstimate> {
-    let pairs = sizing
-        .of(arguments.first()?)
-        .multiply(sizing.of(arguments.get(1)?));
-    Some(CallEstimate::cost(pairs.scale(2.0).add(Range::ONE)))
+        .size(arguments.first()?)
+        .multiply(sizing.size(arguments.get(1)?));
+    Some(CallEstimate::cost(pairs.add(CostRange::ONE)))
 }

@@ -1,14 +1,14 @@
-//! `'%s is %d'.format([…])`: values put into a text.
+//! `'%s is %d'.format([…])`.
 //!
-//! Kubernetes: the numbers of `%f` and `%e` are written as people in the USA would, with commas and powers of ten,
-//! and the precision of `%e` is its width (cel-go, ext/formatting.go, version 2 of the library).
+//! Kubernetes: `%f` and `%e` are formatted for the locale en-US, with commas and powers of ten, and
+//! the precision of `%e` is its width (cel-go, ext/formatting.go, version 2 of the library).
 
 use super::{MAX_TEXT, list, text, to_text};
 use crate::ast::{Expr, ExprKind, Id};
-use crate::{EvalError, List, Map, Outcome, Site, Type, Value};
+use crate::{CallSite, EvalError, MapVal, Outcome, Type, Value};
 use mizzen_value::json::quote;
 
-/// Why something cannot be put into a text, and which expression is to blame where that is known.
+/// A format error, and the expression to report if it is known.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FormatError {
     /// The expression; `None` is the call itself.
@@ -23,8 +23,8 @@ impl From<String> for FormatError {
     }
 }
 
-/// Puts the items of a list into a text.
-pub(super) fn run<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+/// Formats the items of a list.
+pub(super) fn run<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     let (format, values) = (text(arguments, 0)?, list(arguments, 1)?.to_vec()?);
     let outcome = expand(format, &mut |clause, index| {
         let value = values
@@ -44,8 +44,7 @@ pub(super) fn run<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     }
 }
 
-/// Checks a call of which text and list are literals: are there as many items as the text wants, of types that
-/// fit?
+/// Checks a call whose format and list are literals: the number of items and their types.
 pub(crate) fn check(
     format: &str,
     items: &[Expr],
@@ -76,10 +75,9 @@ pub(crate) fn check(
     Ok(())
 }
 
-/// Asked for the text in place of a clause: `None` where the text ends after `%`, an error where the clause cannot
-/// be read.
+/// Formats a clause: `None` where the text ends after `%`, an error where the clause is invalid.
 type Fill<'f> =
-    dyn FnMut(Option<Result<Clause, FormatError>>, usize) -> Result<String, FormatError> + 'f;
+    dyn FnMut(Option<Result<FormatClause, FormatError>>, usize) -> Result<String, FormatError> + 'f;
 
 fn expand(format: &str, fill: &mut Fill) -> Result<String, FormatError> {
     let mut expanded = String::with_capacity(format.len());
@@ -92,7 +90,7 @@ fn expand(format: &str, fill: &mut Fill) -> Result<String, FormatError> {
             rest = after;
             continue;
         }
-        let parsed = (!after.is_empty()).then(|| Clause::parse(after));
+        let parsed = (!after.is_empty()).then(|| FormatClause::parse(after));
         let (clause, size) = match parsed {
             Some(Ok((clause, size))) => (Some(Ok(clause)), size),
             Some(Err(error)) => (
@@ -111,15 +109,15 @@ fn expand(format: &str, fill: &mut Fill) -> Result<String, FormatError> {
     Ok(expanded)
 }
 
-/// What stands after `%`.
+/// A formatting clause: what follows `%`.
 #[derive(Clone, Copy)]
-struct Clause {
-    verb: Verb,
+struct FormatClause {
+    verb: FormatVerb,
     precision: usize,
 }
 
 #[derive(Clone, Copy)]
-enum Verb {
+enum FormatVerb {
     Text,
     Decimal,
     Fixed,
@@ -131,22 +129,22 @@ enum Verb {
 
 const DEFAULT_PRECISION: usize = 6;
 
-impl Clause {
-    /// Reads a clause, and says how long it is.
-    fn parse(text: &str) -> Result<(Clause, usize), String> {
+impl FormatClause {
+    /// Parses a clause; returns its length, too.
+    fn parse(text: &str) -> Result<(FormatClause, usize), String> {
         let (precision, size) = parse_precision(text)
             .map_err(|error| format!("error while parsing precision: {error}"))?;
         let byte = text.as_bytes()[size];
         let verb = match byte {
-            b's' => Verb::Text,
-            b'd' => Verb::Decimal,
-            b'f' => Verb::Fixed,
-            b'e' => Verb::Scientific,
-            b'b' => Verb::Binary,
-            b'x' | b'X' => Verb::Hex {
+            b's' => FormatVerb::Text,
+            b'd' => FormatVerb::Decimal,
+            b'f' => FormatVerb::Fixed,
+            b'e' => FormatVerb::Scientific,
+            b'b' => FormatVerb::Binary,
+            b'x' | b'X' => FormatVerb::Hex {
                 upper: byte == b'X',
             },
-            b'o' => Verb::Octal,
+            b'o' => FormatVerb::Octal,
             _ => {
                 return Err(format!(
                     "unrecognized formatting clause \"{}\"",
@@ -154,34 +152,44 @@ impl Clause {
                 ));
             }
         };
-        Ok((Clause { verb, precision }, size + 1))
+        Ok((FormatClause { verb, precision }, size + 1))
     }
 
     fn write(self, value: &Value) -> Result<String, String> {
         match (self.verb, value) {
-            (Verb::Text, value) => write_text(value),
-            (Verb::Decimal | Verb::Octal | Verb::Hex { .. } | Verb::Binary, Value::Int(int)) => {
+            (FormatVerb::Text, value) => write_text(value),
+            (
+                FormatVerb::Decimal
+                | FormatVerb::Octal
+                | FormatVerb::Hex { .. }
+                | FormatVerb::Binary,
+                Value::Int(int),
+            ) => {
                 let sign = if *int < 0 { "-" } else { "" };
                 Ok(format!("{sign}{}", self.digits(int.unsigned_abs())))
             }
-            (Verb::Decimal | Verb::Octal | Verb::Hex { .. } | Verb::Binary, Value::Uint(uint)) => {
-                Ok(self.digits(*uint))
-            }
-            (Verb::Binary, Value::Bool(bool)) => Ok(u8::from(*bool).to_string()),
-            (Verb::Hex { upper }, Value::String(text)) => Ok(hex(text.as_bytes(), upper)),
-            (Verb::Hex { upper }, Value::Bytes(bytes)) => Ok(hex(bytes, upper)),
-            (Verb::Fixed, value) => Ok(fixed(self.number(value)?, self.precision)),
-            (Verb::Scientific, value) => Ok(scientific(self.number(value)?, self.precision)),
+            (
+                FormatVerb::Decimal
+                | FormatVerb::Octal
+                | FormatVerb::Hex { .. }
+                | FormatVerb::Binary,
+                Value::Uint(uint),
+            ) => Ok(self.digits(*uint)),
+            (FormatVerb::Binary, Value::Bool(bool)) => Ok(u8::from(*bool).to_string()),
+            (FormatVerb::Hex { upper }, Value::String(text)) => Ok(hex(text.as_bytes(), upper)),
+            (FormatVerb::Hex { upper }, Value::Bytes(bytes)) => Ok(hex(bytes, upper)),
+            (FormatVerb::Fixed, value) => Ok(fixed(self.number(value)?, self.precision)),
+            (FormatVerb::Scientific, value) => Ok(scientific(self.number(value)?, self.precision)),
             _ => Err(self.refusal(&value.type_name())),
         }
     }
 
     fn digits(self, number: u64) -> String {
         match self.verb {
-            Verb::Binary => format!("{number:b}"),
-            Verb::Octal => format!("{number:o}"),
-            Verb::Hex { upper: true } => format!("{number:X}"),
-            Verb::Hex { upper: false } => format!("{number:x}"),
+            FormatVerb::Binary => format!("{number:b}"),
+            FormatVerb::Octal => format!("{number:o}"),
+            FormatVerb::Hex { upper: true } => format!("{number:X}"),
+            FormatVerb::Hex { upper: false } => format!("{number:x}"),
             _ => number.to_string(),
         }
     }
@@ -198,27 +206,29 @@ impl Clause {
 
     fn refusal(self, given: &str) -> String {
         let takes = match self.verb {
-            Verb::Text => {
+            FormatVerb::Text => {
                 "string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps"
             }
-            Verb::Decimal => "decimal clause can only be used on integers",
-            Verb::Fixed => "fixed-point clause can only be used on doubles",
-            Verb::Scientific => "scientific clause can only be used on doubles",
-            Verb::Binary => "only integers and bools can be formatted as binary",
-            Verb::Hex { .. } => "only integers, byte buffers, and strings can be formatted as hex",
-            Verb::Octal => "octal clause can only be used on integers",
+            FormatVerb::Decimal => "decimal clause can only be used on integers",
+            FormatVerb::Fixed => "fixed-point clause can only be used on doubles",
+            FormatVerb::Scientific => "scientific clause can only be used on doubles",
+            FormatVerb::Binary => "only integers and bools can be formatted as binary",
+            FormatVerb::Hex { .. } => {
+                "only integers, byte buffers, and strings can be formatted as hex"
+            }
+            FormatVerb::Octal => "octal clause can only be used on integers",
         };
         format!("{takes}, was given {given}")
     }
 
-    /// The expression in `item` whose type does not fit, and why not.
+    /// The expression in `item` whose type does not match, and the message.
     fn misfit(self, item: &Expr, type_of: &dyn Fn(Id) -> Type) -> Option<(Id, String)> {
         let kind = type_of(item.id);
         if !self.takes(&kind) {
             return Some((item.id, self.refusal(&kind.name())));
         }
         match (self.verb, &item.kind) {
-            (Verb::Text, ExprKind::List(..) | ExprKind::Map(_)) => item
+            (FormatVerb::Text, ExprKind::List(..) | ExprKind::Map(_)) => item
                 .children()
                 .into_iter()
                 .find_map(|child| self.misfit(child, type_of)),
@@ -229,12 +239,15 @@ impl Clause {
     fn takes(self, kind: &Type) -> bool {
         match (self.verb, kind) {
             (_, Type::Dyn | Type::Error) => true,
-            (Verb::Text, kind) => !matches!(
+            (FormatVerb::Text, kind) => !matches!(
                 kind,
                 Type::Object(_) | Type::Opaque(..) | Type::Parameter(_) | Type::Nullable(_)
             ),
-            (Verb::Fixed | Verb::Scientific, kind) => matches!(kind, Type::Double | Type::String),
-            (Verb::Hex { .. }, Type::String | Type::Bytes) | (Verb::Binary, Type::Bool) => true,
+            (FormatVerb::Fixed | FormatVerb::Scientific, kind) => {
+                matches!(kind, Type::Double | Type::String)
+            }
+            (FormatVerb::Hex { .. }, Type::String | Type::Bytes)
+            | (FormatVerb::Binary, Type::Bool) => true,
             (_, kind) => matches!(kind, Type::Int | Type::Uint),
         }
     }
@@ -273,12 +286,12 @@ fn hex(bytes: &[u8], upper: bool) -> String {
     bytes.iter().map(octet).collect()
 }
 
-/// Commas between thousands; ties go to the even digit.
+/// Formats with commas between thousands; ties round to even.
 fn fixed(number: f64, precision: usize) -> String {
     if let Some(special) = special(number) {
         return special;
     }
-    // No number has more digits than this after its point; more than 255 zeros are never added.
+    // No number has more digits after its point; more than 255 zeros are never added.
     let mut text = format!("{:.*}", precision.min(1100), number.abs());
     let n_fraction = precision % 256;
     while text.len() - text.find('.').map_or(text.len(), |point| point + 1) > n_fraction
@@ -307,22 +320,22 @@ fn with_commas(digits: &str) -> String {
 }
 
 fn scientific(number: f64, width: usize) -> String {
+    const SUPERSCRIPTS: [char; 10] = ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'];
     let text = special(number).unwrap_or_else(|| {
         let text = format!("{:.6e}", number.abs());
         let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
         let (minus, exponent) = exponent
             .strip_prefix('-')
             .map_or(("", exponent), |exponent| ("⁻", exponent));
-        let exponent: String = format!("{exponent:0>2}").bytes().map(superscript).collect();
+        let exponent: String = format!("{exponent:0>2}")
+            .bytes()
+            .map(|digit| SUPERSCRIPTS[usize::from(digit - b'0')])
+            .collect();
         let sign = if number < 0.0 { "-" } else { "" };
         format!("{sign}{digits}×10{minus}{exponent}")
     });
     let width = width % 65536;
     format!("{text:>width$}")
-}
-
-fn superscript(digit: u8) -> char {
-    ['⁰', '¹', '²', '³', '⁴', '⁵', '⁶', '⁷', '⁸', '⁹'][usize::from(digit - b'0')]
 }
 
 fn special(number: f64) -> Option<String> {
@@ -335,15 +348,20 @@ fn special(number: f64) -> Option<String> {
     Some(text.into())
 }
 
-/// A value as text stands for itself; inside of lists and maps it is written as a literal would be.
+/// A string as itself; inside of lists and maps as a literal.
 pub(super) fn write_text(value: &Value) -> Result<String, String> {
     match value {
-        Value::List(list) => write_list(list),
+        Value::List(list) => {
+            let items = list
+                .iter()
+                .map(|item| write_literal(&item.map_err(|error| error.to_string())?));
+            Ok(format!("[{}]", joined(items)?))
+        }
         Value::Map(map) => write_map(map),
         Value::Null => Ok("null".into()),
         Value::Type(name) => Ok(name.to_string()),
-        Value::Optional(_) | Value::Opaque(_) => Err(Clause {
-            verb: Verb::Text,
+        Value::Optional(_) | Value::Opaque(_) => Err(FormatClause {
+            verb: FormatVerb::Text,
             precision: 0,
         }
         .refusal(&value.type_name())),
@@ -351,7 +369,7 @@ pub(super) fn write_text(value: &Value) -> Result<String, String> {
     }
 }
 
-/// The text that a value is converted to.
+/// The string that a value is converted to.
 fn plain(value: &Value) -> Result<String, String> {
     to_text(value).map_err(|error| {
         format!(
@@ -361,21 +379,21 @@ fn plain(value: &Value) -> Result<String, String> {
     })
 }
 
-fn write_list(list: &List) -> Result<String, String> {
-    let items = list
-        .iter()
-        .map(|item| write_literal(&item.map_err(|error| error.to_string())?));
-    Ok(format!("[{}]", joined(items)?))
-}
-
-fn write_map(map: &Map) -> Result<String, String> {
+fn write_map(map: &MapVal) -> Result<String, String> {
     let mut entries = Vec::with_capacity(map.len());
     for key in map.keys() {
         let value = map
             .get(&key)
             .ok_or("no such key")?
             .map_err(|error| error.to_string())?;
-        entries.push((write_key(&key)?, write_literal(&value)?));
+        if !matches!(
+            key,
+            Value::String(_) | Value::Bool(_) | Value::Int(_) | Value::Uint(_)
+        ) {
+            let kind = key.type_name();
+            return Err(format!("no formatting function for map key of type {kind}"));
+        }
+        entries.push((write_literal(&key)?, write_literal(&value)?));
     }
     entries.sort();
     Ok(format!(
@@ -388,8 +406,8 @@ fn write_map(map: &Map) -> Result<String, String> {
     ))
 }
 
-/// Invariant: gives up as soon as the whole is too long. Lists may share what is in them, so a small value can be a
-/// text without end.
+/// Invariant: stops as soon as the result is too long. Items may be shared, so a small value can
+/// have an enormous text.
 fn joined(parts: impl Iterator<Item = Result<String, String>>) -> Result<String, String> {
     let mut whole = String::new();
     for part in parts {
@@ -405,16 +423,6 @@ fn joined(parts: impl Iterator<Item = Result<String, String>>) -> Result<String,
 }
 
 const TOO_LONG: &str = "text too long";
-
-fn write_key(key: &Value) -> Result<String, String> {
-    match key {
-        Value::String(_) | Value::Bool(_) | Value::Int(_) | Value::Uint(_) => write_literal(key),
-        _ => Err(format!(
-            "no formatting function for map key of type {}",
-            key.type_name()
-        )),
-    }
-}
 
 fn write_literal(value: &Value) -> Result<String, String> {
     match value {

@@ -1,17 +1,23 @@
-//! What can be done with text: cut, join, search, replace. Positions count characters.
+//! The strings library. Positions count characters.
 
 use super::{MAX_TEXT, cost, int, list, show, string_format, text, texts};
 use crate::ast::Literal;
 use crate::{
-    CallEstimate, EvalError, Library, Node, Outcome, Range, Site, Sizing, TRAVERSAL, Type, Value,
+    AstNode, CallEstimate, CallSite, CostRange, EvalError, Library, Outcome, Sizing, TRAVERSAL,
+    Type, Value,
 };
 
-/// Text functions.
+/// String functions.
 pub(super) fn library() -> Library {
     use Type::{Int, String};
     let strings = || Type::list(String);
     let functions = functions! {
-        "charAt" { member "string_char_at_int" (String, Int) -> String => char_at; }
+        "charAt" { member "string_char_at_int" (String, Int) -> String => |_, it| {
+                let text = text(it, 0)?;
+                let char = text[offset(text, int(it, 1)?)?..].chars().next();
+                Ok(char.map(std::string::String::from).unwrap_or_default().into())
+            };
+        }
         "indexOf" {
             member "string_index_of_string" (String, String) -> Int => index_of,
                 costs cost::traverse_tree, cost::estimate_compare_items;
@@ -78,7 +84,7 @@ fn out_of_range(index: i64) -> EvalError {
     EvalError::new(format!("index out of range: {index}"))
 }
 
-/// Where the character number `index` begins; the end of the text is a place, too.
+/// The byte offset of the character at `index`; the end of the string is valid, too.
 fn offset(text: &str, index: i64) -> Result<usize, EvalError> {
     let mut ends = text
         .char_indices()
@@ -90,19 +96,9 @@ fn offset(text: &str, index: i64) -> Result<usize, EvalError> {
         .ok_or_else(|| out_of_range(index))
 }
 
-fn char_at<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
-    let text = text(arguments, 0)?;
-    let rest = &text[offset(text, int(arguments, 1)?)?..];
-    Ok(rest
-        .chars()
-        .next()
-        .map(String::from)
-        .unwrap_or_default()
-        .into())
-}
-
-/// Kubernetes: what is nothing is found wherever it is looked for, even outside (cel-go, ext/strings.go).
-fn index_of<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+/// Kubernetes: the empty string is found at any position, even out of range (cel-go,
+/// ext/strings.go).
+fn index_of<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     let (text, part) = (text(arguments, 0)?, text(arguments, 1)?);
     let start = if arguments.len() > 2 {
         int(arguments, 2)?
@@ -124,7 +120,7 @@ fn index_of<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     Ok(Value::Int(found.unwrap_or(-1)))
 }
 
-fn last_index_of<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn last_index_of<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     let chars = |index| text(arguments, index).map(|text| text.chars().collect::<Vec<char>>());
     let (whole, part) = (chars(0)?, chars(1)?);
     let last = match arguments.len() {
@@ -149,7 +145,7 @@ fn last_index_of<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     ))
 }
 
-fn substring<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn substring<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     let (text, start) = (text(arguments, 0)?, int(arguments, 1)?);
     if arguments.len() == 2 {
         return Ok(text[offset(text, start)?..].to_owned().into());
@@ -165,7 +161,7 @@ fn substring<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
         .into())
 }
 
-fn replace<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn replace<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     let (whole, old, new) = (
         text(arguments, 0)?,
         text(arguments, 1)?,
@@ -188,7 +184,7 @@ fn replace<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     Ok(whole.replacen(old, new, limit).into())
 }
 
-fn split<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn split<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     let (whole, separator) = (text(arguments, 0)?, text(arguments, 1)?);
     let limit = if arguments.len() > 2 {
         int(arguments, 2)?
@@ -210,7 +206,7 @@ fn split<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     Ok(texts(parts))
 }
 
-fn join<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn join<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     let separator = if arguments.len() > 1 {
         text(arguments, 1)?
     } else {
@@ -236,7 +232,7 @@ fn join<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     Ok(joined.into())
 }
 
-/// Text in quotation marks as cel-go's `strings.quote` writes it: only these nine are escaped.
+/// Quotes a string as cel-go's `strings.quote` does: only these nine characters are escaped.
 fn quote(text: &str) -> String {
     let mut quoted = String::with_capacity(text.len() + 2);
     quoted.push('"');
@@ -261,24 +257,31 @@ fn quote(text: &str) -> String {
     quoted
 }
 
-fn estimate_quote(sizing: &Sizing, _: Option<&Node>, arguments: &[Node]) -> Option<CallEstimate> {
-    let size = sizing.of(arguments.first()?);
-    // Kubernetes: nobody looks for an overflow here (cel-go, checker/cost.go).
-    let result = Range {
+fn estimate_quote(
+    sizing: &Sizing,
+    _: Option<&AstNode>,
+    arguments: &[AstNode],
+) -> Option<CallEstimate> {
+    let size = sizing.size(arguments.first()?);
+    // Kubernetes: overflow is not handled here (cel-go, checker/cost.go).
+    let result = CostRange {
         min: size.min.wrapping_add(2),
         max: size.max.wrapping_mul(2).wrapping_add(2),
     };
     Some(CallEstimate::sized(size.scale(TRAVERSAL), result))
 }
 
-/// What is kept and what is put in, at the shortest and at the longest.
+/// The bounds of what is kept plus what is inserted.
 fn estimate_replace(
     sizing: &Sizing,
-    target: Option<&Node>,
-    arguments: &[Node],
+    target: Option<&AstNode>,
+    arguments: &[AstNode],
 ) -> Option<CallEstimate> {
-    let size = sizing.of(target?);
-    let (old, new) = (sizing.of(arguments.first()?), sizing.of(arguments.get(1)?));
+    let size = sizing.size(target?);
+    let (old, new) = (
+        sizing.size(arguments.first()?),
+        sizing.size(arguments.get(1)?),
+    );
     let times = |size: u64, old: u64| (size as f64 / old as f64).ceil() as u64;
     let (count_max, kept_max) = match old.min {
         0 => (size.max.saturating_add(1), size.max),
@@ -290,11 +293,11 @@ fn estimate_replace(
         old_max if old_max <= new.min => (0, size.min),
         old_max => (times(size.min, old_max), 0),
     };
-    let count = Range {
+    let count = CostRange {
         min: count_min,
         max: count_max,
     };
-    let result = count.multiply(new).add(Range {
+    let result = count.multiply(new).add(CostRange {
         min: kept_min,
         max: kept_max,
     });
@@ -303,10 +306,10 @@ fn estimate_replace(
 
 fn estimate_split(
     sizing: &Sizing,
-    target: Option<&Node>,
-    arguments: &[Node],
+    target: Option<&AstNode>,
+    arguments: &[AstNode],
 ) -> Option<CallEstimate> {
-    let size = sizing.of(target?);
+    let size = sizing.size(target?);
     let limit = arguments
         .get(1)
         .and_then(|limit| limit.expr)
@@ -317,26 +320,26 @@ fn estimate_split(
     };
     Some(CallEstimate::sized(
         size.scale(2.0 * TRAVERSAL),
-        Range { min: 0, max },
+        CostRange { min: 0, max },
     ))
 }
 
 fn estimate_join(
     sizing: &Sizing,
-    target: Option<&Node>,
-    arguments: &[Node],
+    target: Option<&AstNode>,
+    arguments: &[AstNode],
 ) -> Option<CallEstimate> {
     let target = target?;
-    let n_items = sizing.of(target);
+    let n_items = sizing.size(target);
     let mut size = sizing
         .items(target)
-        .map_or(Range::ZERO, |item| n_items.multiply(sizing.of(&item)));
+        .map_or(CostRange::ZERO, |item| n_items.multiply(sizing.size(&item)));
     if let Some(separator) = arguments.first() {
-        let n_separators = Range {
+        let n_separators = CostRange {
             min: n_items.min.saturating_sub(1),
             max: n_items.max.saturating_sub(1),
         };
-        size = size.add(sizing.of(separator).multiply(n_separators));
+        size = size.add(sizing.size(separator).multiply(n_separators));
     }
     Some(CallEstimate::sized(size.scale(TRAVERSAL), size))
 }

@@ -1,49 +1,50 @@
-//! What are the parts of a URL? Reads as Go's `net/url` does, for its reading and its complaints are on the wire.
+//! The URL library. Parses as Go's `net/url` does, because its errors are on the wire.
 //!
-//! Kubernetes: a text is a URL if it could stand in a request (no relative references, and `#` belongs to the path),
-//! but it is taken apart as a reference (with a fragment, and `//host` names a host) (library/urls.go).
+//! Kubernetes: a string is a URL if it is a valid request URI (not a relative reference, and `#`
+//! belongs to the path), but it is split as a reference (with a fragment, and `//host` has a host)
+//! (library/urls.go).
 
 use super::{cost, ip, opaque, text, texts};
-use crate::{EvalError, Library, Map, Opaque, Outcome, Site, Type, Value};
+use crate::{CallSite, EvalError, Library, MapVal, Opaque, Outcome, Type, Value};
 use mizzen_value::json::quote;
 
-/// A URL taken apart. Two are equal when they are written equally after normalisation.
+/// A parsed URL. Two are equal if their normalized forms are.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Url {
-    /// In lower case.
+pub struct UrlVal {
+    /// The scheme in lower case.
     pub scheme: String,
     opaque: String,
     user: Option<(String, Option<String>)>,
-    /// The host, with its port and an IPv6 address's brackets.
+    /// The host with its port, and the brackets of an IPv6 address.
     pub host: String,
-    /// The path, every character that must be escaped so.
+    /// The escaped path.
     pub escaped_path: String,
     query: Option<String>,
     fragment: Vec<u8>,
 }
 
-/// Reads a URL, or says what is wrong as Go does.
-pub(super) fn parse(text: &str) -> Result<Url, String> {
+/// Parses a URL, or returns Go's error.
+pub(super) fn parse(text: &str) -> Result<UrlVal, String> {
     check(text)?;
     parse_reference(text)
 }
 
-/// Reads what is a URL or refers to one from somewhere, as Go's `url.Parse` does, or says what is wrong.
-pub fn parse_reference(text: &str) -> Result<Url, String> {
+/// Parses a URL or a relative reference like Go's `url.Parse`, or returns its error.
+pub fn parse_reference(text: &str) -> Result<UrlVal, String> {
     let (reference, fragment) = text.split_once('#').unwrap_or((text, ""));
     let mut url = read(reference, false).map_err(|error| explain(reference, &error))?;
-    url.fragment = unescape(fragment, Part::Fragment).map_err(|error| explain(text, &error))?;
+    url.fragment = unescape(fragment, UrlPart::Fragment).map_err(|error| explain(text, &error))?;
     Ok(url)
 }
 
-/// Whether a text could be the URL of a request, and if not why.
+/// Checks that a string is a request URI.
 pub(super) fn check(text: &str) -> Result<(), String> {
     read(text, true)
         .map(|_| ())
         .map_err(|error| explain(text, &error))
 }
 
-impl Url {
+impl UrlVal {
     /// The host without port and brackets.
     pub fn hostname(&self) -> &str {
         let host = self.split_port().0;
@@ -64,7 +65,7 @@ impl Url {
         }
     }
 
-    /// The values of each key of the query, in order of first appearance. What cannot be read is left out.
+    /// The values of each query key, in order of first appearance. Invalid pairs are left out.
     pub fn query(&self) -> Vec<(String, Vec<String>)> {
         let mut found: Vec<(String, Vec<String>)> = Vec::new();
         for pair in self.query.as_deref().unwrap_or_default().split('&') {
@@ -73,8 +74,8 @@ impl Url {
             }
             let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
             let (Ok(key), Ok(value)) = (
-                unescape_text(key, Part::Query),
-                unescape_text(value, Part::Query),
+                unescape_text(key, UrlPart::Query),
+                unescape_text(value, UrlPart::Query),
             ) else {
                 continue;
             };
@@ -91,14 +92,14 @@ fn explain(text: &str, error: &str) -> String {
     format!("parse {}: {error}", quote(text))
 }
 
-fn read(text: &str, is_request: bool) -> Result<Url, String> {
+fn read(text: &str, is_request: bool) -> Result<UrlVal, String> {
     if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
         return Err("net/url: invalid control character in URL".into());
     }
     if text.is_empty() && is_request {
         return Err("empty url".into());
     }
-    let mut url = Url::default();
+    let mut url = UrlVal::default();
     if text == "*" {
         url.escaped_path = "*".into();
         return Ok(url);
@@ -114,7 +115,13 @@ fn read(text: &str, is_request: bool) -> Result<Url, String> {
             url.opaque = rest.into();
             return Ok(url);
         }
-        check_relative(rest, is_request)?;
+        if is_request {
+            return Err("invalid URI for request".into());
+        }
+        let first = rest.split('/').next().unwrap_or_default();
+        if first.contains(':') {
+            return Err("first path segment in URL cannot contain colon".into());
+        }
     }
     let is_host_next = !url.scheme.is_empty() || !is_request && !rest.starts_with("///");
     let path = match rest.strip_prefix("//").filter(|_| is_host_next) {
@@ -125,7 +132,7 @@ fn read(text: &str, is_request: bool) -> Result<Url, String> {
     Ok(url)
 }
 
-/// Kubernetes: `:foo` is refused, `1a:foo` and `a_b:foo` have no scheme.
+/// Kubernetes: `:foo` is rejected, `1a:foo` and `a_b:foo` have no scheme.
 fn split_scheme(text: &str) -> Result<(&str, &str), String> {
     let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || b"+-.".contains(&byte);
     match text.bytes().position(|byte| !is_inner(byte)) {
@@ -137,22 +144,8 @@ fn split_scheme(text: &str) -> Result<(&str, &str), String> {
     }
 }
 
-fn check_relative(rest: &str, is_request: bool) -> Result<(), String> {
-    if is_request {
-        return Err("invalid URI for request".into());
-    }
-    match rest
-        .split('/')
-        .next()
-        .is_some_and(|segment| segment.contains(':'))
-    {
-        true => Err("first path segment in URL cannot contain colon".into()),
-        false => Ok(()),
-    }
-}
-
-impl Url {
-    /// Takes user and host from the front of `rest`, and gives back the path.
+impl UrlVal {
+    /// Parses user and host; returns the path.
     fn read_authority<'a>(&mut self, rest: &'a str) -> Result<&'a str, String> {
         let (authority, path) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let (user, host) = authority
@@ -160,26 +153,21 @@ impl Url {
             .map_or((None, authority), |(user, host)| (Some(user), host));
         self.host = read_host(&self.scheme, host)?;
         if let Some(user) = user {
-            self.user = Some(read_user(user)?);
+            let is_valid =
+                |byte: u8| byte.is_ascii_alphanumeric() || b"-._:~!$&'()*+,;=%@".contains(&byte);
+            if !user.bytes().all(is_valid) {
+                return Err("net/url: invalid userinfo".into());
+            }
+            let (name, password) = user
+                .split_once(':')
+                .map_or((user, None), |(name, rest)| (name, Some(rest)));
+            let password = password
+                .map(|password| unescape_text(password, UrlPart::User))
+                .transpose();
+            self.user = Some((unescape_text(name, UrlPart::User)?, password?));
         }
         Ok(path)
     }
-}
-
-fn read_user(text: &str) -> Result<(String, Option<String>), String> {
-    if !text
-        .bytes()
-        .all(|byte| byte.is_ascii_alphanumeric() || b"-._:~!$&'()*+,;=%@".contains(&byte))
-    {
-        return Err("net/url: invalid userinfo".into());
-    }
-    let (name, password) = text
-        .split_once(':')
-        .map_or((text, None), |(name, rest)| (name, Some(rest)));
-    let password = password
-        .map(|password| unescape_text(password, Part::User))
-        .transpose();
-    Ok((unescape_text(name, Part::User)?, password?))
 }
 
 fn read_host(scheme: &str, host: &str) -> Result<String, String> {
@@ -188,7 +176,7 @@ fn read_host(scheme: &str, host: &str) -> Result<String, String> {
         Some(_) => return Err("invalid IP-literal".into()),
         None => {}
     }
-    // Kubernetes: PostgreSQL lists hosts with their ports, so only the last port is looked at.
+    // Kubernetes: PostgreSQL URLs list several hosts with ports, so only the last port is checked.
     let is_list = matches!(scheme, "postgresql" | "postgres");
     let colon = if is_list {
         host.rfind(':')
@@ -196,16 +184,16 @@ fn read_host(scheme: &str, host: &str) -> Result<String, String> {
         host.find(':')
     };
     check_port(&host[colon.unwrap_or(host.len())..])?;
-    unescape_text(host, Part::Host)
+    unescape_text(host, UrlPart::Host)
 }
 
-/// An IPv6 address in brackets, perhaps with a zone, perhaps with a port after it.
+/// Parses an IPv6 address in brackets, with an optional zone and port.
 fn read_literal(host: &str) -> Result<String, String> {
     let end = host.rfind(']').ok_or("missing ']' in host")?;
     let (address, port) = (&host[1..end], &host[end + 1..]);
     check_port(port)?;
     let (address, zone) = address.split_at(address.find("%25").unwrap_or(address.len()));
-    let address = unescape_text(address, Part::Host)? + &unescape_text(zone, Part::Zone)?;
+    let address = unescape_text(address, UrlPart::Host)? + &unescape_text(zone, UrlPart::Zone)?;
     match ip::parse_address(&address).map_err(|error| format!("invalid host: {error}"))? {
         (std::net::IpAddr::V4(_), _) => Err("invalid IP-literal".into()),
         _ => Ok(format!("[{address}]{port}")),
@@ -223,15 +211,15 @@ fn is_digits(text: &str) -> bool {
     text.bytes().all(|byte| byte.is_ascii_digit())
 }
 
-/// The path as it is written if that is a valid way to write it, else escaped anew.
+/// The path as it is written if that is a valid encoding, or else escaped again.
 fn escape_path(path: &str) -> Result<String, String> {
-    let plain = unescape(path, Part::Path)?;
-    let is_valid = |byte: u8| b"!$&'()*+,;=:@[]%".contains(&byte) || !Part::Path.escapes(byte);
+    let plain = unescape(path, UrlPart::Path)?;
+    let is_valid = |byte: u8| b"!$&'()*+,;=:@[]%".contains(&byte) || !UrlPart::Path.escapes(byte);
     if path.bytes().all(is_valid) {
         return Ok(path.into());
     }
     let escape = |byte: u8| {
-        if Part::Path.escapes(byte) {
+        if UrlPart::Path.escapes(byte) {
             format!("%{byte:02X}")
         } else {
             char::from(byte).into()
@@ -240,9 +228,9 @@ fn escape_path(path: &str) -> Result<String, String> {
     Ok(plain.into_iter().map(escape).collect())
 }
 
-/// Where a text stands in a URL: each part has its own characters.
+/// The parts of a URL, each with its own set of characters.
 #[derive(Clone, Copy, PartialEq)]
-enum Part {
+enum UrlPart {
     Path,
     Host,
     Zone,
@@ -251,39 +239,55 @@ enum Part {
     Fragment,
 }
 
-impl Part {
+impl UrlPart {
     fn is_host(self) -> bool {
-        matches!(self, Part::Host | Part::Zone)
+        matches!(self, UrlPart::Host | UrlPart::Zone)
     }
 
-    /// Whether a byte cannot stand for itself.
+    /// The byte that two hexadecimal digits encode, if it may be escaped in this part.
+    fn unescape(self, digits: &[u8]) -> Option<u8> {
+        let digit = |index: usize| char::from(*digits.get(index)?).to_digit(16);
+        let byte = (digit(0)? * 16 + digit(1)?) as u8;
+        let is_allowed = match self {
+            UrlPart::Host => byte >= 0x80 || byte == b'%',
+            UrlPart::Zone => matches!(byte, b'%' | b' ') || !UrlPart::Host.escapes(byte),
+            _ => true,
+        };
+        is_allowed.then_some(byte)
+    }
+
+    /// Whether a byte must be escaped.
     fn escapes(self, byte: u8) -> bool {
         let allowed: &[u8] = match self {
-            Part::Path => b"$&+,/:;=@",
-            Part::Host | Part::Zone => b"!$&'()*+,;=:[]<>\"",
-            Part::User => b"$&+,;=",
-            Part::Query => b"",
-            Part::Fragment => b"$&+,/:;=?@!()*",
+            UrlPart::Path => b"$&+,/:;=@",
+            UrlPart::Host | UrlPart::Zone => b"!$&'()*+,;=:[]<>\"",
+            UrlPart::User => b"$&+,;=",
+            UrlPart::Query => b"",
+            UrlPart::Fragment => b"$&+,/:;=?@!()*",
         };
         !(byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte) || allowed.contains(&byte))
     }
 }
 
-fn unescape_text(text: &str, part: Part) -> Result<String, String> {
+fn unescape_text(text: &str, part: UrlPart) -> Result<String, String> {
     unescape(text, part).map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
 }
 
-fn unescape(text: &str, part: Part) -> Result<Vec<u8>, String> {
+fn unescape(text: &str, part: UrlPart) -> Result<Vec<u8>, String> {
     let mut plain = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let Some((&byte, tail)) = rest.split_first() {
         rest = tail;
         match byte {
             b'%' => {
-                plain.push(unescape_byte(tail, part).ok_or_else(|| escape_error(tail))?);
+                let byte = part.unescape(tail).ok_or_else(|| {
+                    let shown = String::from_utf8_lossy(&tail[..tail.len().min(2)]);
+                    format!("invalid URL escape {}", quote(&format!("%{shown}")))
+                })?;
+                plain.push(byte);
                 rest = &tail[2..];
             }
-            b'+' if part == Part::Query => plain.push(b' '),
+            b'+' if part == UrlPart::Query => plain.push(b' '),
             _ if part.is_host() && byte < 0x80 && part.escapes(byte) => {
                 return Err(format!(
                     "invalid character {} in host name",
@@ -296,23 +300,7 @@ fn unescape(text: &str, part: Part) -> Result<Vec<u8>, String> {
     Ok(plain)
 }
 
-fn unescape_byte(digits: &[u8], part: Part) -> Option<u8> {
-    let digit = |index: usize| char::from(*digits.get(index)?).to_digit(16);
-    let byte = (digit(0)? * 16 + digit(1)?) as u8;
-    let is_allowed = match part {
-        Part::Host => byte >= 0x80 || byte == b'%',
-        Part::Zone => matches!(byte, b'%' | b' ') || !Part::Host.escapes(byte),
-        _ => true,
-    };
-    is_allowed.then_some(byte)
-}
-
-fn escape_error(after: &[u8]) -> String {
-    let shown = String::from_utf8_lossy(&after[..after.len().min(2)]);
-    format!("invalid URL escape {}", quote(&format!("%{shown}")))
-}
-
-impl Opaque for Url {
+impl Opaque for UrlVal {
     fn type_name(&self) -> &str {
         "kubernetes.URL"
     }
@@ -322,14 +310,17 @@ impl Opaque for Url {
     }
 }
 
-/// `url(…)` and what can be asked of one.
+/// The functions of `url(…)`.
 pub(super) fn library() -> Library {
     use Type::{Bool, String};
     let url = || Type::object("kubernetes.URL");
     let values = Type::map(String, Type::list(String));
     let functions = functions! {
         "url" {
-            global "string_to_url" (String) -> url() => from_text,
+            global "string_to_url" (String) -> url() =>
+                |_, it| parse(text(it, 0)?).map(Value::opaque).map_err(|error| {
+                    EvalError::new(format!("URL parse error during conversion from string: {error}"))
+                }),
                 costs cost::traverse, cost::estimate_traverse_sized;
         }
         "isURL" {
@@ -355,25 +346,16 @@ pub(super) fn library() -> Library {
     Library::new("kubernetes.urls", (1, 0), functions)
 }
 
-fn query<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn query<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     let entries = this(arguments)?
         .query()
         .into_iter()
         .map(|(key, values)| (key.into(), texts(values)));
-    Map::new(entries)
+    MapVal::new(entries)
         .map(Value::Map)
         .ok_or_else(EvalError::no_such_overload)
 }
 
-fn this<'v>(arguments: &'v [Value]) -> Result<&'v Url, EvalError> {
+fn this<'v>(arguments: &'v [Value]) -> Result<&'v UrlVal, EvalError> {
     opaque(arguments, 0)
-}
-
-fn from_text<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
-    match parse(text(arguments, 0)?) {
-        Ok(url) => Ok(Value::opaque(url)),
-        Err(error) => Err(EvalError::new(format!(
-            "URL parse error during conversion from string: {error}"
-        ))),
-    }
 }

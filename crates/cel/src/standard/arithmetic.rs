@@ -1,16 +1,16 @@
 //! `+`, `-`, `*`, `/`, `%`.
 
 use super::cost;
-use crate::function::{Function, Overload, Run, Site};
-use crate::shape::Merge;
+use crate::decl_type::ListSemantics;
+use crate::function::{CallSite, Function, Overload, OverloadFn};
 use crate::types::Type;
-use crate::value::{EvalError, List, Outcome, Value};
-use crate::{Key, Map};
+use crate::value::{EvalError, ListVal, Outcome, Value};
+use crate::{MapKey, MapVal};
 use mizzen_value::time::Moment;
 
 pub(super) fn functions() -> Vec<Function> {
     use Type::{Bytes, Double, Duration, Int, String, Timestamp, Uint};
-    let same = |run: Run, pairs: &[(&'static str, Type)]| -> Vec<Overload> {
+    let same = |run: OverloadFn, pairs: &[(&'static str, Type)]| -> Vec<Overload> {
         let overload = |(id, kind): &(&'static str, Type)| {
             Overload::global(id, vec![kind.clone(), kind.clone()], kind.clone(), run)
         };
@@ -109,7 +109,7 @@ pub(super) fn functions() -> Vec<Function> {
     ]
 }
 
-fn add<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn add<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     Ok(match arguments {
         [Value::Int(left), Value::Int(right)] => {
             Value::Int(left.checked_add(*right).ok_or_else(int_overflow)?)
@@ -129,12 +129,12 @@ fn add<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
         | [Value::Timestamp(moment, offset), Value::Duration(span)] => {
             shift(moment, *offset, i128::from(*span))?
         }
-        [Value::List(left), Value::List(right)] => concatenate(left, right)?.into(),
+        [Value::List(left), Value::List(right)] => left.concatenate(right)?.into(),
         _ => return Err(EvalError::no_such_overload()),
     })
 }
 
-fn subtract<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn subtract<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     Ok(match arguments {
         [Value::Int(left), Value::Int(right)] => {
             Value::Int(left.checked_sub(*right).ok_or_else(int_overflow)?)
@@ -157,7 +157,7 @@ fn subtract<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     })
 }
 
-fn multiply<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn multiply<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     Ok(match arguments {
         [Value::Int(left), Value::Int(right)] => {
             Value::Int(left.checked_mul(*right).ok_or_else(int_overflow)?)
@@ -170,7 +170,7 @@ fn multiply<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     })
 }
 
-fn divide<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn divide<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     Ok(match arguments {
         [Value::Int(_), Value::Int(0)] | [Value::Uint(_), Value::Uint(0)] => {
             return Err(EvalError::new("division by zero"));
@@ -184,7 +184,7 @@ fn divide<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     })
 }
 
-fn modulo<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn modulo<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     Ok(match arguments {
         [Value::Int(_), Value::Int(0)] | [Value::Uint(_), Value::Uint(0)] => {
             return Err(EvalError::new("modulus by zero"));
@@ -197,7 +197,7 @@ fn modulo<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     })
 }
 
-fn negate<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn negate<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     Ok(match arguments {
         [Value::Int(int)] => Value::Int(int.checked_neg().ok_or_else(int_overflow)?),
         [Value::Double(double)] => Value::Double(-double),
@@ -205,22 +205,26 @@ fn negate<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     })
 }
 
-/// Kubernetes: lists that are sets or maps are merged (cel/common/valuesunstructured.go).
-fn concatenate<'a>(left: &List<'a>, right: &List<'a>) -> Result<List<'a>, EvalError> {
-    let mut items = left.to_vec()?;
-    for item in right.iter() {
-        let item = item?;
-        let same = match left.merge {
-            Merge::Atomic => None,
-            Merge::Set => items.iter().position(|known| super::equal(known, &item)),
-            Merge::Map(keys) => items.iter().position(|known| same_keys(known, &item, keys)),
-        };
-        match same {
-            Some(index) => items[index] = item,
-            None => items.push(item),
+impl<'a> ListVal<'a> {
+    /// Kubernetes: lists that are sets or maps are merged (cel/common/valuesunstructured.go).
+    fn concatenate(&self, right: &ListVal<'a>) -> Result<ListVal<'a>, EvalError> {
+        let mut items = self.to_vec()?;
+        for item in right.iter() {
+            let item = item?;
+            let same = match self.merge {
+                ListSemantics::Atomic => None,
+                ListSemantics::Set => items.iter().position(|known| super::equal(known, &item)),
+                ListSemantics::Map(keys) => {
+                    items.iter().position(|known| same_keys(known, &item, keys))
+                }
+            };
+            match same {
+                Some(index) => items[index] = item,
+                None => items.push(item),
+            }
         }
+        Ok(ListVal::new(items).with_merge(self.merge))
     }
-    Ok(List::new(items).with_merge(left.merge))
 }
 
 /// Whether two items have the same values in these fields.
@@ -228,9 +232,11 @@ pub(super) fn same_keys(one: &Value, other: &Value, keys: &[mizzen_value::Str]) 
     let (Value::Map(one), Value::Map(other)) = (one, other) else {
         return false;
     };
-    let key = |map: &Map, name: &str| {
+    let key = |map: &MapVal, name: &str| {
         let value = map.field(name);
-        value.and_then(Result::ok).and_then(|value| Key::of(&value))
+        value
+            .and_then(Result::ok)
+            .and_then(|value| MapKey::from_value(&value))
     };
     keys.iter().all(|name| key(one, name) == key(other, name))
 }
@@ -238,7 +244,7 @@ pub(super) fn same_keys(one: &Value, other: &Value, keys: &[mizzen_value::Str]) 
 const MIN_SECONDS: i64 = -62_135_596_800;
 const MAX_SECONDS: i64 = 253_402_300_799;
 
-/// A moment, if it is between the years 1 and 9999.
+/// A timestamp between the years 1 and 9999.
 pub(super) fn moment(seconds: i64, nanos: u32) -> Result<Moment, EvalError> {
     match seconds {
         MIN_SECONDS..=MAX_SECONDS => Ok(Moment { seconds, nanos }),

@@ -1,15 +1,15 @@
-//! Which of two values is greater, and are they equal?
+//! Equality and ordering.
 
 use std::cmp::Ordering;
 
 use super::arithmetic::same_keys;
 use super::cost;
-use crate::function::{Function, Overload, Run};
-use crate::shape::Merge;
+use crate::decl_type::ListSemantics;
+use crate::function::{Function, Overload, OverloadFn};
 use crate::types::Type;
-use crate::value::{EvalError, List, Map, Outcome, Value};
+use crate::value::{EvalError, ListVal, MapVal, Outcome, Value};
 
-/// Whether two values are equal; numbers of different types may be.
+/// Whether two values are equal; numbers are compared across types.
 pub(crate) fn equal(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Null, Value::Null) => true,
@@ -22,51 +22,56 @@ pub(crate) fn equal(one: &Value, other: &Value) -> bool {
         (Value::Optional(None), Value::Optional(None)) => true,
         (Value::Optional(Some(one)), Value::Optional(Some(other))) => equal(one, other),
         (Value::Opaque(one), Value::Opaque(other)) => one.equals(&**other),
-        (Value::List(one), Value::List(other)) => equal_lists(one, other),
-        (Value::Map(one), Value::Map(other)) => equal_maps(one, other),
+        (Value::List(one), Value::List(other)) => one.equals(other),
+        (Value::Map(one), Value::Map(other)) => one.equals(other),
         _ => compare_numbers(one, other) == Some(Ordering::Equal),
     }
 }
 
-fn equal_lists(one: &List, other: &List) -> bool {
-    if one.len() != other.len() {
-        return false;
-    }
-    let find = |item: &Value, fits: &dyn Fn(&Value, &Value) -> bool| {
-        one.iter().flatten().any(|known| fits(&known, item))
-    };
-    match one.merge {
-        Merge::Atomic => one.iter().zip(other.iter()).all(|pair| match pair {
-            (Ok(one), Ok(other)) => equal(&one, &other),
-            _ => false,
-        }),
-        Merge::Set => other
-            .iter()
-            .all(|item| item.is_ok_and(|item| find(&item, &equal))),
-        Merge::Map(keys) => {
-            let fits =
-                |known: &Value, item: &Value| same_keys(known, item, keys) && equal(known, item);
-            other
+impl ListVal<'_> {
+    fn equals(&self, other: &ListVal) -> bool {
+        if self.len() != other.len() {
+            return false;
+        }
+        let find = |item: &Value, fits: &dyn Fn(&Value, &Value) -> bool| {
+            self.iter().flatten().any(|known| fits(&known, item))
+        };
+        match self.merge {
+            ListSemantics::Atomic => self.iter().zip(other.iter()).all(|pair| match pair {
+                (Ok(one), Ok(other)) => equal(&one, &other),
+                _ => false,
+            }),
+            ListSemantics::Set => other
                 .iter()
-                .all(|item| item.is_ok_and(|item| find(&item, &fits)))
+                .all(|item| item.is_ok_and(|item| find(&item, &equal))),
+            ListSemantics::Map(keys) => {
+                let fits = |known: &Value, item: &Value| {
+                    same_keys(known, item, keys) && equal(known, item)
+                };
+                other
+                    .iter()
+                    .all(|item| item.is_ok_and(|item| find(&item, &fits)))
+            }
         }
     }
 }
 
-fn equal_maps(one: &Map, other: &Map) -> bool {
-    one.kind() == other.kind()
-        && one.len() == other.len()
-        && one
-            .keys()
-            .iter()
-            .all(|key| match (one.get(key), other.get(key)) {
-                (Some(Ok(one)), Some(Ok(other))) => equal(&one, &other),
-                (None, None) => true,
-                _ => false,
-            })
+impl MapVal<'_> {
+    fn equals(&self, other: &MapVal) -> bool {
+        self.kind() == other.kind()
+            && self.len() == other.len()
+            && self
+                .keys()
+                .iter()
+                .all(|key| match (self.get(key), other.get(key)) {
+                    (Some(Ok(one)), Some(Ok(other))) => equal(&one, &other),
+                    (None, None) => true,
+                    _ => false,
+                })
+    }
 }
 
-/// The order of two values; `None` if they have none.
+/// The order of two values; `None` if they are not comparable.
 pub(crate) fn compare(one: &Value, other: &Value) -> Option<Ordering> {
     match (one, other) {
         (Value::Bool(one), Value::Bool(other)) => Some(one.cmp(other)),
@@ -75,15 +80,6 @@ pub(crate) fn compare(one: &Value, other: &Value) -> Option<Ordering> {
         (Value::Duration(one), Value::Duration(other)) => Some(one.cmp(other)),
         (Value::Timestamp(one, _), Value::Timestamp(other, _)) => Some(one.cmp(other)),
         _ => compare_numbers(one, other),
-    }
-}
-
-/// Why two values have no order.
-fn unordered(one: &Value, other: &Value) -> EvalError {
-    let not_a_number = |value: &Value| matches!(value, Value::Double(double) if double.is_nan());
-    match not_a_number(one) || not_a_number(other) {
-        true => EvalError::new("NaN values cannot be ordered"),
-        false => EvalError::no_such_overload(),
     }
 }
 
@@ -117,10 +113,16 @@ fn ordered<'a>(arguments: &[Value], holds: fn(Ordering) -> bool) -> Outcome<'a> 
     };
     compare(one, other)
         .map(|ordering| Value::Bool(holds(ordering)))
-        .ok_or_else(|| unordered(one, other))
+        .ok_or_else(|| {
+            let is_nan = |value: &Value| matches!(value, Value::Double(double) if double.is_nan());
+            match is_nan(one) || is_nan(other) {
+                true => EvalError::new("NaN values cannot be ordered"),
+                false => EvalError::no_such_overload(),
+            }
+        })
 }
 
-fn relation(name: &'static str, run: Run) -> Function {
+fn relation(name: &'static str, run: OverloadFn) -> Function {
     use Type::{Bool, Bytes, Double, Duration, Int, String, Timestamp, Uint};
     let overloads = [
         ("bool", Bool, Bool),
@@ -138,7 +140,7 @@ fn relation(name: &'static str, run: Run) -> Function {
         ("timestamp", Timestamp, Timestamp),
         ("duration", Duration, Duration),
     ];
-    // The ids need to be unique within one function only.
+    // Overload IDs need to be unique within one function only.
     let overload = |(id, left, right): (&'static str, Type, Type)| {
         let by_length = matches!(left, String | Bytes);
         let overload = Overload::global(id, vec![left, right], Bool, run);

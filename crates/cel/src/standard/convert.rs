@@ -1,15 +1,15 @@
-//! What is a value as another type, and how is it shown?
+//! Conversions between types, and to strings.
 
 use super::arithmetic::{int_overflow, moment, uint_overflow};
 use super::cost;
-use crate::function::{Function, Overload, Run, Site};
+use crate::function::{CallSite, Function, Overload, OverloadFn};
 use crate::types::Type;
 use crate::value::{EvalError, Outcome, Value};
 use mizzen_value::time::{self, Moment};
 
 pub(super) fn functions() -> Vec<Function> {
     use Type::{Bool, Bytes, Double, Duration, Int, String, Timestamp, Uint};
-    let to = |name, result: Type, run: Run, from: Vec<(&'static str, Type)>| {
+    let to = |name, result: Type, run: OverloadFn, from: Vec<(&'static str, Type)>| {
         let overload = |(id, kind)| Overload::global(id, vec![kind], result.clone(), run);
         Function::new(name, from.into_iter().map(overload).collect())
     };
@@ -122,7 +122,7 @@ pub(super) fn functions() -> Vec<Function> {
     ]
 }
 
-fn charge(function: &mut Function, id: &str, estimate: crate::function::Estimate) {
+fn charge(function: &mut Function, id: &str, estimate: crate::function::CostEstimateFn) {
     for overload in function
         .overloads
         .iter_mut()
@@ -139,7 +139,7 @@ fn refuse(from: &Value, to: &str) -> EvalError {
     ))
 }
 
-fn to_bool<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn to_bool<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     match &arguments[0] {
         Value::Bool(bool) => Ok(Value::Bool(*bool)),
         Value::String(text) => match &**text {
@@ -151,7 +151,7 @@ fn to_bool<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     }
 }
 
-fn to_bytes<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn to_bytes<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     match &arguments[0] {
         Value::Bytes(bytes) => Ok(Value::Bytes(bytes.clone())),
         Value::String(text) => Ok(Value::Bytes(text.as_bytes().into())),
@@ -159,12 +159,16 @@ fn to_bytes<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     }
 }
 
-fn to_double<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn to_double<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     let number = match &arguments[0] {
         Value::Double(double) => Some(*double),
         Value::Int(int) => Some(*int as f64),
         Value::Uint(uint) => Some(*uint as f64),
-        Value::String(text) => parse_double(text),
+        // Go parses what Rust parses, but rejects what is out of range.
+        Value::String(text) => text.parse().ok().filter(|number: &f64| {
+            let digits = text.trim_start_matches(['+', '-']);
+            number.is_finite() || digits.starts_with(|c: char| c.is_ascii_alphabetic())
+        }),
         _ => None,
     };
     number
@@ -172,16 +176,7 @@ fn to_double<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
         .ok_or_else(|| refuse(&arguments[0], "double"))
 }
 
-/// Go reads what Rust reads, and refuses what is too great.
-fn parse_double(text: &str) -> Option<f64> {
-    let number: f64 = text.parse().ok()?;
-    let named = text
-        .trim_start_matches(['+', '-'])
-        .starts_with(|c: char| c.is_ascii_alphabetic());
-    (number.is_finite() || named).then_some(number)
-}
-
-fn to_duration<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn to_duration<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     match &arguments[0] {
         Value::Duration(span) => Ok(Value::Duration(*span)),
         Value::Int(nanos) => Ok(Value::Duration(*nanos)),
@@ -190,12 +185,11 @@ fn to_duration<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     }
 }
 
-/// Reads a span of time.
 pub(crate) fn parse_duration(text: &str) -> Result<i64, EvalError> {
     time::duration_nanos(text).map_err(|_| refuse(&Value::from(text), "google.protobuf.Duration"))
 }
 
-fn to_timestamp<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn to_timestamp<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     match &arguments[0] {
         Value::Timestamp(moment, offset) => Ok(Value::Timestamp(*moment, *offset)),
         Value::Int(seconds) => moment(*seconds, 0).map(Value::from),
@@ -204,7 +198,6 @@ fn to_timestamp<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     }
 }
 
-/// Reads a moment.
 pub(crate) fn parse_timestamp<'a>(text: &str) -> Outcome<'a> {
     let parsed =
         Moment::parse(text).map_err(|_| refuse(&Value::from(text), "google.protobuf.Timestamp"))?;
@@ -212,7 +205,7 @@ pub(crate) fn parse_timestamp<'a>(text: &str) -> Outcome<'a> {
         .map(|moment| Value::Timestamp(moment, written_offset(text)))
 }
 
-/// How many seconds a moment that was read is written ahead of UTC.
+/// The offset from UTC of a timestamp that was parsed, in seconds.
 pub(crate) fn written_offset(text: &str) -> i32 {
     let Some((sign, (hours, minutes))) = text.len().checked_sub(6).and_then(|at| {
         let (sign, time) = text.get(at..)?.split_at_checked(1)?;
@@ -229,7 +222,7 @@ pub(crate) fn written_offset(text: &str) -> i32 {
     }
 }
 
-fn to_int<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn to_int<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     let number = match &arguments[0] {
         Value::Int(int) => *int,
         Value::Uint(uint) => i64::try_from(*uint).map_err(|_| int_overflow())?,
@@ -247,7 +240,7 @@ fn to_int<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     Ok(Value::Int(number))
 }
 
-fn to_uint<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn to_uint<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     let number = match &arguments[0] {
         Value::Uint(uint) => *uint,
         Value::Int(int) => u64::try_from(*int).map_err(|_| uint_overflow())?,
@@ -255,7 +248,7 @@ fn to_uint<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
             *double as u64
         }
         Value::Double(_) => return Err(uint_overflow()),
-        // Go refuses a sign here.
+        // Go rejects a sign here.
         Value::String(text) if !text.starts_with('+') => {
             text.parse().map_err(|_| refuse(&arguments[0], "uint"))?
         }
@@ -264,14 +257,14 @@ fn to_uint<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     Ok(Value::Uint(number))
 }
 
-fn to_string<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn to_string<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     match &arguments[0] {
         text @ Value::String(_) => Ok(text.clone()),
         other => to_text(other).map(Value::from),
     }
 }
 
-/// A value converted to text.
+/// A value converted to a string.
 pub(crate) fn to_text(value: &Value) -> Result<String, EvalError> {
     match value {
         Value::Bytes(bytes) => match std::str::from_utf8(bytes) {
@@ -288,7 +281,7 @@ pub(crate) fn to_text(value: &Value) -> Result<String, EvalError> {
     }
 }
 
-/// A value as text, as it is shown in messages.
+/// A value as a string for messages.
 pub(crate) fn show(value: &Value) -> String {
     match value {
         Value::Null => "null".into(),
@@ -325,12 +318,12 @@ pub(crate) fn show(value: &Value) -> String {
     }
 }
 
-/// The shortest text of a number, without an exponent.
+/// The shortest decimal of a number, without an exponent.
 fn plain(number: f64) -> String {
     format!("{number}")
 }
 
-/// The shortest text of a number, as Go's `%g` has it.
+/// The shortest decimal of a number, as Go's `%g` prints it.
 fn show_double(double: f64) -> String {
     match double {
         _ if double.is_nan() => return "NaN".into(),
@@ -355,7 +348,7 @@ fn show_double(double: f64) -> String {
     }
 }
 
-/// A moment with as many decimals as it needs, by the clock by which it was written.
+/// A timestamp with as many decimals as it needs, in its original offset.
 fn show_moment(moment: &Moment, offset: i32) -> String {
     let mut shown = time::from_unix(moment.seconds + i64::from(offset));
     shown.pop();

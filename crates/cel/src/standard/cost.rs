@@ -1,15 +1,14 @@
-//! What do calls of the language's own functions cost?
+//! Costs of the standard functions.
 
-use super::super::estimate::{CallEstimate, Node, REGEX, Range, TRAVERSAL, scale};
+use super::super::estimate::{AstNode, CallEstimate, CostRange, REGEX, TRAVERSAL, scale};
 use super::super::function::Sizing;
-use super::super::plan::CallPlan;
+use super::super::planner::CallPlan;
 use crate::value::Value;
 
-/// What a call did cost.
 pub(crate) fn call_cost(call: &CallPlan, arguments: &[Value], result: &Value) -> u64 {
     let overload = match &call.overloads[..] {
         [overload] => Some(overload),
-        // Kubernetes: libraries are charged by the name of the function, the language's own by the overload.
+        // Kubernetes: libraries are charged by function name, standard functions by overload.
         several if call.function.starts_with(|c: char| c.is_ascii_alphabetic()) => several
             .iter()
             .find(|overload| super::accepts(&overload.parameters, arguments)),
@@ -20,7 +19,7 @@ pub(crate) fn call_cost(call: &CallPlan, arguments: &[Value], result: &Value) ->
         .map_or(1, |cost| cost(arguments, result))
 }
 
-/// Two values are compared up to the end of the shorter.
+/// Two values are compared up to the end of the shorter one.
 pub(crate) fn comparison_cost(one: u64, other: u64) -> u64 {
     scale(one.min(other), TRAVERSAL)
 }
@@ -31,14 +30,14 @@ pub(super) fn of_comparison(arguments: &[Value], _: &Value) -> u64 {
 
 pub(super) fn estimate_comparison(
     _: &Sizing,
-    _: Option<&Node>,
-    arguments: &[Node],
+    _: Option<&AstNode>,
+    arguments: &[AstNode],
 ) -> Option<CallEstimate> {
     let max = size(arguments.first()?)
         .max
         .min(size(arguments.get(1)?).max);
     Some(CallEstimate::cost(
-        Range {
+        CostRange {
             min: u64::from(max > 0),
             max,
         }
@@ -52,8 +51,8 @@ pub(super) fn of_sum(arguments: &[Value], _: &Value) -> u64 {
 
 pub(super) fn estimate_sum(
     _: &Sizing,
-    _: Option<&Node>,
-    arguments: &[Node],
+    _: Option<&AstNode>,
+    arguments: &[AstNode],
 ) -> Option<CallEstimate> {
     let size = size(arguments.first()?).add(size(arguments.get(1)?));
     Some(CallEstimate::sized(size.scale(TRAVERSAL), size))
@@ -63,11 +62,12 @@ pub(super) fn of_first(arguments: &[Value], _: &Value) -> u64 {
     scale(arguments[0].size(), TRAVERSAL)
 }
 
-/// Kubernetes: `startsWith` and `endsWith` are estimated by their argument, though charged by their target.
+/// Kubernetes: `startsWith` and `endsWith` are estimated by their argument, but charged by their
+/// target.
 pub(super) fn estimate_affix(
     _: &Sizing,
-    _: Option<&Node>,
-    arguments: &[Node],
+    _: Option<&AstNode>,
+    arguments: &[AstNode],
 ) -> Option<CallEstimate> {
     Some(CallEstimate::cost(
         size(arguments.first()?).scale(TRAVERSAL),
@@ -76,11 +76,11 @@ pub(super) fn estimate_affix(
 
 pub(super) fn estimate_to_bytes(
     _: &Sizing,
-    _: Option<&Node>,
-    arguments: &[Node],
+    _: Option<&AstNode>,
+    arguments: &[AstNode],
 ) -> Option<CallEstimate> {
     let size = size(arguments.first()?);
-    let result = Range {
+    let result = CostRange {
         min: size.min,
         max: size.max.wrapping_mul(4),
     };
@@ -89,13 +89,13 @@ pub(super) fn estimate_to_bytes(
 
 pub(super) fn estimate_to_string(
     _: &Sizing,
-    _: Option<&Node>,
-    arguments: &[Node],
+    _: Option<&AstNode>,
+    arguments: &[AstNode],
 ) -> Option<CallEstimate> {
     let size = size(arguments.first()?);
     Some(CallEstimate::sized(
         size.scale(TRAVERSAL),
-        Range {
+        CostRange {
             min: size.min / 4,
             max: size.max,
         },
@@ -108,8 +108,8 @@ pub(super) fn of_contains(arguments: &[Value], _: &Value) -> u64 {
 
 pub(super) fn estimate_contains(
     _: &Sizing,
-    target: Option<&Node>,
-    arguments: &[Node],
+    target: Option<&AstNode>,
+    arguments: &[AstNode],
 ) -> Option<CallEstimate> {
     let (text, part) = (size(target?), size(arguments.first()?));
     Some(CallEstimate::cost(
@@ -123,10 +123,10 @@ pub(super) fn of_matches(arguments: &[Value], _: &Value) -> u64 {
 
 pub(super) fn estimate_matches(
     _: &Sizing,
-    target: Option<&Node>,
-    arguments: &[Node],
+    target: Option<&AstNode>,
+    arguments: &[AstNode],
 ) -> Option<CallEstimate> {
-    let text = size(target?).add(Range::ONE).scale(TRAVERSAL);
+    let text = size(target?).add(CostRange::ONE).scale(TRAVERSAL);
     Some(CallEstimate::cost(
         text.multiply(size(arguments.first()?).scale(REGEX)),
     ))
@@ -138,13 +138,13 @@ pub(super) fn of_in_list(arguments: &[Value], _: &Value) -> u64 {
 
 pub(super) fn estimate_in_list(
     _: &Sizing,
-    _: Option<&Node>,
-    arguments: &[Node],
+    _: Option<&AstNode>,
+    arguments: &[AstNode],
 ) -> Option<CallEstimate> {
     Some(CallEstimate::cost(size(arguments.get(1)?).scale(1.0)))
 }
 
-/// The language looks only at what was computed before.
-fn size(node: &Node) -> Range {
-    node.computed.unwrap_or(Range::UNKNOWN)
+/// The standard functions use computed sizes only.
+fn size(node: &AstNode) -> CostRange {
+    node.computed.unwrap_or(CostRange::UNKNOWN)
 }

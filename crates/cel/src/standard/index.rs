@@ -1,8 +1,8 @@
-//! What is at a place of a list or a map, and is something in it?
+//! Indexing and membership of lists and maps.
 
 use super::convert::show;
 use super::{cost, equal, refuse};
-use crate::function::{Function, Overload, Site};
+use crate::function::{CallSite, Function, Overload};
 use crate::types::Type;
 use crate::value::{EvalError, Outcome, Value};
 
@@ -42,7 +42,7 @@ pub(super) fn functions() -> Vec<Function> {
     ]
 }
 
-fn size<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn size<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     match arguments {
         [value @ (Value::String(_) | Value::Bytes(_) | Value::List(_) | Value::Map(_))] => {
             Ok(Value::Int(value.size() as i64))
@@ -51,7 +51,7 @@ fn size<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     }
 }
 
-fn is_in<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn is_in<'a>(_: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     match arguments {
         [item, Value::List(list)] => {
             let mut error = None;
@@ -69,7 +69,7 @@ fn is_in<'a>(_: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
     }
 }
 
-/// What is at a place; `None` if there is nothing.
+/// The value of a key or index; `None` if there is none.
 pub(crate) fn qualify<'a>(
     value: &Value<'a>,
     key: &Value,
@@ -83,7 +83,7 @@ pub(crate) fn qualify<'a>(
     }
 }
 
-/// A place in a list.
+/// An index into a list.
 fn position(key: &Value) -> Result<i64, EvalError> {
     let unsupported = || EvalError::new(format!("unsupported index value {} in list", show(key)));
     match key {
@@ -100,7 +100,7 @@ fn position(key: &Value) -> Result<i64, EvalError> {
     }
 }
 
-/// The error for a place where there is nothing.
+/// The error for a missing key or index.
 pub(crate) fn missing(value: &Value, key: &Value) -> EvalError {
     let what = if matches!(value, Value::List(_)) {
         "index out of bounds"

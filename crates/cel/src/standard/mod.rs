@@ -1,4 +1,4 @@
-//! What can every expression do? Operators, conversions, text, time.
+//! The standard library: operators, conversions, strings, time.
 
 mod arithmetic;
 mod compare;
@@ -9,16 +9,16 @@ mod text;
 mod time;
 mod zone;
 
-use super::function::{Function, Library, Overload, Run};
-use super::parse;
+use super::function::{Function, Library, Overload, OverloadFn};
+use super::parser;
 use super::types::Type;
-use super::value::{EvalError, Map, Value};
+use super::value::{EvalError, MapVal, Value};
 pub(super) use compare::{compare, equal};
 pub(super) use convert::{parse_duration, parse_timestamp, show, to_text, written_offset};
 pub(super) use cost::{call_cost, comparison_cost};
 pub(super) use index::{missing, qualify};
 
-/// The language itself, in parts that came with different versions.
+/// The standard library, in parts that came with different versions.
 pub(super) fn libraries() -> Vec<Library> {
     let types = [
         Type::Bool,
@@ -46,15 +46,16 @@ pub(super) fn libraries() -> Vec<Library> {
     ];
     vec![
         Library::new("cel.lib.std", (1, 0), parts.into_iter().flatten().collect())
-            .with_macros(parse::standard())
+            .with_macros(parser::standard())
             .with_types(types.to_vec()),
-        Library::new("cel.lib.optional.syntax", (1, 28), optional()).with_macros(parse::optional()),
+        Library::new("cel.lib.optional.syntax", (1, 28), optional())
+            .with_macros(parser::optional()),
         Library::new("cel.lib.ext.comprev2", (1, 32), vec![map_insert()])
-            .with_macros(parse::two_variables()),
+            .with_macros(parser::two_variables()),
     ]
 }
 
-/// Whether the values can be arguments of these types.
+/// Whether values match parameter types.
 pub(super) fn accepts(parameters: &[Type], arguments: &[Value]) -> bool {
     parameters.len() == arguments.len()
         && parameters
@@ -77,7 +78,8 @@ fn is_a(value: &Value, kind: &Type) -> bool {
         | (Type::Timestamp, Value::Timestamp(..))
         | (Type::Type(_), Value::Type(_))
         | (Type::Map(_), Value::Map(_)) => true,
-        // The items are looked at too: an overload for a list of text is none for a list of numbers.
+        // The items are checked, too: an overload for a list of strings does not match a list of
+        // numbers.
         (Type::List(kind), Value::List(list)) => list
             .iter()
             .all(|item| item.is_ok_and(|item| is_a(&item, kind))),
@@ -91,13 +93,13 @@ fn is_a(value: &Value, kind: &Type) -> bool {
     }
 }
 
-/// What the evaluator does itself: these are never run.
+/// Declarations of what the interpreter implements itself: these are never run.
 fn logic() -> Vec<Function> {
     let a = || Type::parameter("A");
     let global = |name, id, parameters, result| {
         Function::new(name, vec![Overload::global(id, parameters, result, refuse)])
     };
-    let not: Run = |_, arguments| match arguments {
+    let not: OverloadFn = |_, arguments| match arguments {
         [Value::Bool(bool)] => Ok(Value::Bool(!bool)),
         _ => Err(EvalError::no_such_overload()),
     };
@@ -212,7 +214,7 @@ fn map_insert() -> Function {
                 map(),
                 |_, arguments| match arguments {
                     [Value::Map(map), key, value] => {
-                        insert(map, &Map::new([(key.clone(), value.clone())]))
+                        insert(map, &MapVal::new([(key.clone(), value.clone())]))
                     }
                     _ => Err(EvalError::no_such_overload()),
                 },
@@ -230,7 +232,7 @@ fn map_insert() -> Function {
     )
 }
 
-fn insert<'a>(map: &Map<'a>, more: &Option<Map<'a>>) -> super::Outcome<'a> {
+fn insert<'a>(map: &MapVal<'a>, more: &Option<MapVal<'a>>) -> super::Outcome<'a> {
     let more = more.as_ref().ok_or_else(EvalError::no_such_overload)?;
     let mut entries = Vec::with_capacity(map.len() + more.len());
     for source in [map, more] {
@@ -247,11 +249,11 @@ fn insert<'a>(map: &Map<'a>, more: &Option<Map<'a>>) -> super::Outcome<'a> {
             )));
         }
     }
-    Map::new(entries)
+    MapVal::new(entries)
         .map(Value::Map)
         .ok_or_else(EvalError::no_such_overload)
 }
 
-fn refuse<'a>(_: &super::Site, _: &[Value<'a>]) -> super::Outcome<'a> {
+fn refuse<'a>(_: &super::CallSite, _: &[Value<'a>]) -> super::Outcome<'a> {
     Err(EvalError::no_such_overload())
 }

@@ -1,21 +1,23 @@
-//! Is a text part of another?
+//! String functions of the language.
 
 use super::cost;
-use crate::function::{Function, Overload, Run, Site};
+use crate::function::{CallSite, Function, Overload, OverloadFn};
 use crate::types::Type;
 use crate::value::{EvalError, Outcome, Value};
 
 pub(super) fn functions() -> Vec<Function> {
-    let member =
-        |id, run: Run| Overload::member(id, vec![Type::String, Type::String], Type::Bool, run);
-    let global =
-        |id, run: Run| Overload::global(id, vec![Type::String, Type::String], Type::Bool, run);
+    let member = |id, run: OverloadFn| {
+        Overload::member(id, vec![Type::String, Type::String], Type::Bool, run)
+    };
+    let global = |id, run: OverloadFn| {
+        Overload::global(id, vec![Type::String, Type::String], Type::Bool, run)
+    };
     vec![
         Function::new(
             "contains",
             vec![
                 member("contains_string", |_, arguments| {
-                    ask(arguments, |text, part| text.contains(part))
+                    apply_predicate(arguments, |text, part| text.contains(part))
                 })
                 .costs(cost::of_contains, cost::estimate_contains),
             ],
@@ -24,7 +26,7 @@ pub(super) fn functions() -> Vec<Function> {
             "endsWith",
             vec![
                 member("ends_with_string", |_, arguments| {
-                    ask(arguments, |text, part| text.ends_with(part))
+                    apply_predicate(arguments, |text, part| text.ends_with(part))
                 })
                 .costs(cost::of_first, cost::estimate_affix),
             ],
@@ -33,7 +35,7 @@ pub(super) fn functions() -> Vec<Function> {
             "startsWith",
             vec![
                 member("starts_with_string", |_, arguments| {
-                    ask(arguments, |text, part| text.starts_with(part))
+                    apply_predicate(arguments, |text, part| text.starts_with(part))
                 })
                 .costs(cost::of_first, cost::estimate_affix),
             ],
@@ -50,14 +52,14 @@ pub(super) fn functions() -> Vec<Function> {
     ]
 }
 
-fn ask<'a>(arguments: &[Value], holds: fn(&str, &str) -> bool) -> Outcome<'a> {
+fn apply_predicate<'a>(arguments: &[Value], holds: fn(&str, &str) -> bool) -> Outcome<'a> {
     match arguments {
         [Value::String(text), Value::String(part)] => Ok(Value::Bool(holds(text, part))),
         _ => Err(EvalError::no_such_overload()),
     }
 }
 
-fn matches<'a>(site: &Site, arguments: &[Value<'a>]) -> Outcome<'a> {
+fn matches<'a>(site: &CallSite, arguments: &[Value<'a>]) -> Outcome<'a> {
     let [Value::String(text), Value::String(pattern)] = arguments else {
         return Err(EvalError::no_such_overload());
     };

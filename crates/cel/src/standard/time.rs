@@ -1,13 +1,13 @@
-//! Which year, which hour? In a time zone, UTC if none is said.
+//! Accessors of timestamps and durations. The time zone is UTC by default.
 
 use super::zone;
-use crate::function::{Function, Overload, Run};
+use crate::function::{Function, Overload, OverloadFn};
 use crate::types::Type;
 use crate::value::{EvalError, Outcome, Value};
 use mizzen_value::time::{date_of, day_of};
 
-/// The parts of a moment on a clock on the wall.
-struct Clock {
+/// The fields of a timestamp in a time zone.
+struct CivilTime {
     year: i64,
     /// From 1.
     month: i64,
@@ -80,8 +80,8 @@ pub(super) fn functions() -> Vec<Function> {
     ]
 }
 
-/// A part of a moment, and of a span of time if it has that part.
-fn accessor(name: &'static str, id: &'static str, unit: Option<i64>, run: Run) -> Function {
+/// An accessor of timestamps, and of durations if they have that part.
+fn accessor(name: &'static str, id: &'static str, unit: Option<i64>, run: OverloadFn) -> Function {
     let mut overloads = vec![
         Overload::member(id, vec![Type::Timestamp], Type::Int, run),
         Overload::member(
@@ -91,7 +91,7 @@ fn accessor(name: &'static str, id: &'static str, unit: Option<i64>, run: Run) -
             run,
         ),
     ];
-    let of_span: Option<Run> = match unit {
+    let of_span: Option<OverloadFn> = match unit {
         Some(3_600_000_000_000) => Some(|_, arguments| span(arguments, 3_600_000_000_000)),
         Some(60_000_000_000) => Some(|_, arguments| span(arguments, 60_000_000_000)),
         Some(1_000_000_000) => Some(|_, arguments| span(arguments, 1_000_000_000)),
@@ -111,7 +111,7 @@ fn span<'a>(arguments: &[Value], unit: i64) -> Outcome<'a> {
     }
 }
 
-fn read<'a>(arguments: &[Value], part: fn(&Clock) -> i64) -> Outcome<'a> {
+fn read<'a>(arguments: &[Value], part: fn(&CivilTime) -> i64) -> Outcome<'a> {
     let (moment, offset) = match arguments {
         [Value::Timestamp(moment, _)] => (moment, 0),
         [Value::Timestamp(moment, _), Value::String(name)] => {
@@ -125,11 +125,11 @@ fn read<'a>(arguments: &[Value], part: fn(&Clock) -> i64) -> Outcome<'a> {
     ))))
 }
 
-fn clock(seconds: i64, nanos: u32) -> Clock {
+fn clock(seconds: i64, nanos: u32) -> CivilTime {
     let days = seconds.div_euclid(86_400);
     let (year, month, day) = date_of(days);
     let new_year = day_of(year, 1, 1);
-    Clock {
+    CivilTime {
         year,
         month,
         day,

@@ -1,9 +1,9 @@
-//! How far is a time zone ahead of UTC?
+//! Time zone offsets.
 
 use crate::value::EvalError;
 use mizzen_value::time;
 
-/// The seconds that a zone is ahead of UTC at a moment. A zone is a name or `+hh:mm`.
+/// The offset of a zone from UTC in seconds at a given time. A zone is a name or `+hh:mm`.
 pub(super) fn offset(zone: &str, at: i64) -> Result<i64, EvalError> {
     match zone.split_once(':') {
         Some((hours, minutes)) => {

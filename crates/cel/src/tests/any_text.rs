@@ -1,10 +1,10 @@
-//! Whatever is written, the answer is a value or an error, in time.
+//! Any text yields a value or an error, in bounded time.
 
 use proptest::prelude::*;
 
 use super::*;
 
-/// Words of the language in any order.
+/// Tokens of the language in any order.
 fn words() -> impl Strategy<Value = String> {
     let word = prop::sample::select(vec![
         "x",
@@ -64,19 +64,19 @@ fn survives(text: &str) {
     let Ok(program) = environment().compile(text) else {
         return;
     };
-    let _ = program.estimate(&NoSizes);
+    let _ = program.estimate(&UnknownSizes);
     let data = value!({"a": 1, "b": {"c": "text"}, "list": [1, 2, 3]});
     let list = value!([1, 2, 3]);
     let variables = [("x", Value::data(&data)), ("l", Value::data(&list))];
     for cost in [0, 10, 10_000] {
         let evaluation = program.evaluate(
             &variables,
-            Budget {
+            EvalLimits {
                 cost,
                 interrupted: None,
             },
         );
-        // The step that goes beyond the limit is the last.
+        // The step that exceeds the limit is the last.
         assert!(
             evaluation.cost <= cost || evaluation.value.is_err(),
             "{text}"
@@ -86,17 +86,17 @@ fn survives(text: &str) {
 
 proptest! {
     #[test]
-    fn any_characters_are_read_or_refused(text in ".{0,40}") {
+    fn any_characters_yield_a_value_or_an_error(text in ".{0,40}") {
         survives(&text);
     }
 
     #[test]
-    fn any_words_are_read_or_refused(text in words()) {
+    fn any_tokens_yield_a_value_or_an_error(text in words()) {
         survives(&text);
     }
 
     #[test]
-    fn any_number_is_what_it_was(number in any::<i64>(), fraction in any::<f64>()) {
+    fn any_number_round_trips(number in any::<i64>(), fraction in any::<f64>()) {
         prop_assert_eq!(run(&format!("{number}")).0, number.to_string());
         if fraction.is_finite() {
             let shown = run(&format!("double(string({fraction:e}))")).0;

@@ -1,4 +1,4 @@
-//! What evaluations cost, and what they may cost: upstream's own tests have these figures.
+//! Runtime and estimated costs, with the figures of upstream's tests.
 
 use super::*;
 use mizzen_value::json;
@@ -7,37 +7,37 @@ use mizzen_value::json;
 /// (apiextensions-apiserver, schema/cel/celcoststability_test.go).
 const COSTS: &str = include_str!("costs.txt");
 
-/// Expressions without variables: the estimate where text has at most 12 characters, and the cost if no constant is
-/// computed beforehand (apiserver, cel/library/cost_test.go).
+/// Expressions without variables: the estimate where strings have at most 12 characters, and the
+/// cost without constant folding (apiserver, cel/library/cost_test.go).
 const ESTIMATES: &str = include_str!("estimates.txt");
 
-fn shape(word: &str) -> Shape {
+fn shape(word: &str) -> DeclType {
     let inside = |prefix: &str| {
         word.strip_prefix(prefix)
             .and_then(|rest| rest.strip_suffix(')'))
             .map(shape)
     };
     let form = match word {
-        "bool" => Form::Bool,
-        "bytes" => Form::Bytes,
-        "date" => Form::Date,
-        "date-time" => Form::DateTime,
-        "double" => Form::Double,
-        "duration" => Form::Duration,
-        "int" => Form::Int,
-        "string" => Form::String,
+        "bool" => DeclForm::Bool,
+        "bytes" => DeclForm::Bytes,
+        "date" => DeclForm::Date,
+        "date-time" => DeclForm::DateTime,
+        "double" => DeclForm::Double,
+        "duration" => DeclForm::Duration,
+        "int" => DeclForm::Int,
+        "string" => DeclForm::String,
         _ => match (inside("list("), inside("set("), inside("map(")) {
-            (Some(items), ..) => Form::List(Box::new(items), Merge::Atomic),
-            (_, Some(items), _) => Form::List(Box::new(items), Merge::Set),
-            (.., Some(values)) => Form::Map(Box::new(values)),
+            (Some(items), ..) => DeclForm::List(Box::new(items), ListSemantics::Atomic),
+            (_, Some(items), _) => DeclForm::List(Box::new(items), ListSemantics::Set),
+            (.., Some(values)) => DeclForm::Map(Box::new(values)),
             _ => panic!("no such type: {word}"),
         },
     };
-    Shape::new(form)
+    DeclType::new(form)
 }
 
 #[test]
-fn evaluations_cost_what_they_cost_upstream() {
+fn runtime_costs_equal_upstream() {
     for group in COSTS.split("## ").skip(1) {
         let (head, rules) = group.split_once('\n').expect("a group has a head");
         let (words, data) = head.split_once('\t').expect("a head has types and data");
@@ -45,7 +45,7 @@ fn evaluations_cost_what_they_cost_upstream() {
             .split(' ')
             .enumerate()
             .map(|(n, word)| (format!("val{}", n + 1).into(), shape(word)));
-        let shape = Shape::object("Self", fields);
+        let shape = DeclType::object("Self", fields);
         let data = json::parse(data.as_bytes()).expect("data is JSON");
         let environment = Environment::new(LATEST)
             .with_shape(&shape)
@@ -68,17 +68,17 @@ fn evaluations_cost_what_they_cost_upstream() {
     }
 }
 
-/// Text and octets have at most 12 characters.
+/// Strings and bytes have at most 12 characters.
 struct Twelve;
 
-impl Sizes for Twelve {
-    fn size(&self, node: &Node) -> Option<Range> {
-        matches!(node.kind, Type::String | Type::Bytes).then_some(Range { min: 0, max: 12 })
+impl SizeEstimator for Twelve {
+    fn size(&self, node: &AstNode) -> Option<CostRange> {
+        matches!(node.kind, Type::String | Type::Bytes).then_some(CostRange { min: 0, max: 12 })
     }
 }
 
 #[test]
-fn estimates_are_those_of_upstream() {
+fn estimates_equal_upstream() {
     let environment = Environment::new(LATEST).with_library(library::json_patch());
     for line in ESTIMATES.lines() {
         let [bounds, cost, text] = line.split('\t').collect::<Vec<_>>()[..] else {
@@ -99,14 +99,14 @@ fn estimates_are_those_of_upstream() {
 }
 
 #[test]
-fn what_is_not_known_to_be_small_may_cost_any_price() {
+fn unknown_sizes_have_unbounded_costs() {
     let environment = Environment::new(LATEST).with_variable("list", Type::list(Type::String));
     let program = environment
         .compile("list.all(item, item.matches('a+'))")
         .unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(
-        program.estimate(&NoSizes),
-        Range {
+        program.estimate(&UnknownSizes),
+        CostRange {
             min: 2,
             max: u64::MAX
         }

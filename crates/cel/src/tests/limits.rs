@@ -1,4 +1,4 @@
-//! No expression may be too long, too deep or too dear.
+//! Limits on the length, depth and cost of expressions.
 
 use std::sync::atomic::AtomicBool;
 
@@ -67,10 +67,10 @@ fn errors_are_counted_after_the_hundredth() {
 
 #[test]
 fn deep_loops_fit_the_stack() {
-    // Without optimization a level needs some kilobytes.
+    // Without optimization a level needs some kilobytes of stack.
     let text = format!("{}true{}", "l.all(i, ".repeat(100), ")".repeat(100));
     let program = environment().compile(&text).unwrap();
-    let _ = program.estimate(&NoSizes);
+    let _ = program.estimate(&UnknownSizes);
     let list = value!([1]);
     let variables = [("l", Value::data(&list))];
     assert_eq!(
@@ -83,7 +83,7 @@ fn deep_loops_fit_the_stack() {
 }
 
 #[test]
-fn evaluation_ends_where_the_budget_ends() {
+fn an_evaluation_ends_at_the_cost_limit() {
     let program = environment()
         .compile("l.all(i, l.all(j, l.all(k, i + j + k > 0)))")
         .unwrap();
@@ -94,7 +94,7 @@ fn evaluation_ends_where_the_budget_ends() {
     for cost in 0..full.cost {
         let evaluation = program.evaluate(
             &variables,
-            Budget {
+            EvalLimits {
                 cost,
                 interrupted: None,
             },
@@ -106,13 +106,13 @@ fn evaluation_ends_where_the_budget_ends() {
 }
 
 #[test]
-fn evaluation_ends_when_nobody_waits() {
+fn an_interrupted_evaluation_ends() {
     let program = environment().compile("l.map(i, i)").unwrap();
     let (list, gone) = (value!([1, 2, 3]), AtomicBool::new(true));
     let variables = [("l", Value::data(&list))];
     let evaluation = program.evaluate(
         &variables,
-        Budget {
+        EvalLimits {
             cost: u64::MAX,
             interrupted: Some(&gone),
         },

@@ -1,4 +1,4 @@
-//! Tables of expressions: what they are worth, what is wrong with them, what they cost.
+//! Tables of expressions: their values, errors and costs.
 
 mod any_text;
 mod costs;
@@ -10,7 +10,7 @@ use super::*;
 use mizzen_value::value;
 
 pub(super) const LATEST: Version = (1, 36);
-pub(super) const PLENTY: Budget = Budget {
+pub(super) const PLENTY: EvalLimits = EvalLimits {
     cost: u64::MAX,
     interrupted: None,
 };
@@ -21,7 +21,7 @@ pub(super) fn environment() -> Environment {
         .with_variable("l", Type::list(Type::Int))
 }
 
-/// The value of an expression as text, or what is wrong with it.
+/// The value of an expression as a string, or its error.
 pub(super) fn run(text: &str) -> (String, u64) {
     let program = match environment().compile(text) {
         Ok(program) => program,
@@ -153,7 +153,7 @@ fn values_are_converted() {
 }
 
 #[test]
-fn moments_are_read_in_time_zones() {
+fn timestamp_accessors_use_time_zones() {
     let at = "timestamp('2024-07-04T22:30:15.123Z')";
     check(&format!("{at}.getFullYear()"), "2024");
     check(&format!("{at}.getMonth()"), "6");
@@ -193,7 +193,7 @@ fn equality_crosses_number_types() {
 }
 
 #[test]
-fn what_has_no_overload_is_told_as_cel_go_tells_it() {
+fn missing_overloads_have_cel_gos_errors() {
     check("dyn(null) + 1", "no such overload: _+_");
     check("dyn(1) + dyn('a')", "no such overload");
     check("dyn([1]) < dyn([2])", "no such overload: _<_");

@@ -1,4 +1,4 @@
-//! What is wrong with expressions, as a real server says it.
+//! Errors of expressions, recorded from a real server.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn errors_are_those_of_a_real_server() {
 }
 
 #[test]
-fn an_error_is_shown_with_its_line() {
+fn an_error_is_printed_with_its_line() {
     let error = Environment::new(LATEST)
         .compile("true &&\n\t'é' + 1 ==\n2")
         .map(|_| ())
@@ -30,7 +30,7 @@ fn an_error_is_shown_with_its_line() {
 }
 
 #[test]
-fn a_library_is_there_since_its_version() {
+fn a_library_is_available_since_its_version() {
     let compiles = |version| {
         Environment::new(version)
             .compile("[1].all(i, v, i < v)")

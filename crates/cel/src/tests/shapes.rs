@@ -1,38 +1,44 @@
-//! Data is read as its schema says.
+//! Data is converted according to its schema.
 
 use super::*;
 
-fn shape() -> Shape {
-    let text = || Shape::new(Form::String);
-    let port = Shape::object(
+fn shape() -> DeclType {
+    let text = || DeclType::new(DeclForm::String);
+    let port = DeclType::object(
         "Port",
         [
             ("name".into(), text()),
-            ("number".into(), Shape::new(Form::Int)),
+            ("number".into(), DeclType::new(DeclForm::Int)),
         ],
     );
-    let list = |items: Shape, merge| Shape::new(Form::List(Box::new(items), merge));
-    Shape::object(
+    let list = |items: DeclType, merge| DeclType::new(DeclForm::List(Box::new(items), merge));
+    DeclType::object(
         "Self",
         [
             ("name".into(), text()),
             ("x-y".into(), text()),
             ("namespace".into(), text()),
-            ("ratio".into(), Shape::new(Form::Double)),
-            ("at".into(), Shape::new(Form::DateTime)),
-            ("wait".into(), Shape::new(Form::Duration)),
-            ("data".into(), Shape::new(Form::Bytes)),
-            ("port".into(), Shape::new(Form::IntOrString)),
+            ("ratio".into(), DeclType::new(DeclForm::Double)),
+            ("at".into(), DeclType::new(DeclForm::DateTime)),
+            ("wait".into(), DeclType::new(DeclForm::Duration)),
+            ("data".into(), DeclType::new(DeclForm::Bytes)),
+            ("port".into(), DeclType::new(DeclForm::IntOrString)),
             (
                 "maybe".into(),
-                Shape {
+                DeclType {
                     nullable: true,
                     ..text()
                 },
             ),
-            ("set".into(), list(text(), Merge::Set)),
-            ("ports".into(), list(port, Merge::Map(vec!["name".into()]))),
-            ("labels".into(), Shape::new(Form::Map(Box::new(text())))),
+            ("set".into(), list(text(), ListSemantics::Set)),
+            (
+                "ports".into(),
+                list(port, ListSemantics::Map(vec!["name".into()])),
+            ),
+            (
+                "labels".into(),
+                DeclType::new(DeclForm::Map(Box::new(text()))),
+            ),
         ],
     )
 }
@@ -85,7 +91,7 @@ fn fields_have_their_types() {
 fn names_are_escaped() {
     check("self.x__dash__y + self.__namespace__", "dashns");
     check("has(self.x__dash__y)", "true");
-    // A reserved word is no identifier, but may follow a dot.
+    // A reserved word is not an identifier, but may follow a dot.
     check(
         "self.namespace + (has(self.namespace) ? self.?namespace.orValue('') : '')",
         "nsns",
@@ -97,7 +103,7 @@ fn names_are_escaped() {
 }
 
 #[test]
-fn a_field_that_is_null_is_not_there() {
+fn a_null_field_is_absent() {
     check("has(self.maybe)", "false");
     check("self.maybe", "no such key: maybe");
     check("self.?maybe.orValue('none')", "none");

@@ -1,4 +1,4 @@
-//! Lists and maps: borrowed from an object, or made by the expression.
+//! Lists and maps: borrowed from JSON data, or created by the expression.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,46 +6,50 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 
 use super::{EvalError, Outcome, Value};
-use crate::shape::{self, Merge, Shape};
+use crate::decl_type::{self, DeclType, ListSemantics};
 use mizzen_value::{self as object, Str};
 
-/// Items: borrowed from an object or made by the expression.
+/// A list: borrowed from JSON data or created by the expression.
 #[derive(Debug, Clone)]
-pub struct List<'a> {
+pub struct ListVal<'a> {
     items: Items<'a>,
     /// How it is compared and concatenated.
-    pub merge: &'a Merge,
+    pub merge: &'a ListSemantics,
 }
 
 #[derive(Debug, Clone)]
 enum Items<'a> {
-    Data(&'a [object::Value], &'a Shape),
+    Data(&'a [object::Value], &'a DeclType),
     Made(Arc<Vec<Value<'a>>>),
 }
 
-impl<'a> List<'a> {
-    /// A list of items that were computed.
-    pub fn new(items: Vec<Value<'a>>) -> List<'a> {
-        List {
+impl<'a> ListVal<'a> {
+    /// A list of computed items.
+    pub fn new(items: Vec<Value<'a>>) -> ListVal<'a> {
+        ListVal {
             items: Items::Made(Arc::new(items)),
-            merge: &Merge::Atomic,
+            merge: &ListSemantics::Atomic,
         }
     }
 
-    /// A list in an object, each item of one shape.
-    pub fn of_data(items: &'a [object::Value], shape: &'a Shape, merge: &'a Merge) -> List<'a> {
-        List {
+    /// A list in JSON data whose items have one type.
+    pub fn of_data(
+        items: &'a [object::Value],
+        shape: &'a DeclType,
+        merge: &'a ListSemantics,
+    ) -> ListVal<'a> {
+        ListVal {
             items: Items::Data(items, shape),
             merge,
         }
     }
 
-    /// The same items, compared and concatenated in another way.
-    pub fn with_merge(self, merge: &'a Merge) -> List<'a> {
-        List { merge, ..self }
+    /// The same items with other list semantics.
+    pub fn with_merge(self, merge: &'a ListSemantics) -> ListVal<'a> {
+        ListVal { merge, ..self }
     }
 
-    /// How many items there are.
+    /// The number of items.
     pub fn len(&self) -> usize {
         match &self.items {
             Items::Data(items, _) => items.len(),
@@ -53,30 +57,30 @@ impl<'a> List<'a> {
         }
     }
 
-    /// Whether there is none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// An item; data that does not fit its shape is an error.
+    /// An item; data that does not match its type is an error.
     pub fn get(&self, index: usize) -> Option<Outcome<'a>> {
         match &self.items {
-            Items::Data(items, shape) => items.get(index).map(|item| shape::read(item, shape)),
+            Items::Data(items, shape) => items.get(index).map(|item| decl_type::read(item, shape)),
             Items::Made(items) => items.get(index).cloned().map(Ok),
         }
     }
 
-    /// Every item.
+    /// Iterates over the items.
     pub fn iter(&self) -> impl Iterator<Item = Outcome<'a>> {
         (0..self.len()).filter_map(|index| self.get(index))
     }
 
-    /// Every item, or the first error.
+    /// All items, or the first error.
     pub fn to_vec(&self) -> Result<Vec<Value<'a>>, EvalError> {
         self.iter().collect()
     }
 
-    /// Adds an item at the end; in place when nobody else holds the list.
+    /// Appends an item; in place if the list is not shared.
     pub fn push(&mut self, item: Value<'a>) -> Result<(), EvalError> {
         if let Items::Data(..) = self.items {
             self.items = Items::Made(Arc::new(self.to_vec()?));
@@ -89,68 +93,68 @@ impl<'a> List<'a> {
     }
 }
 
-/// A key of a map that an expression made.
+/// A key of a map that an expression created.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Key {
+pub enum MapKey {
     /// `true` or `false`.
     Bool(bool),
-    /// A signed whole number, or an unsigned one that fits.
+    /// A signed integer, or an unsigned one that fits.
     Int(i64),
-    /// A greater unsigned one.
+    /// A greater unsigned integer.
     Uint(u64),
-    /// A number that is no whole one, by its bits.
+    /// A number that is not an integer, by its bits.
     Double(u64),
-    /// Text.
+    /// A string.
     String(Str),
     /// `null`.
     Null,
 }
 
-impl Key {
-    /// The key that a value is, if it can be one; numbers that are equal are the same key.
-    pub fn of(value: &Value) -> Option<Key> {
+impl MapKey {
+    /// The key for a value, if it can be one; equal numbers are the same key.
+    pub fn from_value(value: &Value) -> Option<MapKey> {
         Some(match value {
-            Value::Bool(bool) => Key::Bool(*bool),
-            Value::Int(int) => Key::Int(*int),
-            Value::Uint(uint) => i64::try_from(*uint).map_or(Key::Uint(*uint), Key::Int),
+            Value::Bool(bool) => MapKey::Bool(*bool),
+            Value::Int(int) => MapKey::Int(*int),
+            Value::Uint(uint) => i64::try_from(*uint).map_or(MapKey::Uint(*uint), MapKey::Int),
             Value::Double(double) if double.fract() == 0.0 && double.abs() < 9.0e18 => {
-                Key::Int(*double as i64)
+                MapKey::Int(*double as i64)
             }
-            Value::Double(double) => Key::Double(double.to_bits()),
-            Value::String(text) => Key::String(text.to_str()),
-            Value::Null => Key::Null,
+            Value::Double(double) => MapKey::Double(double.to_bits()),
+            Value::String(text) => MapKey::String(text.to_str()),
+            Value::Null => MapKey::Null,
             _ => return None,
         })
     }
 }
 
-/// Entries of a map that was computed.
-pub type Entries<'a> = IndexMap<Key, (Value<'a>, Value<'a>)>;
+/// Entries of a computed map.
+pub type Entries<'a> = IndexMap<MapKey, (Value<'a>, Value<'a>)>;
 
-/// Keys with values: borrowed from an object, made by the expression, or asked for one by one.
+/// A map: borrowed from JSON data, created by the expression, or computed lazily.
 #[derive(Debug, Clone)]
-pub enum Map<'a> {
-    /// A map in an object.
-    Data(&'a object::Map, &'a Shape),
-    /// A map that was computed: each key as it was written, and its value.
+pub enum MapVal<'a> {
+    /// A map in JSON data.
+    Data(&'a object::Map, &'a DeclType),
+    /// A computed map: each key as it was written, and its value.
     Made(Arc<Entries<'a>>),
-    /// The same, but where nothing is there is an empty map.
+    /// A computed map in which absent keys are empty maps.
     Open(Arc<Entries<'a>>),
-    /// An object that was made: the name of its type, and its fields.
+    /// A created object: the name of its type, and its fields.
     Typed(Str, Arc<Entries<'a>>),
-    /// Fields that are computed when asked for.
+    /// Fields that are computed on access.
     Lazy(Lazy<'a>),
 }
 
-/// Fields that are computed when asked for, such as the variables of a policy.
-pub trait Fields: Send + Sync {
+/// Fields that are computed on access, such as the variables of a policy.
+pub trait LazyFields: Send + Sync {
     /// The value of a field; `None` if there is no such field.
     fn field(&self, name: &str) -> Option<Outcome<'_>>;
 }
 
-/// A borrowed [`Fields`].
+/// A borrowed [`LazyFields`].
 #[derive(Clone, Copy)]
-pub struct Lazy<'a>(pub &'a dyn Fields);
+pub struct Lazy<'a>(pub &'a dyn LazyFields);
 
 impl fmt::Debug for Lazy<'_> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
@@ -158,51 +162,53 @@ impl fmt::Debug for Lazy<'_> {
     }
 }
 
-impl<'a> Map<'a> {
-    /// A map of entries that were computed; `None` if something else than a key is used as one.
-    pub fn new(entries: impl IntoIterator<Item = (Value<'a>, Value<'a>)>) -> Option<Map<'a>> {
-        entries_of(entries).map(|entries| Map::Made(Arc::new(entries)))
+impl<'a> MapVal<'a> {
+    /// A map of computed entries; `None` if a key has an invalid type.
+    pub fn new(entries: impl IntoIterator<Item = (Value<'a>, Value<'a>)>) -> Option<MapVal<'a>> {
+        entries_of(entries).map(|entries| MapVal::Made(Arc::new(entries)))
     }
 
-    /// The same, but where nothing is there is an empty map.
-    pub fn open(entries: impl IntoIterator<Item = (Value<'a>, Value<'a>)>) -> Option<Map<'a>> {
-        entries_of(entries).map(|entries| Map::Open(Arc::new(entries)))
+    /// A map in which absent keys are empty maps.
+    pub fn open(entries: impl IntoIterator<Item = (Value<'a>, Value<'a>)>) -> Option<MapVal<'a>> {
+        entries_of(entries).map(|entries| MapVal::Open(Arc::new(entries)))
     }
 
-    /// An object of a type, by its name.
+    /// An object of a type.
     pub fn typed(
         kind: Str,
         fields: impl IntoIterator<Item = (Value<'a>, Value<'a>)>,
-    ) -> Option<Map<'a>> {
-        entries_of(fields).map(|fields| Map::Typed(kind, Arc::new(fields)))
+    ) -> Option<MapVal<'a>> {
+        entries_of(fields).map(|fields| MapVal::Typed(kind, Arc::new(fields)))
     }
 
-    /// The name of its type, if it is an object that an expression made.
+    /// The name of its type, if it is an object that an expression created.
     pub fn kind(&self) -> Option<&Str> {
         match self {
-            Map::Typed(kind, _) => Some(kind),
+            MapVal::Typed(kind, _) => Some(kind),
             _ => None,
         }
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         match self {
-            Map::Data(map, _) => map.len(),
-            Map::Made(map) | Map::Open(map) | Map::Typed(_, map) => map.len(),
-            Map::Lazy(_) => 0,
+            MapVal::Data(map, _) => map.len(),
+            MapVal::Made(map) | MapVal::Open(map) | MapVal::Typed(_, map) => map.len(),
+            MapVal::Lazy(_) => 0,
         }
     }
 
-    /// Whether there is none.
+    /// Whether it is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether there is a key.
+    /// Whether a key is present.
     pub fn has(&self, key: &Value) -> Result<bool, EvalError> {
         match self {
-            Map::Open(map) => Ok(Key::of(key).is_some_and(|key| map.contains_key(&key))),
+            MapVal::Open(map) => {
+                Ok(MapKey::from_value(key).is_some_and(|key| map.contains_key(&key)))
+            }
             _ => Ok(self.get(key).transpose()?.is_some()),
         }
     }
@@ -211,38 +217,40 @@ impl<'a> Map<'a> {
     pub fn get(&self, key: &Value) -> Option<Outcome<'a>> {
         match (self, key) {
             (_, Value::String(name)) => self.field(name),
-            (Map::Made(map), _) => map.get(&Key::of(key)?).map(|(_, value)| Ok(value.clone())),
+            (MapVal::Made(map), _) => map
+                .get(&MapKey::from_value(key)?)
+                .map(|(_, value)| Ok(value.clone())),
             _ => None,
         }
     }
 
-    /// The value of a key that is text.
+    /// The value of a string key.
     pub fn field(&self, name: &str) -> Option<Outcome<'a>> {
         match self {
-            Map::Data(map, shape) => shape.field(map, name),
-            Map::Made(map) | Map::Typed(_, map) => map
-                .get(&Key::String(name.into()))
+            MapVal::Data(map, shape) => shape.field(map, name),
+            MapVal::Made(map) | MapVal::Typed(_, map) => map
+                .get(&MapKey::String(name.into()))
                 .map(|(_, value)| Ok(value.clone())),
-            Map::Open(map) => {
+            MapVal::Open(map) => {
                 let found = map
-                    .get(&Key::String(name.into()))
+                    .get(&MapKey::String(name.into()))
                     .map(|(_, value)| value.clone());
                 Some(Ok(
-                    found.unwrap_or_else(|| Value::Map(Map::Made(Arc::default())))
+                    found.unwrap_or_else(|| Value::Map(MapVal::Made(Arc::default())))
                 ))
             }
-            Map::Lazy(fields) => fields.0.field(name),
+            MapVal::Lazy(fields) => fields.0.field(name),
         }
     }
 
     /// The keys in their order.
     pub fn keys(&self) -> Vec<Value<'a>> {
         match self {
-            Map::Data(map, shape) => shape.keys(map),
-            Map::Made(map) | Map::Open(map) | Map::Typed(_, map) => {
+            MapVal::Data(map, shape) => shape.keys(map),
+            MapVal::Made(map) | MapVal::Open(map) | MapVal::Typed(_, map) => {
                 map.values().map(|(key, _)| key.clone()).collect()
             }
-            Map::Lazy(_) => Vec::new(),
+            MapVal::Lazy(_) => Vec::new(),
         }
     }
 }
@@ -252,6 +260,6 @@ fn entries_of<'a>(
 ) -> Option<Entries<'a>> {
     entries
         .into_iter()
-        .map(|(key, value)| Some((Key::of(&key)?, (key, value))))
+        .map(|(key, value)| Some((MapKey::from_value(&key)?, (key, value))))
         .collect()
 }

@@ -1,7 +1,7 @@
-//! What is the value of an expression?
+//! CEL values.
 //!
-//! Values borrow from the objects that they were read from: selecting a field copies a reference, never a
-//! tree. What an expression makes itself is shared behind an `Arc`.
+//! Values borrow from the JSON data that they were read from: selecting a field copies a reference,
+//! never a tree. Values that an expression creates are shared behind an `Arc`.
 
 mod containers;
 
@@ -11,54 +11,54 @@ use std::fmt;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use super::shape::{self, Shape};
-pub use containers::{Entries, Fields, Key, Lazy, List, Map};
+use super::decl_type::{self, DeclType};
+pub use containers::{Entries, Lazy, LazyFields, ListVal, MapKey, MapVal};
 use mizzen_value::time::Moment;
 use mizzen_value::{self as object, Str};
 
-/// A value during evaluation.
+/// A CEL value.
 #[derive(Debug, Clone)]
 pub enum Value<'a> {
     /// `null`.
     Null,
     /// `true` or `false`.
     Bool(bool),
-    /// A signed whole number.
+    /// A signed 64-bit integer.
     Int(i64),
-    /// An unsigned whole number.
+    /// An unsigned 64-bit integer.
     Uint(u64),
-    /// A number with a fraction.
+    /// A 64-bit floating point number.
     Double(f64),
-    /// Text.
-    String(Text<'a>),
-    /// Octets.
+    /// A string.
+    String(StringVal<'a>),
+    /// Bytes.
     Bytes(Arc<[u8]>),
-    /// Items.
-    List(List<'a>),
-    /// Keys with values, or an object with fields.
-    Map(Map<'a>),
-    /// A span of time in nanoseconds.
+    /// A list.
+    List(ListVal<'a>),
+    /// A map, or an object with fields.
+    Map(MapVal<'a>),
+    /// A duration in nanoseconds.
     Duration(i64),
-    /// A moment, and how many seconds the clock was ahead of UTC by which it was written.
+    /// A timestamp, and the offset from UTC of its original notation in seconds.
     Timestamp(Moment, i32),
-    /// The name of a type.
+    /// A type, by its name.
     Type(Str),
-    /// A value that may be missing.
+    /// An optional.
     Optional(Option<Arc<Value<'a>>>),
-    /// A value that only its library can look into.
+    /// A value of a library type.
     Opaque(Arc<dyn Opaque>),
 }
 
-/// Why an expression has no value.
+/// Why an evaluation failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EvalError {
-    /// A function or an operator refused its arguments.
+    /// A function or an operator failed.
     #[error("{0}")]
     Failed(Cow<'static, str>),
-    /// It would have cost more than it may.
+    /// The cost limit is exceeded.
     #[error("operation cancelled: actual cost limit exceeded")]
     CostLimit,
-    /// The caller lost interest.
+    /// The caller interrupted the evaluation.
     #[error("operation interrupted")]
     Interrupted,
 }
@@ -69,84 +69,84 @@ impl EvalError {
         EvalError::Failed(message.into())
     }
 
-    /// The function has no implementation for the types of its arguments.
+    /// No overload matches the types of the arguments.
     pub fn no_such_overload() -> EvalError {
         EvalError::new("no such overload")
     }
 
-    /// Whether the evaluation must end, whatever the expression makes of errors.
+    /// Whether the error ends the evaluation even inside of `||`, `&&` and comprehensions.
     pub fn is_fatal(&self) -> bool {
         !matches!(self, EvalError::Failed(_))
     }
 }
 
-/// The outcome of evaluating something.
+/// The result of an evaluation.
 pub type Outcome<'a> = Result<Value<'a>, EvalError>;
 
-/// A value that only its library can look into: a quantity, an address, an authorizer.
+/// A value of a library type: a quantity, an IP address, an authorizer.
 pub trait Opaque: fmt::Debug + Send + Sync + Any {
     /// The name of its type.
     fn type_name(&self) -> &str;
 
-    /// Whether `other` is equal; called with any other opaque value.
+    /// Whether `other`, any opaque value, is equal.
     fn equals(&self, other: &dyn Opaque) -> bool;
 
-    /// Its size where costs are counted; `None` counts as 1.
+    /// The size for cost accounting; `None` counts as 1.
     fn size(&self) -> Option<u64> {
         None
     }
 
-    /// Its text where it is converted to a string or shown.
+    /// The text when it is converted to a string.
     fn text(&self) -> Option<String> {
         None
     }
 }
 
 impl dyn Opaque {
-    /// The value itself, if it is a `T`.
+    /// The value, if it is a `T`.
     pub fn downcast<T: Opaque>(&self) -> Option<&T> {
         (self as &dyn Any).downcast_ref()
     }
 }
 
-/// Text: borrowed from an object or made by the expression.
+/// A string: borrowed from JSON data or created by the expression.
 #[derive(Clone)]
-pub enum Text<'a> {
+pub enum StringVal<'a> {
     /// Borrowed.
     Borrowed(&'a str),
-    /// Made, or a literal of the expression.
+    /// Created, or a literal of the expression.
     Shared(Str),
 }
 
-impl Deref for Text<'_> {
+impl Deref for StringVal<'_> {
     type Target = str;
 
     fn deref(&self) -> &str {
         match self {
-            Text::Borrowed(text) => text,
-            Text::Shared(text) => text,
+            StringVal::Borrowed(text) => text,
+            StringVal::Shared(text) => text,
         }
     }
 }
 
-impl fmt::Debug for Text<'_> {
+impl fmt::Debug for StringVal<'_> {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         fmt::Debug::fmt(&**self, f)
     }
 }
 
 impl<'a> Value<'a> {
-    /// A value read from data of which nothing is known.
+    /// The value of untyped JSON data.
     pub fn data(data: &'a object::Value) -> Value<'a> {
-        shape::read(data, &Shape::ANY).unwrap_or(Value::Null)
+        decl_type::read(data, &DeclType::ANY).unwrap_or(Value::Null)
     }
 
-    /// A value read from data of a known shape.
-    pub fn shaped(data: &'a object::Value, shape: &'a Shape) -> Outcome<'a> {
-        shape::read(data, shape)
+    /// The value of JSON data with a declared type.
+    pub fn shaped(data: &'a object::Value, shape: &'a DeclType) -> Outcome<'a> {
+        decl_type::read(data, shape)
     }
 
-    /// The name of its type, as `type(x)` shows it.
+    /// The name of its type, as `type(x)` returns it.
     pub fn type_name(&self) -> Str {
         match self {
             Value::Null => "null_type".into(),
@@ -166,7 +166,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Its size where costs are counted: characters, octets, items, entries; 1 for everything else.
+    /// The size for cost accounting: characters, bytes, items, entries; 1 for everything else.
     pub fn size(&self) -> u64 {
         match self {
             Value::String(text) => text.chars().count() as u64,
@@ -179,7 +179,62 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The text, if it is text.
+    /// Kubernetes: the error names the operator if the type of its first operand has no such
+    /// operator.
+    pub(crate) fn has_operator(&self, function: &str) -> bool {
+        use Value::{Bool, Bytes, Double, Duration, Int, List, Map, String, Timestamp, Uint};
+        match function {
+            "_+_" => matches!(
+                self,
+                Bytes(_)
+                    | Double(_)
+                    | Duration(_)
+                    | Int(_)
+                    | List(_)
+                    | String(_)
+                    | Timestamp(..)
+                    | Uint(_)
+            ),
+            "_-_" => matches!(
+                self,
+                Double(_) | Duration(_) | Int(_) | Timestamp(..) | Uint(_)
+            ),
+            "_*_" | "_/_" => matches!(self, Double(_) | Int(_) | Uint(_)),
+            "_%_" => matches!(self, Int(_) | Uint(_)),
+            "_<_" | "_<=_" | "_>_" | "_>=_" => matches!(
+                self,
+                Bool(_)
+                    | Bytes(_)
+                    | Double(_)
+                    | Duration(_)
+                    | Int(_)
+                    | String(_)
+                    | Timestamp(..)
+                    | Uint(_)
+            ),
+            "size" => matches!(self, String(_) | Bytes(_) | List(_) | Map(_)),
+            _ => true,
+        }
+    }
+
+    /// Whether it is the zero value of its type. Opaque values and optionals never are.
+    pub(crate) fn is_zero(&self) -> bool {
+        match self {
+            Value::Null => true,
+            Value::Bool(bool) => !bool,
+            Value::Int(int) | Value::Duration(int) => *int == 0,
+            Value::Uint(uint) => *uint == 0,
+            Value::Double(double) => *double == 0.0,
+            Value::String(text) => text.is_empty(),
+            Value::Bytes(bytes) => bytes.is_empty(),
+            Value::List(list) => list.is_empty(),
+            Value::Map(map) => map.is_empty(),
+            Value::Timestamp(moment, _) => *moment == Moment::ZERO,
+            Value::Type(_) | Value::Optional(_) | Value::Opaque(_) => false,
+        }
+    }
+
+    /// The string, if it is one.
     pub fn as_str(&self) -> Option<&str> {
         match self {
             Value::String(text) => Some(text),
@@ -187,7 +242,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The whole number, if it is a signed one.
+    /// The integer, if it is a signed one.
     pub fn as_int(&self) -> Option<i64> {
         match self {
             Value::Int(int) => Some(*int),
@@ -195,7 +250,7 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The truth value, if it is one.
+    /// The boolean, if it is one.
     pub fn as_bool(&self) -> Option<bool> {
         match self {
             Value::Bool(bool) => Some(*bool),
@@ -204,22 +259,22 @@ impl<'a> Value<'a> {
     }
 
     /// The items, if it is a list.
-    pub fn as_list(&self) -> Option<&List<'a>> {
+    pub fn as_list(&self) -> Option<&ListVal<'a>> {
         match self {
             Value::List(list) => Some(list),
             _ => None,
         }
     }
 
-    /// The entries, if it is a map.
-    pub fn as_map(&self) -> Option<&Map<'a>> {
+    /// The map, if it is one.
+    pub fn as_map(&self) -> Option<&MapVal<'a>> {
         match self {
             Value::Map(map) => Some(map),
             _ => None,
         }
     }
 
-    /// The library's value, if it is a `T`.
+    /// The library value, if it is a `T`.
     pub fn as_opaque<T: Opaque>(&self) -> Option<&T> {
         match self {
             Value::Opaque(opaque) => opaque.downcast(),
@@ -227,23 +282,23 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// Wraps a library's value.
+    /// Wraps a library value.
     pub fn opaque(opaque: impl Opaque) -> Value<'a> {
         Value::Opaque(Arc::new(opaque))
     }
 
-    /// A value that is there, where it may be missing.
+    /// An optional with a value.
     pub fn some(value: Value<'a>) -> Value<'a> {
         Value::Optional(Some(Arc::new(value)))
     }
 }
 
-impl Text<'_> {
-    /// The text, to be kept.
+impl StringVal<'_> {
+    /// The string, owned.
     pub fn to_str(&self) -> Str {
         match self {
-            Text::Borrowed(text) => (*text).into(),
-            Text::Shared(text) => text.clone(),
+            StringVal::Borrowed(text) => (*text).into(),
+            StringVal::Shared(text) => text.clone(),
         }
     }
 }
@@ -263,11 +318,11 @@ into_value! {
     i64 => |it| Value::Int(it);
     u64 => |it| Value::Uint(it);
     f64 => |it| Value::Double(it);
-    &'a str => |it| Value::String(Text::Borrowed(it));
-    String => |it| Value::String(Text::Shared(it.into()));
-    Str => |it| Value::String(Text::Shared(it));
+    &'a str => |it| Value::String(StringVal::Borrowed(it));
+    String => |it| Value::String(StringVal::Shared(it.into()));
+    Str => |it| Value::String(StringVal::Shared(it));
     Moment => |it| Value::Timestamp(it, 0);
-    Vec<Value<'a>> => |it| Value::List(List::new(it));
-    List<'a> => |it| Value::List(it);
-    Map<'a> => |it| Value::Map(it);
+    Vec<Value<'a>> => |it| Value::List(ListVal::new(it));
+    ListVal<'a> => |it| Value::List(it);
+    MapVal<'a> => |it| Value::Map(it);
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use http_body_util::Full;
 use hyper::Request;
-use mizzen_object::proto::wire::{Content, Reader};
+use mizzen_object::proto::wire::{WireReader, WireValue};
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
@@ -431,10 +431,10 @@ struct Profile {
     duration_nanos: u64,
 }
 
-type Fields<'a> = Vec<(u32, Content<'a>)>;
+type Fields<'a> = Vec<(u32, WireValue<'a>)>;
 
 fn fields(message: &[u8]) -> Fields<'_> {
-    let mut reader = Reader::new(message);
+    let mut reader = WireReader::new(message);
     std::iter::from_fn(|| reader.field().unwrap()).collect()
 }
 

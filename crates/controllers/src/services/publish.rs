@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_object::select::{LabelSelector, Operator, Requirement};
+use mizzen_object::select::{LabelSelector, Requirement, SelectorOperator};
 use mizzen_sdk::api::DeleteOptions;
 use mizzen_sdk::cache::{Entry, Version};
 use mizzen_sdk::informer::{Event, Informer};
@@ -62,7 +62,7 @@ impl Publisher {
     pub(crate) fn slices(&self, key: &Key) -> Result<Vec<Arc<Object>>, Error> {
         let is = |label: &str, value: &str| Requirement {
             key: label.into(),
-            operator: Operator::In(vec![value.into()]),
+            operator: SelectorOperator::In(vec![value.into()]),
         };
         let requirements = vec![is(SERVICE_NAME, key.name()), is(MANAGED_BY, self.manager)];
         let mut slices = selected(

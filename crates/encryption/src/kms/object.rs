@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mizzen_object::proto::ProtoError;
-use mizzen_object::proto::wire::{Reader, put_bytes, put_int, put_message};
+use mizzen_object::proto::wire::{WireReader, put_bytes, put_int, put_message};
 use mizzen_value::clock::Random;
 
 use crate::cipher::{Cipher, Derived, Method};
@@ -66,7 +66,7 @@ impl Envelope {
             source,
         };
         let source = &mut envelope.source;
-        let mut reader = Reader::new(message);
+        let mut reader = WireReader::new(message);
         while let Some((tag, content)) = reader.field()? {
             match tag {
                 1 => envelope.data = content.bytes("encryptedData")?.to_vec(),
@@ -190,7 +190,7 @@ pub(super) fn add_annotation(
     annotations: &mut BTreeMap<String, Vec<u8>>,
 ) -> Result<(), ProtoError> {
     let (mut key, mut value) = (String::new(), Vec::new());
-    let mut reader = Reader::new(entry);
+    let mut reader = WireReader::new(entry);
     while let Some((tag, content)) = reader.field()? {
         match tag {
             1 => key = String::from_utf8_lossy(content.bytes("key")?).into_owned(),

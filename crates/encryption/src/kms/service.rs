@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use mizzen_object::proto::ProtoError;
-use mizzen_object::proto::wire::{Content, Reader, put_bytes};
+use mizzen_object::proto::wire::{WireReader, WireValue, put_bytes};
 use ring::digest::{SHA256, digest};
 use tokio::time::Instant;
 
@@ -116,16 +116,16 @@ impl KmsService {
 
 fn each_field(
     message: &[u8],
-    mut on_field: impl FnMut(u32, Content<'_>) -> Result<(), ProtoError>,
+    mut on_field: impl FnMut(u32, WireValue<'_>) -> Result<(), ProtoError>,
 ) -> Result<(), GrpcError> {
-    let mut reader = Reader::new(message);
+    let mut reader = WireReader::new(message);
     while let Some((tag, content)) = reader.field()? {
         on_field(tag, content)?;
     }
     Ok(())
 }
 
-fn text(content: Content<'_>, field: &str) -> Result<String, ProtoError> {
+fn text(content: WireValue<'_>, field: &str) -> Result<String, ProtoError> {
     content
         .bytes(field)
         .map(|bytes| String::from_utf8_lossy(bytes).into_owned())

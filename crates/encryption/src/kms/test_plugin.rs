@@ -12,7 +12,7 @@ use http_body_util::{BodyExt as _, Full};
 use hyper::body::Incoming;
 use hyper::{Request, Response};
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use mizzen_object::proto::wire::{Reader, put_bytes, put_message};
+use mizzen_object::proto::wire::{WireReader, put_bytes, put_message};
 use tokio::net::UnixListener;
 use tokio::task::JoinHandle;
 
@@ -164,7 +164,7 @@ fn xor(bytes: &[u8], key_id: &str) -> Vec<u8> {
 
 /// The content of a field that occurs once.
 fn field(message: &[u8], tag: u32) -> Vec<u8> {
-    let mut reader = Reader::new(message);
+    let mut reader = WireReader::new(message);
     while let Some((found, content)) = reader.field().unwrap() {
         if found == tag {
             return content.bytes("field").unwrap().to_vec();

@@ -6,8 +6,8 @@ use super::{MAX_COMPILED_BYTES, MAX_SIZE, Regexp, check, compiled_bytes};
 use mizzen_value::Value;
 use mizzen_value::json;
 
-/// Texts, then a line for each pattern: itself, Go's error, and what Go finds in which text (`FindAllString`). Made
-/// with Go 1.27.
+/// Texts, then a line for each pattern: the pattern, Go's error, and what `FindAllString` finds in
+/// which text. Made with Go 1.27.
 const FACTS: &str = include_str!("go.jsonl");
 
 #[test]
@@ -104,7 +104,7 @@ fn nesting_is_bounded() {
 
 /// Each of these took quadratic time in some parser.
 #[test]
-fn a_megabyte_is_parsed_at_once() {
+fn a_megabyte_is_parsed_in_linear_time() {
     for piece in [
         "{", "{1", "[[:", "(?P<a", "\\p{", "[", "(?:", "a|", "\\Q", "(?i-", "x{1,",
     ] {
@@ -139,7 +139,7 @@ fn unicode_classes_are_small() {
 }
 
 #[test]
-fn what_is_compiled_is_bounded_in_total() {
+fn the_memory_of_compiled_patterns_is_bounded() {
     let regexps: Vec<Arc<Regexp>> = (0..200)
         .map(|n| Regexp::new(&format!("^{n}{}", "(?:[a-z]{1000})".repeat(80))))
         .collect();
@@ -162,7 +162,7 @@ fn a_pattern_from_data_is_compiled_once_and_forgotten_in_the_end() {
     assert!(compiled_bytes() < 64 * 200);
 }
 
-/// The classic that makes backtracking take for ever.
+/// The classic case of exponential backtracking.
 #[test]
 fn a_search_takes_time_in_proportion_to_the_text() {
     let text = "a".repeat(10_000);

@@ -115,7 +115,7 @@ fn validate(new: &Value, old: Option<&Value>, context: &Context, violations: &mu
 
 fn validate_selection(spec: &Value, any_values: bool, path: &Path, violations: &mut Violations) {
     let (selector, place) = (&spec["selector"], path.child("selector"));
-    let options = selector::Options {
+    let options = selector::SelectorOptions {
         any_values,
         ..Default::default()
     };

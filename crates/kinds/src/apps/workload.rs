@@ -27,7 +27,7 @@ impl<'a> Selector<'a> {
         let mut violations = Violations::default();
         selector::label_selector(
             selector,
-            selector::Options::default(),
+            selector::SelectorOptions::default(),
             &Path::new(""),
             &mut violations,
         );
@@ -75,7 +75,12 @@ pub(super) fn validate_selector(
     if selector.is_null() {
         return violations.required(path, "");
     }
-    selector::label_selector(selector, selector::Options::default(), path, violations);
+    selector::label_selector(
+        selector,
+        selector::SelectorOptions::default(),
+        path,
+        violations,
+    );
     validate_not_empty(selector, kind, path, violations);
 }
 

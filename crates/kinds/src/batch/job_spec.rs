@@ -15,7 +15,7 @@ pub(super) fn validate(spec: &Value, options: &Options, path: &Path, violations:
         violations.required(path.child("selector"), "");
     }
     let any_values = options.any_selector_values;
-    let selector_options = selector::Options {
+    let selector_options = selector::SelectorOptions {
         any_values,
         ..Default::default()
     };

@@ -1,6 +1,6 @@
 //! authorization.k8s.io: is a question about access a question?
 
-use mizzen_object::validate::selector::{self, Options};
+use mizzen_object::validate::selector::{self, SelectorOptions};
 use mizzen_object::{Context, Path, Violations};
 use mizzen_value::Value;
 
@@ -163,9 +163,9 @@ fn validate_selector(selector: &Value, path: &Path, violations: &mut Violations)
         let detail = format!("when {path} is specified, requirements or rawSelector is required");
         violations.required(path.child("requirements"), &detail);
     }
-    let options = Options {
+    let options = SelectorOptions {
         any_operators: true,
-        ..Options::default()
+        ..SelectorOptions::default()
     };
     let is_label = path.to_string().ends_with("labelSelector");
     let check = if is_label {

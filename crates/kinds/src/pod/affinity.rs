@@ -216,7 +216,7 @@ pub(super) fn validate_selectors(
     path: &Path,
     violations: &mut Violations,
 ) {
-    let options = selector::Options {
+    let options = selector::SelectorOptions {
         any_values,
         ..Default::default()
     };

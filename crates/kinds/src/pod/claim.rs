@@ -73,7 +73,7 @@ fn validate_access(modes: &Value, selector: &Value, path: &Path, violations: &mu
     if modes.is_empty() {
         violations.required(place, "at least 1 access mode is required");
     }
-    let options = selector::Options::default();
+    let options = selector::SelectorOptions::default();
     selector::label_selector(selector, options, &path.child("selector"), violations);
     for mode in modes.list() {
         field::one_of(mode.str(), &MODES, &place, violations);

@@ -54,7 +54,7 @@ impl Options {
             any_node_values: has_odd_node_values(spec),
             any_spread_selectors: violates(|path, violations| {
                 for constraint in spec["topologySpreadConstraints"].list() {
-                    let options = selector::Options::default();
+                    let options = selector::SelectorOptions::default();
                     selector::label_selector(
                         &constraint["labelSelector"],
                         options,

@@ -154,7 +154,7 @@ fn validate_trust_bundle<'a>(
                 violations.required(path.child("signerName"), "must be a valid signer name");
             }
             validate_signer(signer, &path.child("signerName"), violations);
-            let options = selector::Options::default();
+            let options = selector::SelectorOptions::default();
             selector::label_selector(
                 &bundle["labelSelector"],
                 options,

@@ -1,4 +1,4 @@
-//! What custom kinds have in common that is no data: the order of checks, and the way to storage.
+//! The hooks of custom kinds: the order of validation, and conversion to the stored version.
 
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ impl Hooks for Custom {
         self.stored_schema.default(object);
     }
 
-    /// Kubernetes: defaults are those of the stored version; this version only takes away what it does not know
+    /// Kubernetes: defaults are those of the stored version; this version only prunes
     /// (apiserver/customresource_handler.go).
     fn from_stored(&self, object: &mut Value) {
         self.stored_schema.prune(object);
@@ -130,7 +130,7 @@ fn validate_replicas(object: &Value, path: &str, violations: &mut Violations) {
     }
 }
 
-/// The value at a path of fields; none if it leads nowhere.
+/// The value at a field path; `None` if it does not exist.
 fn find<'a>(object: &'a Value, path: &str) -> Result<Option<&'a Value>, String> {
     let mut value = object;
     let path = path.trim_start_matches('.');
@@ -146,7 +146,7 @@ fn find<'a>(object: &'a Value, path: &str) -> Result<Option<&'a Value>, String> 
                 None => return Ok(None),
             },
             Value::Null => return Ok(None),
-            // Kubernetes: the path in the message ends with the field that could not be had.
+            // Kubernetes: the path in the message ends with the field that was not found.
             other => return Err(accessor(&path[..at], other, "map[string]interface{}")),
         }
     }

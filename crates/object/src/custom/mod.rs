@@ -1,8 +1,8 @@
-//! Kinds that people define: a CustomResourceDefinition becomes one [`Kind`] per version.
+//! Custom resources: a CustomResourceDefinition becomes one [`Kind`] per version.
 //!
-//! Such a kind goes the same way as a built-in one. Its root is a [`Struct`] with one field, the metadata, and a
-//! compiled schema beside it ([`Struct::rest`]), which decoding, defaulting, canonical form and ownership ask.
-//! What is left is in its hooks: the checks in their order, and the way to the version in which it is stored.
+//! A custom kind is served like a built-in one. Its root is a [`Struct`] with one field, the
+//! metadata, and a compiled structural schema for the rest ([`Struct::rest`]), which decoding,
+//! defaulting, canonical form and managed fields use. The remaining differences are in its hooks.
 
 mod hooks;
 mod priority;
@@ -18,10 +18,10 @@ use crate::structural::Structural;
 use hooks::Custom;
 use mizzen_value::{Str, Value};
 
-/// The kinds that an accepted definition makes, one per version, served or not, in the definition's order.
+/// The kinds of an established definition, one per version, served or not, in order.
 ///
-/// Names are those that were accepted, or those that are asked for while none were. `object_meta` is the shape of
-/// metadata, the same that built-in kinds have.
+/// Names are the accepted ones, or the requested ones while none are accepted. `object_meta` is the
+/// schema of metadata, the same as for built-in kinds.
 pub fn kinds(definition: &Value, object_meta: &Arc<Struct>) -> Vec<Kind> {
     let spec = &definition["spec"];
     let versions = spec["versions"].list();
@@ -137,7 +137,7 @@ fn data(
     }
 }
 
-/// An object with typed metadata, and everything else as the schema says.
+/// A struct with typed metadata and a structural schema for the rest.
 fn root(gvk: &GroupVersionKind, schema: Arc<Structural>, object_meta: &Arc<Struct>) -> Arc<Struct> {
     let root = Struct::new(gvk.kind.clone(), gvk.api_version(), false);
     let metadata = Field {
@@ -187,7 +187,7 @@ fn scale(version: &Value) -> Option<ScalePaths> {
     })
 }
 
-/// Selectable fields are named by their paths, without the leading dot.
+/// The selectable fields: their paths without the leading dot.
 fn selectable(version: &Value) -> Vec<Str> {
     let fields = version["selectableFields"].list().iter();
     fields
@@ -240,7 +240,7 @@ fn column(column: &Value) -> Column {
 const NAME: &str = "Name must be unique within a namespace. Is required when creating resources, although some resources may allow a client to request the generation of an appropriate name automatically. Name is primarily intended for creation idempotence and configuration definition. Cannot be updated. More info: https://kubernetes.io/docs/concepts/overview/working-with-objects/names#names";
 const AGE: &str = "CreationTimestamp is a timestamp representing the server time when this object was created. It is not guaranteed to be set in happens-before order across separate operations. Clients may not set this value. It is represented in RFC3339 form and is in UTC.\n\nPopulated by the system. Read-only. Null for lists. More info: https://git.k8s.io/community/contributors/devel/sig-architecture/api-conventions.md#metadata";
 
-/// What users of a deprecated version are told: its author's words, or which version to use instead.
+/// The deprecation warning of a version: the author's, or a generated one.
 fn warning(definition: &Value, version: &Value) -> Str {
     if let Some(words) = version["deprecationWarning"].as_str() {
         return words.into();

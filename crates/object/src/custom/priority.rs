@@ -1,9 +1,9 @@
-//! Which of two versions is the better one: `v2` before `v1`, those before `v1beta1`, anything else last.
+//! Version priority: `v2` before `v1`, those before `v1beta1`, anything else last.
 
 use std::cmp::Ordering;
 
-/// Compares two versions; the better one is greater. Those that are no versions are compared as text, and the
-/// one that comes first in the alphabet is the better.
+/// Compares two versions; the one with the higher priority is greater. Other names sort after
+/// versions, in alphabetical order.
 pub fn compare_versions(left: &str, right: &str) -> Ordering {
     match (parse(left), parse(right)) {
         (Some(left), Some(right)) => left.cmp(&right),
@@ -13,7 +13,7 @@ pub fn compare_versions(left: &str, right: &str) -> Ordering {
     }
 }
 
-/// How mature a version is, its major number, its minor one.
+/// The maturity of a version, and its major and minor numbers.
 fn parse(version: &str) -> Option<(u8, u64, u64)> {
     let rest = version.strip_prefix('v')?;
     let end = rest
@@ -43,7 +43,7 @@ mod tests {
     use super::compare_versions;
 
     #[test]
-    fn the_mature_come_first() {
+    fn stable_versions_come_first() {
         let mut versions = [
             "foo10",
             "v1",

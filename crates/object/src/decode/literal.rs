@@ -1,16 +1,17 @@
-//! Scalars: numbers, text, and the types that read themselves.
+//! Decoding of scalars.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use super::Decoder;
+use super::JsonDecoder;
 use crate::schema::{Shape, Type};
 use mizzen_value::Value;
 use mizzen_value::json::{self, SyntaxError};
 use mizzen_value::{go_base64, quantity, time};
 
-impl Decoder<'_> {
-    /// Reads a value that is neither struct, map nor list; `first` is its first byte, and not null.
+impl JsonDecoder<'_> {
+    /// Decodes a value that is neither struct, map nor list; `first` is its first byte, and it is
+    /// not null.
     pub(super) fn scalar(
         &mut self,
         ty: &Type,
@@ -41,7 +42,9 @@ impl Decoder<'_> {
     fn int(&mut self, ty: &Type, slot: &mut Value) -> Result<(), SyntaxError> {
         let literal = self.scanner.number()?;
         match literal.parse::<i64>() {
-            Ok(int) if fits(ty, int) => *slot = Value::Int(int),
+            Ok(int) if matches!(ty.shape, Shape::Int64) || i32::try_from(int).is_ok() => {
+                *slot = Value::Int(int)
+            }
             _ => self.mismatch(format_args!("number {literal}"), &ty.go),
         }
         Ok(())
@@ -77,7 +80,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Go reads bytes from a list of small numbers, too.
+    /// Go decodes bytes from a list of numbers, too.
     fn byte_list(&mut self, slot: &mut Value) -> Result<(), SyntaxError> {
         let mut bytes = Vec::new();
         self.scanner.open_list()?;
@@ -138,15 +141,11 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// A type that reads itself found something else than `go`.
+    /// A type with its own `UnmarshalJSON` found another type than `go`.
     fn own_mismatch(&mut self, go: &str) -> Result<(), SyntaxError> {
         let word = self.skip_word()?;
         let message = self.mismatch_message(word, go);
         self.give_up(message);
         Ok(())
     }
-}
-
-fn fits(ty: &Type, int: i64) -> bool {
-    matches!(ty.shape, Shape::Int64) || i32::try_from(int).is_ok()
 }

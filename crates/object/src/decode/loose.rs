@@ -1,33 +1,33 @@
-//! Reading an object of a kind that somebody defined: a map, of which only the metadata has a type.
+//! Decoding of custom resources: a map in which only the metadata is typed.
 //!
-//! Kubernetes: the text becomes a loose map first, then the metadata is read again as what it is, what the
-//! schema does not declare is taken away, and embedded objects get typed metadata too
+//! Kubernetes: the text is decoded to an unstructured map, then the metadata is decoded again with
+//! its type, undeclared fields are pruned, and embedded objects get typed metadata, too
 //! (apiextensions-apiserver's unstructuredSchemaCoercer). Complaints come in that order.
 
 use std::collections::HashSet;
 
-use super::{DecodeError, Decoded, Decoder};
+use super::{DecodeError, Decoded, JsonDecoder};
 use crate::patch::{go_text, go_type_verb};
 use crate::schema::{Struct, canonical};
 use crate::structural::{Structural, typed_metadata};
 use mizzen_value::json::{self, SyntaxError};
 use mizzen_value::{Map, Value};
 
-/// Whether undeclared fields, and nulls that the schema does not allow, are taken away.
+/// Whether undeclared fields, and nulls that the schema does not allow, are removed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pruning {
     Done,
     Skipped,
 }
 
-/// Reads an object of a kind that is defined by `rest`.
+/// Decodes an object whose schema is `rest`.
 pub(super) fn decode(
     ty: &Struct,
     rest: &Structural,
     text: &[u8],
     pruning: Pruning,
 ) -> Result<Decoded, DecodeError> {
-    let mut decoder = Decoder::new(text);
+    let mut decoder = JsonDecoder::new(text);
     let mut value = match decoder.scanner.peek()? {
         b'{' | b'n' => decoder.loose()?,
         _ => {
@@ -67,7 +67,7 @@ pub(super) fn decode(
     Ok(Decoded { value, complaints })
 }
 
-/// Gives a loose object its shape; returns the paths of what it has and should not.
+/// Prunes and coerces an unstructured object; returns the paths of unknown fields.
 fn shape(
     ty: &Struct,
     rest: &Structural,
@@ -90,7 +90,7 @@ fn shape(
         *metadata = typed;
     }
     let mut value = Value::Map(std::mem::take(object));
-    // Kubernetes: the schema is that of the kind; what says that it is of another is left alone.
+    // Kubernetes: an object of another kind than the schema's is left alone.
     let mut coerced = Ok(Vec::new());
     if ty.is_of(value["apiVersion"].str(), value["kind"].str()) {
         if pruning == Pruning::Done {
@@ -100,7 +100,7 @@ fn shape(
             coerced = rest.coerce(&mut value, object_meta);
         }
     }
-    // What cannot be coerced is shown in the error.
+    // The error shows the metadata that could not be coerced.
     if let Value::Map(map) = value {
         *object = map;
     }
@@ -108,8 +108,8 @@ fn shape(
     Ok(unknown)
 }
 
-impl Decoder<'_> {
-    /// Reads any value; of a repeated key the last one counts, and it is complained about.
+impl JsonDecoder<'_> {
+    /// Decodes any value; the last of duplicate keys wins and is reported.
     fn loose(&mut self) -> Result<Value, SyntaxError> {
         match self.scanner.peek()? {
             b'{' => self.loose_map(),

@@ -1,10 +1,10 @@
-//! Reading an object of a known shape from JSON, with the verdicts of Go's decoder.
+//! Decoding of typed objects from JSON, with the errors of Go's decoder.
 //!
-//! One pass over the text: a field of the wrong type is remembered and reading goes on, as upstream does, so
-//! that a syntax error further down still wins. Fields that the schema does not know, and fields that come
-//! twice, are left out and reported; the caller decides whether that is an error.
+//! One pass over the text. A type error is recorded and decoding continues, as upstream does, so
+//! that a later syntax error takes precedence. Unknown and duplicate fields are dropped and
+//! reported; the caller decides whether that is an error.
 //!
-//! Invariant: what comes out is canonical.
+//! Invariant: the result is canonical.
 
 mod literal;
 mod loose;
@@ -20,41 +20,41 @@ use crate::schema::{Alternative, Field, Shape, Struct, Type, canonical};
 use mizzen_value::json::{self, Scanner, SyntaxError};
 use mizzen_value::{Map, Str, Value};
 
-/// The most complaints about unknown and repeated fields that are kept.
+/// The maximum number of reported unknown and duplicate fields.
 const MAX_COMPLAINTS: usize = 100;
 
-/// An object as read.
+/// A decoded object.
 #[derive(Debug)]
 pub struct Decoded {
     /// The object, canonical.
     pub value: Value,
-    /// What a strict reader would refuse: `unknown field "spec.replicaz"`.
+    /// The errors of a strict decoder: `unknown field "spec.replicaz"`.
     pub complaints: Vec<String>,
 }
 
-/// Why text is not an object of its type.
+/// Why text cannot be decoded as its type.
 #[derive(Debug, thiserror::Error)]
 pub enum DecodeError {
     /// It is not JSON.
     #[error(transparent)]
     Syntax(#[from] SyntaxError),
-    /// A field has a wrong type, in the words of Go's decoder.
+    /// A field has a wrong type; Go's message.
     #[error("{0}")]
     Type(String),
-    /// A loose object does not say its kind; has the text.
+    /// An unstructured object has no kind; contains the text.
     #[error("Object 'Kind' is missing in '{0}'")]
     NoKind(String),
-    /// A loose object was read and does not have the shape that it should.
+    /// An unstructured object does not match its schema.
     #[error("{problem}")]
     Shape {
         /// The object so far.
         object: Value,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
 }
 
-/// Reads an object of type `ty`.
+/// Decodes an object of type `ty`.
 pub fn decode(ty: &Struct, text: &[u8]) -> Result<Decoded, DecodeError> {
     match ty.rest() {
         Some(rest) => loose::decode(ty, rest, text, loose::Pruning::Done),
@@ -62,13 +62,13 @@ pub fn decode(ty: &Struct, text: &[u8]) -> Result<Decoded, DecodeError> {
     }
 }
 
-/// Reads a part of an object, which has no kind.
+/// Decodes a part of an object, which has no kind.
 pub(crate) fn decode_part(ty: &Struct, text: &[u8]) -> Result<Decoded, DecodeError> {
     read(ty, text, false)
 }
 
 fn read(ty: &Struct, text: &[u8], named: bool) -> Result<Decoded, DecodeError> {
-    let mut decoder = Decoder::new(text);
+    let mut decoder = JsonDecoder::new(text);
     let mut value = Value::Null;
     decoder.top(ty, &mut value, named)?;
     decoder.scanner.end()?;
@@ -85,24 +85,24 @@ fn read(ty: &Struct, text: &[u8], named: bool) -> Result<Decoded, DecodeError> {
     })
 }
 
-struct Decoder<'a> {
+struct JsonDecoder<'a> {
     scanner: Scanner<'a>,
-    /// The first field with a wrong type; reading went on.
+    /// The first type error; decoding continued.
     first_error: Option<String>,
-    /// An error after which Go reads no further. It wins over `first_error`.
+    /// An error at which Go stops decoding. It takes precedence over `first_error`.
     fatal: Option<String>,
     complaints: Vec<String>,
     seen: HashSet<String>,
-    /// Where we are, for complaints: `spec.containers[0]`.
+    /// The path for complaints: `spec.containers[0]`.
     strict_path: String,
-    /// The struct whose field is being read, and the names that led here, for type errors.
+    /// The struct whose field is being decoded and the names on the path, for type errors.
     owner: Str,
     fields: Vec<Str>,
 }
 
-impl<'a> Decoder<'a> {
-    fn new(text: &'a [u8]) -> Decoder<'a> {
-        Decoder {
+impl<'a> JsonDecoder<'a> {
+    fn new(text: &'a [u8]) -> JsonDecoder<'a> {
+        JsonDecoder {
             scanner: Scanner::new(text),
             first_error: None,
             fatal: None,
@@ -115,7 +115,7 @@ impl<'a> Decoder<'a> {
     }
 }
 
-impl Decoder<'_> {
+impl JsonDecoder<'_> {
     fn top(&mut self, ty: &Struct, slot: &mut Value, named: bool) -> Result<(), SyntaxError> {
         match self.scanner.peek()? {
             b'{' => self.fill_struct(ty, slot, named),
@@ -158,7 +158,7 @@ impl Decoder<'_> {
                 *slot = json::read(&mut self.scanner)?;
                 Ok(())
             }
-            // Kubernetes: it is turned into loose values and back.
+            // Kubernetes: it is decoded to untyped values and encoded again.
             (Shape::Json, _) => {
                 let mut value = json::read(&mut self.scanner)?;
                 if let Some(literal) = json::overflow(&value) {
@@ -168,7 +168,7 @@ impl Decoder<'_> {
                 *slot = value;
                 Ok(())
             }
-            // Kubernetes: these read themselves (apiextensions/v1/marshal.go).
+            // Kubernetes: these have their own `UnmarshalJSON` (apiextensions/v1/marshal.go).
             (Shape::Or(Alternative::Bool, _), _) => {
                 json::skip(&mut self.scanner)?;
                 self.give_up("boolean or JSON schema expected".into());
@@ -225,7 +225,7 @@ impl Decoder<'_> {
         Ok(())
     }
 
-    /// Names the embedded structs through which a field is reached, the outermost first.
+    /// Adds the embedded structs through which a field is reached, the outermost first.
     fn enter_embedded(&mut self, ty: &Struct, field: &Field) {
         let Some(at) = field.embedded else { return };
         let inner = &ty.embedded()[at].message;
@@ -302,7 +302,7 @@ impl Decoder<'_> {
         }
     }
 
-    /// Skips the next value and says what it was.
+    /// Skips the next value and returns its type in Go's words.
     fn skip_word(&mut self) -> Result<&'static str, SyntaxError> {
         let word = match self.scanner.peek()? {
             b'{' => "object",
@@ -331,13 +331,14 @@ impl Decoder<'_> {
         self.first_error.get_or_insert(message);
     }
 
-    /// An error of a type that reads itself, after which Go gives up.
+    /// Records an error of an `UnmarshalJSON`, at which Go stops.
     fn give_up(&mut self, message: String) {
         self.fatal.get_or_insert(message);
     }
 }
 
-/// Inside lists and maps Go has no "absent": null is the zero value. Bytes come back empty from the storage.
+/// Inside lists and maps Go has no absent values: null is the zero value. Bytes come back empty
+/// from the storage.
 fn zero_if_null(ty: &Type, value: Value) -> Value {
     match (value, &ty.shape) {
         (Value::Null, Shape::Bytes) => "".into(),

@@ -1,8 +1,9 @@
-//! Giving a loose value its type, with the verdicts of Go's converter.
+//! Conversion of untyped values to typed objects, with the errors of Go's converter.
 //!
-//! Kubernetes: a strategic merge patch is applied to loose maps, which then become typed objects without being
-//! written as JSON in between. That road (`runtime.FromUnstructured`) has words and rules of its own: it stops at
-//! the first wrong type, in the order of the fields, and numbers that are too big lose their upper bits.
+//! Kubernetes: a strategic merge patch is applied to unstructured maps, which are converted to
+//! typed objects without going through JSON. That converter (`runtime.FromUnstructured`) has its
+//! own messages and rules: it stops at the first type error, in field order, and integers that are
+//! too large lose their upper bits.
 
 use super::loose::{self, Pruning};
 use super::{DecodeError, Decoded, decode, zero_if_null};
@@ -13,14 +14,15 @@ use mizzen_value::quantity;
 use mizzen_value::time;
 use mizzen_value::{Map, Str, Value, go_int};
 
-/// Makes `value` an object of type `ty`. Fields that the schema does not know are left out and reported; those of a
-/// custom kind stay. Kubernetes: what was applied is not decoded, so that nothing is pruned from it, nulls included.
+/// Converts `value` to an object of type `ty`. Unknown fields are dropped and reported; those of a
+/// custom kind stay. Kubernetes: an applied object is not decoded, so nothing is pruned from it,
+/// nulls included.
 pub fn restore(ty: &Struct, value: Value) -> Result<Decoded, DecodeError> {
     if let Some(rest) = ty.rest() {
         let text = json::to_string(&value);
         return loose::decode(ty, rest, text.as_bytes(), Pruning::Skipped);
     }
-    let mut converter = Converter::default();
+    let mut converter = UnstructuredConverter::default();
     let mut value = converter.top(ty, value).map_err(DecodeError::Type)?;
     canonical(ty, &mut value);
     converter.complaints.sort();
@@ -31,13 +33,13 @@ pub fn restore(ty: &Struct, value: Value) -> Result<Decoded, DecodeError> {
 }
 
 #[derive(Default)]
-struct Converter {
+struct UnstructuredConverter {
     complaints: Vec<String>,
-    /// Where we are: `spec.containers[0]`.
+    /// The current path: `spec.containers[0]`.
     path: String,
 }
 
-impl Converter {
+impl UnstructuredConverter {
     fn top(&mut self, ty: &Struct, value: Value) -> Result<Value, String> {
         let Value::Map(map) = value else {
             return Ok(Value::object());
@@ -45,7 +47,7 @@ impl Converter {
         self.named(ty, map)
     }
 
-    /// A struct whose objects say what they are.
+    /// Converts a struct with `kind` and `apiVersion`.
     fn named(&mut self, ty: &Struct, mut map: Map) -> Result<Value, String> {
         let text = Type {
             shape: Shape::String,
@@ -131,8 +133,8 @@ impl Converter {
         Ok(Value::List(result))
     }
 
-    /// Kubernetes: the path of what is in a free map lacks the key.
-    fn below<T>(&mut self, name: &str, convert: impl FnOnce(&mut Converter) -> T) -> T {
+    /// Kubernetes: the path of a map's value lacks the key.
+    fn below<T>(&mut self, name: &str, convert: impl FnOnce(&mut UnstructuredConverter) -> T) -> T {
         let length = self.path.len();
         if length > 0 {
             self.path.push('.');
@@ -144,10 +146,16 @@ impl Converter {
     }
 }
 
-/// Types that read themselves, by the rules of JSON and silent about unknown fields.
+/// Types with their own `UnmarshalJSON`, which ignore unknown fields.
 fn alternative(or: Alternative, inner: &Struct, value: Value) -> Result<Value, String> {
     match (or, value) {
-        (_, Value::Map(map)) => reread(inner, map),
+        (_, Value::Map(mut map)) => {
+            map.retain(|name, _| inner.field(name).is_some());
+            let text = json::to_string(&Value::Map(map));
+            decode(inner, text.as_bytes())
+                .map(|decoded| decoded.value)
+                .map_err(|error| error.to_string())
+        }
         (Alternative::Bool, value @ Value::Bool(_)) => Ok(value),
         (Alternative::Bool, _) => Err("boolean or JSON schema expected".into()),
         (Alternative::List, Value::List(items)) => {
@@ -166,69 +174,45 @@ fn alternative(or: Alternative, inner: &Struct, value: Value) -> Result<Value, S
     }
 }
 
-fn reread(ty: &Struct, mut map: Map) -> Result<Value, String> {
-    map.retain(|name, _| ty.field(name).is_some());
-    let text = json::to_string(&Value::Map(map));
-    decode(ty, text.as_bytes())
-        .map(|decoded| decoded.value)
-        .map_err(|error| error.to_string())
-}
-
 fn scalar(ty: &Type, value: Value) -> Result<Value, String> {
     match (&ty.shape, value) {
         (Shape::Bool, value @ Value::Bool(_)) => Ok(value),
         (Shape::String, value @ Value::String(_)) => Ok(value),
         (Shape::Int32, Value::Int(int)) => Ok(Value::Int((int as i32).into())),
         (Shape::Int64, value @ Value::Int(_)) => Ok(value),
-        (Shape::Int32 | Shape::Int64, value @ Value::Number(_)) => whole_number(ty, &value),
+        (Shape::Int32 | Shape::Int64, value @ Value::Number(_)) => {
+            let number = value.as_f64().unwrap_or_default();
+            match number.trunc() == number {
+                true => scalar(ty, Value::Int(go_int(number))),
+                false => Err(format!("cannot convert float64 to {}", ty.go)),
+            }
+        }
         (Shape::Float, value @ (Value::Int(_) | Value::Number(_))) => {
             Ok(json::float(value.as_f64().unwrap_or_default()))
         }
         (Shape::String, Value::Int(_)) => Err(format!("cannot convert int64 to {}", ty.go)),
-        (Shape::Bytes, value) => bytes(value),
-        (Shape::Quantity, value) => quantity_text(&value),
-        (Shape::IntOrString, value) => int_or_string(value),
+        (Shape::Bytes, Value::String(text)) => go_base64::canonical(&text)
+            .map(Value::from)
+            .map_err(|error| format!("error decoding from json: {error}")),
+        (Shape::Bytes, value) => Err(format!("cannot restore slice from {}", kind(&value))),
+        (Shape::Quantity, value) => {
+            let text: Str = match value {
+                Value::String(text) => text,
+                other => json::to_string(&other).into(),
+            };
+            quantity::canonical(&text)
+                .map(Value::from)
+                .map_err(|error| error.to_string())
+        }
+        (Shape::IntOrString, Value::Int(int)) if i32::try_from(int).is_ok() => Ok(Value::Int(int)),
+        (Shape::IntOrString, value @ Value::String(_)) => Ok(value),
+        (Shape::IntOrString, value @ (Value::Int(_) | Value::Number(_))) => {
+            let number = format!("number {}", json::to_string(&value));
+            Err(wrong(&number, "int32"))
+        }
+        (Shape::IntOrString, other) => Err(wrong(other.go_word(), "int32")),
         (Shape::Time | Shape::MicroTime | Shape::Duration, value) => moment(&ty.shape, &value),
         _ => Err(format!("unrecognized type: {}", go_kind(&ty.shape))),
-    }
-}
-
-fn whole_number(ty: &Type, value: &Value) -> Result<Value, String> {
-    let number = value.as_f64().unwrap_or_default();
-    if number.trunc() != number {
-        return Err(format!("cannot convert float64 to {}", ty.go));
-    }
-    scalar(ty, Value::Int(go_int(number)))
-}
-
-fn bytes(value: Value) -> Result<Value, String> {
-    let Value::String(text) = &value else {
-        return Err(format!("cannot restore slice from {}", kind(&value)));
-    };
-    go_base64::canonical(text)
-        .map(Value::from)
-        .map_err(|error| format!("error decoding from json: {error}"))
-}
-
-fn quantity_text(value: &Value) -> Result<Value, String> {
-    let text: Str = match value {
-        Value::String(text) => text.clone(),
-        other => json::to_string(other).into(),
-    };
-    quantity::canonical(&text)
-        .map(Value::from)
-        .map_err(|error| error.to_string())
-}
-
-fn int_or_string(value: Value) -> Result<Value, String> {
-    match value {
-        Value::String(_) => Ok(value),
-        Value::Int(int) if i32::try_from(int).is_ok() => Ok(value),
-        Value::Int(_) | Value::Number(_) => Err(wrong(
-            &format!("number {}", json::to_string(&value)),
-            "int32",
-        )),
-        other => Err(wrong(other.go_word(), "int32")),
     }
 }
 
@@ -253,7 +237,7 @@ fn wrong(found: &str, go: &str) -> String {
     format!("json: cannot unmarshal {found} into Go value of type {go}")
 }
 
-/// The word that Go's reflection has for a loose value.
+/// The `reflect.Kind` of an untyped value.
 fn kind(value: &Value) -> &'static str {
     match value {
         Value::Null => "invalid",
@@ -319,7 +303,7 @@ type Part
     }
 
     #[test]
-    fn numbers_are_cut_to_size() {
+    fn integers_are_truncated() {
         check(
             r#"{"count":4294967298,"size":2.0}"#,
             expect![[r#"{"count":2,"size":2}"#]],
@@ -332,7 +316,7 @@ type Part
     }
 
     #[test]
-    fn wrong_types_are_named_as_go_names_them() {
+    fn type_errors_equal_go() {
         check(
             r#"{"text":5}"#,
             expect!["error: cannot convert int64 to v1.Word"],
@@ -369,7 +353,7 @@ type Part
     }
 
     #[test]
-    fn types_that_read_themselves_complain_in_their_own_words() {
+    fn types_with_unmarshal_json_have_their_own_errors() {
         check(
             r#"{"secret":"not base64!"}"#,
             expect!["error: error decoding from json: illegal base64 data at input byte 3"],
@@ -396,7 +380,7 @@ type Part
     }
 
     #[test]
-    fn the_first_wrong_field_of_the_type_counts() {
+    fn the_first_type_error_is_reported() {
         check(
             r#"{"last":1,"flag":1,"bogus":1}"#,
             expect!["error: unrecognized type: bool"],
@@ -416,7 +400,7 @@ type Part
     }
 
     #[test]
-    fn null_is_nothing() {
+    fn null_counts_as_absent() {
         check(
             r#"{"text":null,"labels":{"a":null},"words":[null]}"#,
             expect![[r#"{"words":[""],"labels":{"a":""}}"#]],

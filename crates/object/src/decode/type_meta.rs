@@ -1,22 +1,22 @@
-//! What an object says it is, found before anything else is known about it.
+//! `kind` and `apiVersion`, which are found before the object is decoded.
 
 use mizzen_value::Str;
 use mizzen_value::json::{self, Scanner, SyntaxError};
 
-/// What an object says it is; empty where it says nothing.
+/// The type of an object; empty fields are absent.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TypeMeta {
-    /// Group and version.
+    /// The `apiVersion`.
     pub api_version: Str,
     /// The kind.
     pub kind: Str,
 }
 
-/// Go prints the anonymous struct into which it reads these two fields.
+/// Go's name of the anonymous struct into which it decodes these two fields.
 const GO_STRUCT: &str = r#"struct { APIVersion string "json:\"apiVersion,omitempty\""; Kind string "json:\"kind,omitempty\"" }"#;
 
-/// Finds `apiVersion` and `kind`. Kubernetes: upper and lower case count the same here, and only here
-/// (apimachinery's SimpleMetaFactory uses Go's own decoder).
+/// Finds `apiVersion` and `kind`. Kubernetes: case is ignored here, and only here (apimachinery's
+/// SimpleMetaFactory uses Go's own decoder).
 pub fn type_meta(text: &[u8]) -> Result<TypeMeta, String> {
     read(text).map_err(|error| error.to_string())?
 }

@@ -1,10 +1,11 @@
-//! kubectl's JSONPath: `{.spec.replicas}`, `{.items[?(@.kind=="Node")].metadata.name}`, `{range .items[*]}…{end}`.
+//! kubectl's JSONPath: `{.spec.replicas}`, `{.items[?(@.kind=="Node")].metadata.name}`, `{range
+//! .items[*]}…{end}`.
 //!
-//! A [`Template`] is text with actions in braces. `parse` reads it, `walk` finds what its actions lead to, and
-//! [`print()`] writes that down. Columns of tables are templates of one action.
+//! A [`Template`] is text with actions in braces. `parse` parses it, `walk` evaluates its actions,
+//! and [`print()`] prints the results. Table columns are templates of one action.
 //!
-//! Kubernetes: the dialect is client-go's util/jsonpath; where that is odd (a quoted key is a path of its own, an
-//! index out of bounds is an error, a missing key is not) it is copied.
+//! Kubernetes: the dialect is client-go's util/jsonpath, oddities included: a quoted key is a path
+//! of its own, an index out of bounds is an error, a missing key is not.
 
 mod parse;
 mod walk;
@@ -19,22 +20,20 @@ use mizzen_value::{Str, Value};
 /// A parsed template.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Template {
-    parts: Vec<Part>,
+    parts: Vec<TemplatePart>,
 }
 
-/// What a template is made of.
 #[derive(Debug, Clone, PartialEq)]
-enum Part {
+enum TemplatePart {
     /// Text, or one action: a path from the current value.
-    Action(Vec<Step>),
-    /// A path, and what is written for each value that it leads to.
-    Range(Vec<Step>, Vec<Part>),
+    Action(Vec<PathStep>),
+    /// A path, and the template that is repeated for each of its values.
+    Range(Vec<PathStep>, Vec<TemplatePart>),
 }
 
-/// One step of a path.
 #[derive(Debug, Clone, PartialEq)]
-enum Step {
-    /// A constant in place of whatever came before.
+enum PathStep {
+    /// A constant that replaces the value.
     Text(Str),
     Int(i64),
     Float(f64),
@@ -47,11 +46,11 @@ enum Step {
     Recursive,
     /// Some items of a list.
     Slice(Slice),
-    /// The items of a list that pass.
-    Filter(Filter),
-    /// What several paths lead to, one after the other.
-    Union(Vec<Vec<Step>>),
-    /// A word, which only templates with `range` understand.
+    /// The items of a list that match a filter.
+    Filter(PathFilter),
+    /// The values of several paths.
+    Union(Vec<Vec<PathStep>>),
+    /// A keyword, which only templates with `range` support.
     Word(Str),
 }
 
@@ -67,42 +66,42 @@ struct Slice {
 
 /// `[?(left operator right)]`.
 #[derive(Debug, Clone, PartialEq)]
-struct Filter {
-    left: Vec<Step>,
-    right: Vec<Step>,
-    operator: Operator,
+struct PathFilter {
+    left: Vec<PathStep>,
+    right: Vec<PathStep>,
+    operator: FilterOperator,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Operator {
+enum FilterOperator {
     Exists,
     Compare(Str),
 }
 
-/// Why a template cannot be read, or does not fit a value.
+/// Why a template is invalid, or does not match a value.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct PathError(pub String);
 
 impl Template {
-    /// Reads a template.
+    /// Parses a template.
     pub fn parse(text: &str) -> Result<Template, PathError> {
         Ok(Template {
             parts: parse::template(text)?,
         })
     }
 
-    /// Reads a path without braces, as a column of a custom kind has it.
+    /// Parses a path without braces, as in a CustomResourceDefinition's column.
     pub fn parse_path(path: &str) -> Result<Template, PathError> {
         Template::parse(&format!("{{{path}}}"))
     }
 
-    /// What the template's texts and actions lead to in `value`, one list for each. A missing key leads nowhere.
+    /// The values of the template's texts and actions, one list for each. A missing key has none.
     pub fn find(&self, value: &Value) -> Result<Vec<Vec<Value>>, PathError> {
         walk::parts(&self.parts, value)
     }
 
-    /// The first value that the template leads to.
+    /// The first value of the template.
     pub fn first(&self, value: &Value) -> Option<Value> {
         self.find(value)
             .ok()?
@@ -112,19 +111,19 @@ impl Template {
             .next()
     }
 
-    /// The template filled in.
+    /// The template applied to `value`.
     pub fn execute(&self, value: &Value) -> Result<String, PathError> {
         Ok(self.find(value)?.iter().map(|found| print(found)).collect())
     }
 }
 
-/// Values as people read them, with a space between them.
+/// Prints values, separated by spaces.
 pub fn print(values: &[Value]) -> String {
     let texts: Vec<String> = values.iter().map(text).collect();
     texts.join(" ")
 }
 
-/// A value as people read it: text without quotes, lists and maps as JSON.
+/// Prints a value: strings without quotes, lists and maps as JSON.
 pub fn text(value: &Value) -> String {
     match value {
         Value::Null => "<no value>".into(),

@@ -1,17 +1,16 @@
-//! From text to steps.
+//! The parser.
 
-use super::{Filter, Operator, Part, PathError, Slice, Step};
+use super::{FilterOperator, PathError, PathFilter, PathStep, Slice, TemplatePart};
 use mizzen_value::Str;
 
-/// Reads a whole template.
-pub(super) fn template(text: &str) -> Result<Vec<Part>, PathError> {
+pub(super) fn template(text: &str) -> Result<Vec<TemplatePart>, PathError> {
     let mut actions = Vec::new();
     let mut rest = text;
     while let Some(at) = rest.find('{') {
         if at > 0 {
-            actions.push(vec![Step::Text(rest[..at].into())]);
+            actions.push(vec![PathStep::Text(rest[..at].into())]);
         }
-        let mut parser = Parser {
+        let mut parser = JsonPathParser {
             text: &rest[at + 1..],
             at: 0,
         };
@@ -19,41 +18,41 @@ pub(super) fn template(text: &str) -> Result<Vec<Part>, PathError> {
         rest = &rest[at + 1 + parser.at..];
     }
     if !rest.is_empty() {
-        actions.push(vec![Step::Text(rest.into())]);
+        actions.push(vec![PathStep::Text(rest.into())]);
     }
     Ok(nest(&mut actions.into_iter()))
 }
 
-/// Puts what stands between `{range}` and `{end}` below the range.
-fn nest(actions: &mut impl Iterator<Item = Vec<Step>>) -> Vec<Part> {
+/// Moves the actions between `{range}` and `{end}` below the range.
+fn nest(actions: &mut impl Iterator<Item = Vec<PathStep>>) -> Vec<TemplatePart> {
     let mut parts = Vec::new();
     while let Some(mut steps) = actions.next() {
         match steps.first() {
-            Some(Step::Word(word)) if word == "end" => break,
-            Some(Step::Word(word)) if word == "range" => {
+            Some(PathStep::Word(word)) if word == "end" => break,
+            Some(PathStep::Word(word)) if word == "range" => {
                 steps.remove(0);
-                parts.push(Part::Range(steps, nest(actions)));
+                parts.push(TemplatePart::Range(steps, nest(actions)));
             }
-            _ => parts.push(Part::Action(steps)),
+            _ => parts.push(TemplatePart::Action(steps)),
         }
     }
     parts
 }
 
-/// The steps of what stands inside braces.
-fn steps(text: &str) -> Result<Vec<Step>, PathError> {
+/// Parses the content of braces.
+fn steps(text: &str) -> Result<Vec<PathStep>, PathError> {
     let text = format!("{text}}}");
-    Parser { text: &text, at: 0 }.action()
+    JsonPathParser { text: &text, at: 0 }.action()
 }
 
-struct Parser<'a> {
+struct JsonPathParser<'a> {
     text: &'a str,
     at: usize,
 }
 
-impl<'a> Parser<'a> {
-    /// Reads up to and over the closing brace.
-    fn action(&mut self) -> Result<Vec<Step>, PathError> {
+impl<'a> JsonPathParser<'a> {
+    /// Parses up to and including the closing brace.
+    fn action(&mut self) -> Result<Vec<PathStep>, PathError> {
         let mut steps = Vec::new();
         loop {
             if self.skip("}") {
@@ -69,7 +68,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn step(&mut self, steps: &mut Vec<Step>) -> Result<(), PathError> {
+    fn step(&mut self, steps: &mut Vec<PathStep>) -> Result<(), PathError> {
         match self.next() {
             None | Some('\r' | '\n') => return refuse("unclosed action"),
             Some(' ' | '@' | '$') => {}
@@ -112,11 +111,11 @@ impl<'a> Parser<'a> {
         found
     }
 
-    fn recursive(&mut self, steps: &mut Vec<Step>) -> Result<(), PathError> {
-        if steps.last() == Some(&Step::Recursive) {
+    fn recursive(&mut self, steps: &mut Vec<PathStep>) -> Result<(), PathError> {
+        if steps.last() == Some(&PathStep::Recursive) {
             return refuse("invalid multiple recursive descent");
         }
-        steps.push(Step::Recursive);
+        steps.push(PathStep::Recursive);
         let next = self.text[self.at..].chars().next();
         if next.is_some_and(|char| char == '_' || char.is_alphanumeric()) {
             steps.push(self.field());
@@ -124,8 +123,8 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// Reads a name up to a character that ends it and is not escaped.
-    fn field(&mut self) -> Step {
+    /// Parses a name up to an unescaped delimiter.
+    fn field(&mut self) -> PathStep {
         let start = self.at;
         while let Some(char) = self.next() {
             if char == '\\' {
@@ -136,44 +135,44 @@ impl<'a> Parser<'a> {
             }
         }
         match &self.text[start..self.at] {
-            "*" => Step::Wildcard,
-            name => Step::Field(name.replace('\\', "").into()),
+            "*" => PathStep::Wildcard,
+            name => PathStep::Field(name.replace('\\', "").into()),
         }
     }
 
-    fn word(&mut self) -> Step {
+    fn word(&mut self) -> PathStep {
         let rest = &self.text[self.at..];
         let word = &rest[..rest.find(ends_name).unwrap_or(rest.len())];
         self.at += word.len();
         match word {
-            "true" => Step::Bool(true),
-            "false" => Step::Bool(false),
-            word => Step::Word(word.into()),
+            "true" => PathStep::Bool(true),
+            "false" => PathStep::Bool(false),
+            word => PathStep::Word(word.into()),
         }
     }
 
-    fn number(&mut self) -> Result<Step, PathError> {
+    fn number(&mut self) -> Result<PathStep, PathError> {
         let rest = &self.text[self.at..];
         let sign = rest.starts_with(['+', '-']) as usize;
         let digits = rest[sign..].find(|char: char| char != '.' && !char.is_ascii_digit());
         let text = &rest[..digits.map_or(rest.len(), |length| sign + length)];
         self.at += text.len();
         if let Ok(number) = text.parse() {
-            return Ok(Step::Int(number));
+            return Ok(PathStep::Int(number));
         }
         match text.parse() {
-            Ok(number) => Ok(Step::Float(number)),
+            Ok(number) => Ok(PathStep::Float(number)),
             Err(_) => refuse(format!("cannot parse number {text}")),
         }
     }
 
-    fn quoted(&mut self, quote: char) -> Result<Step, PathError> {
+    fn quoted(&mut self, quote: char) -> Result<PathStep, PathError> {
         let mut text = String::new();
         loop {
             match self.next() {
                 None | Some('\n') => return refuse("unterminated quoted string"),
                 Some('\\') => text.push(self.escape()?),
-                Some(char) if char == quote => return Ok(Step::Text(text.into())),
+                Some(char) if char == quote => return Ok(PathStep::Text(text.into())),
                 Some(char) => text.push(char),
             }
         }
@@ -189,8 +188,8 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// What stands between the bracket that was read and the next one that closes.
-    fn array(&mut self, steps: &mut Vec<Step>) -> Result<(), PathError> {
+    /// Parses the content of brackets.
+    fn array(&mut self, steps: &mut Vec<PathStep>) -> Result<(), PathError> {
         let rest = &self.text[self.at..];
         let Some(end) = rest
             .find([']', '\n'])
@@ -204,22 +203,26 @@ impl<'a> Parser<'a> {
             let paths = text
                 .split(',')
                 .map(|path| self::steps(&format!("[{}]", path.trim_matches(' '))));
-            steps.push(Step::Union(paths.collect::<Result<_, _>>()?));
+            steps.push(PathStep::Union(paths.collect::<Result<_, _>>()?));
             return Ok(());
         }
         let key = text
             .strip_prefix('\'')
             .and_then(|text| text.strip_suffix('\''));
         match key.filter(|key| !key.contains('\'')) {
-            // Kubernetes: a quoted key is read as a path, so that its dots must be escaped.
+            // Kubernetes: a quoted key is parsed as a path, so its dots must be escaped.
             Some(key) => steps.extend(self::steps(&format!(".{key}"))?),
-            None => steps.push(Step::Slice(slice(if text == "*" { ":" } else { text })?)),
+            None => steps.push(PathStep::Slice(Slice::parse(if text == "*" {
+                ":"
+            } else {
+                text
+            })?)),
         }
         Ok(())
     }
 
-    /// What follows `[?(`.
-    fn filter(&mut self) -> Result<Step, PathError> {
+    /// Parses a filter after `[?(`.
+    fn filter(&mut self) -> Result<PathStep, PathError> {
         let start = self.at;
         let mut quote = None;
         loop {
@@ -236,64 +239,67 @@ impl<'a> Parser<'a> {
         if self.next() != Some(']') {
             return refuse("unclosed array expect ]");
         }
-        condition(text).map(Step::Filter)
+        PathFilter::parse(text).map(PathStep::Filter)
     }
 }
 
-fn condition(text: &str) -> Result<Filter, PathError> {
-    let signs = ['!', '<', '>', '='];
-    let start = text.find(signs).filter(|start| *start > 0);
-    let after = start.map(|start| {
-        let signs = text[start..].find(|char| !signs.contains(&char));
-        (start, signs.map_or(text.len(), |length| start + length))
-    });
-    match after.filter(|(_, end)| *end < text.len()) {
-        None => Ok(Filter {
-            left: steps(text)?,
-            right: Vec::new(),
-            operator: Operator::Exists,
-        }),
-        Some((start, end)) => Ok(Filter {
-            left: steps(&text[..start])?,
-            right: steps(&text[end..])?,
-            operator: Operator::Compare(Str::from(&text[start..end])),
-        }),
+impl PathFilter {
+    fn parse(text: &str) -> Result<PathFilter, PathError> {
+        let signs = ['!', '<', '>', '='];
+        let start = text.find(signs).filter(|start| *start > 0);
+        let after = start.map(|start| {
+            let signs = text[start..].find(|char| !signs.contains(&char));
+            (start, signs.map_or(text.len(), |length| start + length))
+        });
+        match after.filter(|(_, end)| *end < text.len()) {
+            None => Ok(PathFilter {
+                left: steps(text)?,
+                right: Vec::new(),
+                operator: FilterOperator::Exists,
+            }),
+            Some((start, end)) => Ok(PathFilter {
+                left: steps(&text[..start])?,
+                right: steps(&text[end..])?,
+                operator: FilterOperator::Compare(Str::from(&text[start..end])),
+            }),
+        }
     }
 }
 
-fn slice(text: &str) -> Result<Slice, PathError> {
-    let parts: Vec<&str> = text.split(':').collect();
-    let digits = |part: &&str| {
-        part.strip_prefix('-')
-            .unwrap_or(part)
-            .bytes()
-            .all(|byte| byte.is_ascii_digit())
-    };
-    if parts.len() > 3 || !parts.iter().all(digits) {
-        return refuse(format!("invalid array index {text}"));
+impl Slice {
+    fn parse(text: &str) -> Result<Slice, PathError> {
+        let parts: Vec<&str> = text.split(':').collect();
+        let digits = |part: &&str| {
+            part.strip_prefix('-')
+                .unwrap_or(part)
+                .bytes()
+                .all(|byte| byte.is_ascii_digit())
+        };
+        if parts.len() > 3 || !parts.iter().all(digits) {
+            return refuse(format!("invalid array index {text}"));
+        }
+        let number = |at: usize| match parts.get(at).copied().unwrap_or_default() {
+            "" => Ok(None),
+            part => match part.parse() {
+                Ok(number) => Ok(Some(number)),
+                Err(_) => refuse(format!("array index {part} is not a number")),
+            },
+        };
+        let (start, end, step) = (number(0)?, number(1)?, number(2)?);
+        let one = parts.len() == 1;
+        Ok(Slice {
+            start,
+            end: if one {
+                Some(start.unwrap_or(0) + 1)
+            } else {
+                end
+            },
+            step,
+            one,
+        })
     }
-    let number = |at: usize| match parts.get(at).copied().unwrap_or_default() {
-        "" => Ok(None),
-        part => match part.parse() {
-            Ok(number) => Ok(Some(number)),
-            Err(_) => refuse(format!("array index {part} is not a number")),
-        },
-    };
-    let (start, end, step) = (number(0)?, number(1)?, number(2)?);
-    let one = parts.len() == 1;
-    Ok(Slice {
-        start,
-        end: if one {
-            Some(start.unwrap_or(0) + 1)
-        } else {
-            end
-        },
-        step,
-        one,
-    })
 }
 
-/// Whether a character ends a name.
 fn ends_name(char: char) -> bool {
     matches!(
         char,

@@ -42,7 +42,7 @@ fn paths_lead_to_values() {
 }
 
 #[test]
-fn filters_choose_items() {
+fn filters_select_items() {
     check(
         r#"{.book[?(@.category=="fiction")].author}"#,
         "Evelyn Herman",
@@ -71,7 +71,7 @@ fn ranges_repeat_what_is_inside() {
 }
 
 #[test]
-fn what_is_wrong_is_told() {
+fn violations_are_reported() {
     check("{.book", "error: unclosed action");
     check("{.book[0}", "error: unterminated array");
     check("{.book[?(@.price}", "error: unterminated filter");

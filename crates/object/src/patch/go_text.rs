@@ -1,4 +1,4 @@
-//! How Go prints a value (`fmt`'s `%v` and `%s`): error messages show patches and objects that way.
+//! Values as Go's `fmt` prints them (`%v` and `%s`), for error messages.
 
 use std::fmt::Write as _;
 
@@ -7,16 +7,16 @@ use mizzen_value::{Map, Value};
 /// The value as `%v` prints it: `map[a:1 b:[x y] c:<nil>]`.
 pub fn go_text(value: &Value) -> String {
     let mut out = String::new();
-    write(value, Verb::Value, &mut out);
+    write(value, GoVerb::Value, &mut out);
     out
 }
 
-/// The value as `%s` prints it, which complains about whatever is not text: `%!s(int64=1)`.
+/// The value as `%s` prints it, which marks whatever is not a string: `%!s(int64=1)`.
 pub(super) fn go_string(value: &Value) -> String {
     let mut out = String::new();
     match value {
         Value::Null => out.push_str("%!s(<nil>)"),
-        _ => write(value, Verb::String, &mut out),
+        _ => write(value, GoVerb::String, &mut out),
     }
     out
 }
@@ -24,11 +24,11 @@ pub(super) fn go_string(value: &Value) -> String {
 /// The values as `%v` prints a slice: `[a b]`.
 pub(super) fn go_list(items: &[Value]) -> String {
     let mut out = String::new();
-    write_list(items, Verb::Value, &mut out);
+    write_list(items, GoVerb::Value, &mut out);
     out
 }
 
-/// The same as `%T` prints it.
+/// The type as `%T` prints it.
 pub fn go_type_verb(value: &Value) -> &'static str {
     match value {
         Value::Null => "<nil>",
@@ -36,7 +36,7 @@ pub fn go_type_verb(value: &Value) -> &'static str {
     }
 }
 
-/// The name of the Go type that upstream's decoder would choose, as `%s` prints a `reflect.Type`.
+/// The Go type that upstream's decoder would choose, as `%s` prints a `reflect.Type`.
 pub fn go_type(value: &Value) -> &'static str {
     match value {
         Value::Null => "%!s(<nil>)",
@@ -50,20 +50,20 @@ pub fn go_type(value: &Value) -> &'static str {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Verb {
+enum GoVerb {
     Value,
     String,
 }
 
-fn write(value: &Value, verb: Verb, out: &mut String) {
+fn write(value: &Value, verb: GoVerb, out: &mut String) {
     match value {
         Value::Null => out.push_str("<nil>"),
         Value::String(text) => out.push_str(text),
         Value::List(items) => write_list(items, verb, out),
         Value::Map(map) => write_map(map, verb, out),
-        scalar if verb == Verb::String => {
+        scalar if verb == GoVerb::String => {
             let _ = write!(out, "%!s({}=", go_type(scalar));
-            write(scalar, Verb::Value, out);
+            write(scalar, GoVerb::Value, out);
             out.push(')');
         }
         Value::Bool(bool) => out.push_str(if *bool { "true" } else { "false" }),
@@ -74,7 +74,7 @@ fn write(value: &Value, verb: Verb, out: &mut String) {
     }
 }
 
-fn write_list(items: &[Value], verb: Verb, out: &mut String) {
+fn write_list(items: &[Value], verb: GoVerb, out: &mut String) {
     out.push('[');
     for (index, item) in items.iter().enumerate() {
         if index > 0 {
@@ -85,7 +85,7 @@ fn write_list(items: &[Value], verb: Verb, out: &mut String) {
     out.push(']');
 }
 
-fn write_map(map: &Map, verb: Verb, out: &mut String) {
+fn write_map(map: &Map, verb: GoVerb, out: &mut String) {
     let mut members: Vec<_> = map.iter().collect();
     members.sort_unstable_by_key(|(key, _)| *key);
     out.push_str("map[");
@@ -100,7 +100,8 @@ fn write_map(map: &Map, verb: Verb, out: &mut String) {
     out.push(']');
 }
 
-/// The fewest digits that say it; below 0.0001 and from a million on with an exponent of at least two digits.
+/// The shortest decimal; below 0.0001 and from a million on with an exponent of at least two
+/// digits.
 pub(crate) fn go_float(number: f64) -> String {
     let scientific = format!("{number:e}");
     let (digits, exponent) = scientific.split_once('e').unwrap_or((&scientific, "0"));
@@ -131,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn floats_have_as_few_digits_as_possible() {
+    fn floats_have_the_shortest_form() {
         check(
             "[1.50,1.0,0.0001,0.00001,12345678.5]",
             "[1.5 1 0.0001 1e-05 1.23456785e+07]",
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_text_is_complained_about() {
+    fn non_strings_are_marked_by_the_s_verb() {
         let value = json::parse(br#"{"a":1,"b":null,"c":[true,"x"]}"#).unwrap();
         assert_eq!(
             go_string(&value),

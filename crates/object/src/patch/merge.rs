@@ -16,7 +16,7 @@ pub fn merge(target: &mut Value, patch: Value) {
         match (value, map.get_mut(&key)) {
             (Value::Null, _) => drop(gone.insert(key)),
             (value @ Value::Map(_), Some(old @ Value::Map(_))) => merge(old, value),
-            // Kubernetes: nulls survive in a list that takes the place of an object, and only there.
+            // Kubernetes: nulls survive in a list that replaces an object, and only there.
             (value @ Value::List(_), Some(old @ Value::Map(_))) => *old = value,
             (mut value, _) => {
                 remove_nulls(&mut value);
@@ -24,14 +24,14 @@ pub fn merge(target: &mut Value, patch: Value) {
             }
         }
     }
-    // All at once, for taking members out one by one costs as much each time.
+    // All at once, because each single removal moves the members behind it.
     if !gone.is_empty() {
         map.retain(|key, _| !gone.contains(key));
     }
     map.sort();
 }
 
-/// What a patch adds has no nulls in its objects.
+/// Values that a patch adds have no nulls in their objects.
 fn remove_nulls(value: &mut Value) {
     match value {
         Value::Map(map) => {

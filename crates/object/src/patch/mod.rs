@@ -1,7 +1,7 @@
-//! Changing an object by a patch.
+//! Patches: JSON Patch, JSON merge patch, strategic merge patch.
 //!
-//! Kubernetes: the maps that a patch touches come out sorted by key, the others as they were; error messages
-//! show it, so we do the same.
+//! Kubernetes: the maps that a patch touches are sorted by key, and the rest is left as it was;
+//! error messages show it.
 
 mod go_text;
 mod json_patch;
@@ -29,7 +29,7 @@ mod tests {
         (0..MANY).map(|number| Str::from(format!("key-{number}")))
     }
 
-    /// Removes all of very many members; each may be moved a few times, and not as often as there are others.
+    /// Removing many members moves each of the remaining ones a few times at most.
     #[track_caller]
     fn check(remove: impl FnOnce(&mut Value)) {
         let mut target = Value::Map(keys().map(|key| (key, 1)).collect());

@@ -1,8 +1,8 @@
-//! What a strict reader would refuse in a patch: keys that come twice.
+//! The errors of a strict decoder in a patch: duplicate keys.
 
 use mizzen_value::json::{self, Scanner, SyntaxError};
 
-/// Complaints about repeated keys: `duplicate field "data"`. Text that is no JSON has none.
+/// Complaints about duplicate keys: `duplicate field "data"`. Invalid JSON has none.
 pub fn repeated_keys(text: &[u8]) -> Vec<String> {
     let mut found = Vec::new();
     let _ = walk(&mut Scanner::new(text), &mut String::new(), &mut found);
@@ -25,7 +25,10 @@ fn walk(
                 }
                 path.push_str(&key);
                 if !seen.insert(key) {
-                    complain(path, found);
+                    let complaint = format!("duplicate field {}", json::quote(path));
+                    if !found.contains(&complaint) {
+                        found.push(complaint);
+                    }
                 }
                 walk(scanner, path, found)?;
                 path.truncate(length);
@@ -44,11 +47,4 @@ fn walk(
         _ => json::skip(scanner)?,
     }
     Ok(())
-}
-
-fn complain(path: &str, found: &mut Vec<String>) {
-    let complaint = format!("duplicate field {}", json::quote(path));
-    if !found.contains(&complaint) {
-        found.push(complaint);
-    }
 }

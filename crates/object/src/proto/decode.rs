@@ -1,12 +1,12 @@
-//! From a message to a value.
+//! Decoding of messages.
 //!
-//! A field that comes twice counts as in every protobuf reader: the last of numbers and texts, messages
-//! merged, lists joined. A field that the schema does not know is skipped.
+//! Repeated fields have protobuf's semantics: the last scalar wins, messages are merged, lists are
+//! concatenated. Unknown fields are skipped.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 
-use super::wire::{Content, ProtoError, Reader};
+use super::wire::{ProtoError, WireReader, WireValue};
 use super::{MAX_DEPTH, MAX_MESSAGES, is_wrapped};
 use crate::schema::{self, Alternative, Field, Shape, Struct, Type};
 use mizzen_value::json;
@@ -14,10 +14,10 @@ use mizzen_value::quantity;
 use mizzen_value::time::{self, Moment};
 use mizzen_value::{Str, Value};
 
-/// The value that a message is, in canonical form.
+/// The value of a message, in canonical form.
 pub fn decode_message(ty: &Struct, message: &[u8]) -> Result<Value, ProtoError> {
     let mut value = Value::object();
-    Decoder {
+    ProtoDecoder {
         depth: 0,
         n_messages: 0,
     }
@@ -26,18 +26,18 @@ pub fn decode_message(ty: &Struct, message: &[u8]) -> Result<Value, ProtoError> 
     Ok(value)
 }
 
-/// How far it has gone, so that it goes no further than it may.
-struct Decoder {
+/// The limits of a decoding: depth and number of messages.
+struct ProtoDecoder {
     depth: usize,
     n_messages: usize,
 }
 
-impl Decoder {
-    /// Reads a message one level further down.
+impl ProtoDecoder {
+    /// Decodes a nested message.
     fn message<'a>(
         &mut self,
         message: &'a [u8],
-        mut each: impl FnMut(&mut Decoder, u32, Content<'a>) -> Result<(), ProtoError>,
+        mut each: impl FnMut(&mut ProtoDecoder, u32, WireValue<'a>) -> Result<(), ProtoError>,
     ) -> Result<(), ProtoError> {
         self.depth += 1;
         self.n_messages += 1;
@@ -47,7 +47,7 @@ impl Decoder {
         if self.n_messages > MAX_MESSAGES {
             return Err(ProtoError::Messages);
         }
-        let mut reader = Reader::new(message);
+        let mut reader = WireReader::new(message);
         while let Some((tag, content)) = reader.field()? {
             each(self, tag, content)?;
         }
@@ -82,7 +82,7 @@ impl Decoder {
     fn field(
         &mut self,
         field: &Field,
-        content: Content,
+        content: WireValue,
         parent: &mut Value,
     ) -> Result<(), ProtoError> {
         let slot = parent.entry(&field.name);
@@ -95,18 +95,18 @@ impl Decoder {
         }
     }
 
-    /// One more item, or several numbers in one field.
+    /// Decodes a list item, or several packed numbers.
     fn list(
         &mut self,
         name: &str,
         item: &Type,
-        content: Content,
+        content: WireValue,
         slot: &mut Value,
     ) -> Result<(), ProtoError> {
         let list = slot.make_list();
         let is_number = matches!(item.shape, Shape::Bool | Shape::Int32 | Shape::Int64);
-        if let (true, Content::Bytes(packed)) = (is_number, content) {
-            let mut reader = Reader::new(packed);
+        if let (true, WireValue::Bytes(packed)) = (is_number, content) {
+            let mut reader = WireReader::new(packed);
             while !reader.is_empty() {
                 list.push(number(item, reader.varint()?));
             }
@@ -118,12 +118,12 @@ impl Decoder {
         Ok(())
     }
 
-    /// One more member of a map.
+    /// Decodes an entry of a map.
     fn entry(
         &mut self,
         name: &str,
         item: &Type,
-        content: Content,
+        content: WireValue,
         slot: &mut Value,
     ) -> Result<(), ProtoError> {
         let (mut key, mut value) = (Str::default(), Value::Null);
@@ -146,7 +146,7 @@ impl Decoder {
         &mut self,
         name: &str,
         ty: &Type,
-        content: Content,
+        content: WireValue,
         slot: &mut Value,
     ) -> Result<(), ProtoError> {
         match &ty.shape {
@@ -163,7 +163,7 @@ impl Decoder {
         Ok(())
     }
 
-    /// What is a message in protobuf but one literal in JSON.
+    /// Decodes a type that is a message in protobuf and a scalar in JSON.
     fn literal(&mut self, name: &str, ty: &Type, message: &[u8]) -> Result<Value, ProtoError> {
         let (mut int, mut other_int, mut bytes) = (None, 0, None);
         self.message(message, |_, tag, content| {
@@ -276,7 +276,7 @@ fn float(number: f64) -> Result<Value, ProtoError> {
     }
 }
 
-/// Text of which broken characters are replaced byte by byte, as Go does when it writes JSON.
+/// Text whose invalid bytes are replaced one by one, as Go does when it encodes JSON.
 fn text(bytes: &[u8]) -> Str {
     if let Ok(text) = std::str::from_utf8(bytes) {
         return text.into();

@@ -1,4 +1,4 @@
-//! From a value to a message.
+//! Encoding of messages.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -6,40 +6,40 @@ use base64::engine::general_purpose::STANDARD;
 use super::wire::{put_bytes, put_float, put_int, put_message};
 use super::{is_pointer, is_wrapped};
 use crate::schema::{Alternative, Embedded, Field, Shape, Struct, Type};
+use mizzen_value::Value;
 use mizzen_value::json;
 use mizzen_value::time::{self, Moment};
-use mizzen_value::{Map, Value};
 
-/// Appends the message that `value` is. What is not there is written as Go's zero value would be.
+/// Appends the message of `value`. Absent fields are encoded as Go's zero values.
 ///
-/// `value` is canonical; what does not fit its type is taken for zero.
+/// `value` is canonical; what does not match its type counts as zero.
 pub fn encode_message(ty: &Struct, value: &Value, out: &mut Vec<u8>) {
     for (tag, part) in parts(ty) {
         match part {
-            Part::Field(field) => put_field(field, &value[field.name.as_str()], out),
-            Part::Embedded(inner) => {
+            MessagePart::Field(field) => put_field(field, &value[field.name.as_str()], out),
+            MessagePart::Embedded(inner) => {
                 put_message(tag, out, |out| encode_message(&inner.message, value, out))
             }
         }
     }
 }
 
-enum Part<'a> {
+enum MessagePart<'a> {
     Field(&'a Field),
     Embedded(&'a Embedded),
 }
 
-/// What a message consists of, by ascending number.
-fn parts(ty: &Struct) -> Vec<(u32, Part<'_>)> {
+/// The parts of a message by ascending field number.
+fn parts(ty: &Struct) -> Vec<(u32, MessagePart<'_>)> {
     let fields = ty
         .fields()
         .iter()
         .filter(|field| field.embedded.is_none() && field.tag > 0);
-    let fields = fields.map(|field| (field.tag, Part::Field(field)));
+    let fields = fields.map(|field| (field.tag, MessagePart::Field(field)));
     let embedded = ty
         .embedded()
         .iter()
-        .map(|inner| (inner.tag, Part::Embedded(inner)));
+        .map(|inner| (inner.tag, MessagePart::Embedded(inner)));
     let mut parts: Vec<_> = fields.chain(embedded).collect();
     parts.sort_unstable_by_key(|(tag, _)| *tag);
     parts
@@ -60,7 +60,7 @@ fn put_field(field: &Field, value: &Value, out: &mut Vec<u8>) {
     }
 }
 
-/// A map is a list of messages, a key and a value each, sorted by key.
+/// A map is a list of entry messages, sorted by key.
 fn put_map(tag: u32, item: &Type, value: &Value, out: &mut Vec<u8>) {
     let Some(map) = value.as_map() else { return };
     let mut put = |key: &str, value: &Value| {
@@ -74,16 +74,10 @@ fn put_map(tag: u32, item: &Type, value: &Value, out: &mut Vec<u8>) {
     if map.keys().is_sorted() {
         map.iter().for_each(|(key, value)| put(key, value));
     } else {
-        sorted(map)
-            .into_iter()
-            .for_each(|(key, value)| put(key, value));
+        let mut members: Vec<_> = map.iter().collect();
+        members.sort_unstable_by_key(|(key, _)| *key);
+        members.into_iter().for_each(|(key, value)| put(key, value));
     }
-}
-
-fn sorted(map: &Map) -> Vec<(&str, &Value)> {
-    let mut members: Vec<_> = map.iter().collect();
-    members.sort_unstable_by_key(|(key, _)| *key);
-    members
 }
 
 fn put_value(tag: u32, ty: &Type, value: &Value, out: &mut Vec<u8>) {
@@ -105,9 +99,24 @@ fn put_value(tag: u32, ty: &Type, value: &Value, out: &mut Vec<u8>) {
             let nanos = time::duration_nanos(value.str()).unwrap_or_default();
             put_message(tag, out, |out| put_int(1, nanos, out));
         }
-        Shape::Quantity => put_message(tag, out, |out| put_bytes(1, quantity_text(value), out)),
-        Shape::IntOrString => put_message(tag, out, |out| put_int_or_string(value, out)),
-        Shape::Raw | Shape::Json => put_message(tag, out, |out| put_json(value, out)),
+        Shape::Quantity => {
+            let text = Some(value.str()).filter(|text| !text.is_empty());
+            put_message(tag, out, |out| {
+                put_bytes(1, text.unwrap_or("0").as_bytes(), out)
+            });
+        }
+        Shape::IntOrString => put_message(tag, out, |out| {
+            put_int(1, value.as_str().is_some().into(), out);
+            put_int(2, value.int(), out);
+            put_bytes(3, value.str().as_bytes(), out);
+        }),
+        Shape::Raw | Shape::Json => put_message(tag, out, |out| {
+            if !value.is_null() {
+                let mut text = Vec::with_capacity(64);
+                json::write(value, &mut text);
+                put_bytes(1, &text, out);
+            }
+        }),
         Shape::Or(or, inner) => put_message(tag, out, |out| put_or(*or, inner, value, out)),
         Shape::List(item) => put_message(tag, out, |out| {
             value
@@ -135,27 +144,6 @@ fn put_moment(moment: Option<Moment>, with_micros: bool, out: &mut Vec<u8>) {
         },
         out,
     );
-}
-
-fn quantity_text(value: &Value) -> &[u8] {
-    match value.str() {
-        "" => b"0",
-        text => text.as_bytes(),
-    }
-}
-
-fn put_int_or_string(value: &Value, out: &mut Vec<u8>) {
-    put_int(1, value.as_str().is_some().into(), out);
-    put_int(2, value.int(), out);
-    put_bytes(3, value.str().as_bytes(), out);
-}
-
-fn put_json(value: &Value, out: &mut Vec<u8>) {
-    if !value.is_null() {
-        let mut text = Vec::with_capacity(64);
-        json::write(value, &mut text);
-        put_bytes(1, &text, out);
-    }
 }
 
 fn put_or(or: Alternative, inner: &Struct, value: &Value, out: &mut Vec<u8>) {

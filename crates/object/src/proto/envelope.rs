@@ -1,22 +1,24 @@
-//! What stands around a message: its kind, the list it is in, the event that it is news of.
+//! Envelopes of messages: `runtime.Unknown`, lists and watch events.
 
 use super::encode_message;
-use super::wire::{ProtoError, Reader, put_bytes, put_header, put_message, varint_len};
+use super::wire::{
+    ProtoError, WireReader, WireValue, put_bytes, put_header, put_message, varint_len,
+};
 use crate::names::GroupVersionKind;
 use crate::schema::Struct;
 use mizzen_value::{Str, Value};
 
-/// How every enveloped object begins.
+/// The magic number of an encoded object.
 const PREFIX: &[u8] = b"k8s\0";
 
-/// An object that says of which kind it is: the prefix, its kind, its message.
+/// Encodes an object with its envelope.
 pub fn encode_object(gvk: &GroupVersionKind, ty: &Struct, value: &Value) -> Vec<u8> {
     let mut message = Vec::with_capacity(1024);
     encode_message(ty, value, &mut message);
     envelope(gvk, &message)
 }
 
-/// An object from its message.
+/// The envelope of an encoded message.
 pub fn envelope(gvk: &GroupVersionKind, message: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.len() + 64);
     open(gvk, message.len(), &mut out);
@@ -25,7 +27,8 @@ pub fn envelope(gvk: &GroupVersionKind, message: &[u8]) -> Vec<u8> {
     out
 }
 
-/// What stands before and behind the items of a list, which take so many bytes with their headers. `metadata` is a message.
+/// The bytes before and after the items of a list, which take `items` bytes with their headers.
+/// `metadata` is a message.
 pub fn list_ends(gvk: &GroupVersionKind, metadata: &[u8], items: usize) -> (Vec<u8>, Vec<u8>) {
     let (mut head, mut tail) = (Vec::with_capacity(metadata.len() + 96), Vec::new());
     open(
@@ -38,7 +41,7 @@ pub fn list_ends(gvk: &GroupVersionKind, metadata: &[u8], items: usize) -> (Vec<
     (head, tail)
 }
 
-/// Appends what stands before an item of a list whose message has so many bytes.
+/// Appends the header of a list item whose message has `length` bytes.
 pub fn item_header(length: usize, out: &mut Vec<u8>) {
     put_header(2, length, out);
 }
@@ -53,14 +56,14 @@ fn open(gvk: &GroupVersionKind, length: usize, out: &mut Vec<u8>) {
     put_header(2, length, out);
 }
 
-/// Everything after it: it has no encoding and no content type of its own.
+/// Everything after it: content encoding and content type are empty.
 fn close(out: &mut Vec<u8>) {
     put_bytes(3, b"", out);
     put_bytes(4, b"", out);
 }
 
-/// One event of a watch, with its length in front: the stream's next frame. `object` is enveloped; the
-/// event itself is not.
+/// A frame of a watch stream: one event with its length in front. `object` has an envelope; the
+/// event itself has none.
 pub fn watch_frame(event: &str, object: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(object.len() + 32);
     out.extend_from_slice(&[0; 4]);
@@ -73,18 +76,18 @@ pub fn watch_frame(event: &str, object: &[u8]) -> Vec<u8> {
     out
 }
 
-/// An object whose message is still to be read.
+/// An object whose message is not decoded yet.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Unknown<'a> {
     /// `v1`, `apps/v1`.
     pub api_version: Str,
-    /// Its kind's name.
+    /// The kind.
     pub kind: Str,
-    /// Its message.
+    /// The message.
     pub raw: &'a [u8],
 }
 
-/// Opens an envelope.
+/// Decodes an envelope.
 pub fn decode_object(bytes: &[u8]) -> Result<Unknown<'_>, ProtoError> {
     match bytes.strip_prefix(PREFIX) {
         _ if bytes.is_empty() => Err(ProtoError::Empty),
@@ -100,10 +103,22 @@ fn unknown(message: &[u8]) -> Result<Unknown<'_>, ProtoError> {
         kind: Str::default(),
         raw: &[],
     };
-    let mut reader = Reader::new(message);
+    let mut reader = WireReader::new(message);
     while let Some((tag, content)) = reader.field()? {
         match tag {
-            1 => type_meta(content.bytes("TypeMeta")?, &mut unknown)?,
+            1 => {
+                let text = |content: WireValue<'_>, name| {
+                    Ok::<Str, ProtoError>(String::from_utf8_lossy(content.bytes(name)?).into())
+                };
+                let mut type_meta = WireReader::new(content.bytes("TypeMeta")?);
+                while let Some((tag, content)) = type_meta.field()? {
+                    match tag {
+                        1 => unknown.api_version = text(content, "APIVersion")?,
+                        2 => unknown.kind = text(content, "Kind")?,
+                        _ => {}
+                    }
+                }
+            }
             2 => unknown.raw = content.bytes("Raw")?,
             3 => drop(content.bytes("ContentEncoding")?),
             4 => drop(content.bytes("ContentType")?),
@@ -111,16 +126,4 @@ fn unknown(message: &[u8]) -> Result<Unknown<'_>, ProtoError> {
         }
     }
     Ok(unknown)
-}
-
-fn type_meta(message: &[u8], unknown: &mut Unknown) -> Result<(), ProtoError> {
-    let mut reader = Reader::new(message);
-    while let Some((tag, content)) = reader.field()? {
-        match tag {
-            1 => unknown.api_version = String::from_utf8_lossy(content.bytes("APIVersion")?).into(),
-            2 => unknown.kind = String::from_utf8_lossy(content.bytes("Kind")?).into(),
-            _ => {}
-        }
-    }
-    Ok(())
 }

@@ -1,10 +1,10 @@
-//! Protobuf as Kubernetes speaks it, driven by the schema: no message is known here, every struct is one.
+//! Kubernetes' protobuf, driven by the schema: every struct is a message.
 //!
-//! `wire` has the bytes of numbers and lengths, `encode` and `decode` the way between values and messages,
-//! `envelope` what stands around a message so that a reader knows its kind.
+//! `wire` has varints and field headers, `encode` and `decode` convert between values and messages,
+//! `envelope` has what surrounds a message.
 //!
-//! Invariant: bytes are upstream's, to the bit. Fields go by ascending number; a plain field is written even
-//! when it is zero, an optional one when it is set, a list or map when it is not empty.
+//! Invariant: the bytes equal upstream's. Fields are in ascending order; a plain field is encoded
+//! even if it is zero, an optional one if it is set, a list or map if it is not empty.
 
 mod decode;
 mod encode;
@@ -20,19 +20,20 @@ pub use wire::ProtoError;
 
 use crate::schema::{Presence, Type};
 
-/// How deep messages may nest, entries of maps counted too. Nothing real comes near.
+/// The maximum nesting depth of messages, map entries included.
 const MAX_DEPTH: usize = 300;
 
-/// How many messages one object may have: an empty one costs a client two bytes and us far more.
+/// The maximum number of messages of an object: an empty one costs a client two bytes and the
+/// server far more.
 const MAX_MESSAGES: usize = 250_000;
 
-/// Kubernetes: a list with one of these names is a message around the list, since protobuf has no list of
-/// lists and no list that is unset (`+protobuf.nullable` in upstream's types).
+/// Kubernetes: a list type with one of these names is a message around the list, since protobuf has
+/// neither lists of lists nor unset lists (`+protobuf.nullable` in upstream's types).
 fn is_wrapped(ty: &Type) -> bool {
     ["ExtraValue", "Verbs"].contains(&ty.go.rsplit('.').next().unwrap_or_default())
 }
 
-/// Whether Go keeps a pointer to the field's value, which may be nil.
+/// Whether the field is a pointer in Go, which may be nil.
 fn is_pointer(presence: Presence) -> bool {
     matches!(presence, Presence::Set | Presence::Nullable)
 }

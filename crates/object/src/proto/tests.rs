@@ -88,7 +88,7 @@ fn check_part(message: &[u8], expect: Expect) {
 }
 
 #[test]
-fn every_shape_comes_back_as_it_was() {
+fn every_shape_round_trips() {
     check(
         "Thing",
         r#"{"name":"a","count":0,"flag":true,"long":-5,"ratio":1.5,"blob":"aGk=","at":"2024-01-01T00:00:00Z",
@@ -149,7 +149,7 @@ fn numbers_may_be_packed() {
 }
 
 #[test]
-fn what_comes_twice_is_merged_and_what_is_unknown_is_skipped() {
+fn repeated_fields_are_merged_and_unknown_ones_skipped() {
     check_part(&[0x08, 1, 0x08, 2], expect![[r#"{"x":2}"#]]);
     check_part(
         &[0x12, 2, 0x08, 1, 0x12, 2, 0x12, 0],
@@ -162,7 +162,7 @@ fn what_comes_twice_is_merged_and_what_is_unknown_is_skipped() {
 }
 
 #[test]
-fn broken_messages_are_refused() {
+fn malformed_messages_are_rejected() {
     check_part(&[0x08], expect!["unexpected EOF"]);
     check_part(&[0x12, 5, 0x08], expect!["unexpected EOF"]);
     check_part(&[0x0a, 0], expect!["proto: wrong wireType = 2 for field x"]);
@@ -207,7 +207,7 @@ fn depth_and_number_of_messages_are_bounded() {
 }
 
 #[test]
-fn texts_and_literals_that_json_cannot_hold_are_replaced_or_refused() {
+fn values_that_json_cannot_express_are_replaced_or_rejected() {
     let thing = type_named("Thing");
     let value = decode_message(&thing, &[0x0a, 3, b'a', 0xff, b'b']).unwrap();
     assert_eq!(value["name"].str(), "a\u{fffd}b");
@@ -235,7 +235,7 @@ fn gvk(kind: &str) -> GroupVersionKind {
 }
 
 #[test]
-fn an_envelope_says_what_is_in_it() {
+fn an_envelope_has_the_type_of_its_object() {
     let part = type_named("Part");
     let bytes = encode_object(&gvk("Part"), &part, &mizzen_value::value!({"x": 1}));
     expect![[r#"k8s\x00\n\x0f\n\x07test/v1\x12\x04Part\x12\x02\x08\x01\x1a\x00\"\x00"#]]
@@ -252,7 +252,7 @@ fn an_envelope_says_what_is_in_it() {
 }
 
 #[test]
-fn what_is_no_envelope_is_refused() {
+fn an_invalid_envelope_is_rejected() {
     let error = |bytes: &[u8]| decode_object(bytes).unwrap_err().to_string();
     assert_eq!(error(b""), "empty data");
     assert_eq!(error(b"k8s\0"), "empty body");
@@ -292,7 +292,7 @@ mod any_input {
 
     proptest! {
         #[test]
-        fn is_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+        fn any_text_is_parsed_or_rejected(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
             for name in ["Thing", "JSONSchemaProps"] {
                 if let Ok(value) = decode_message(&type_named(name), &bytes) {
                     let again = encoded(&type_named(name), &value);

@@ -1,64 +1,64 @@
-//! The bytes below messages: numbers of variable length, and fields with their number and wire type.
+//! The wire format: varints, and fields with their number and wire type.
 
 use mizzen_value::json::SyntaxError;
 use mizzen_value::quantity::QuantityError;
 
-/// Why bytes are no object.
+/// Why bytes are not an object.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ProtoError {
     /// There are none.
     #[error("empty data")]
     Empty,
-    /// They do not begin as an object does.
+    /// The magic number is missing.
     #[error(
         "provided data does not appear to be a protobuf message, expected prefix [107 56 115 0]"
     )]
     Prefix,
-    /// Nothing follows the beginning.
+    /// There is no content after the magic number.
     #[error("empty body")]
     NoBody,
-    /// They end in the midst of something.
+    /// They are truncated.
     #[error("unexpected EOF")]
     End,
-    /// A number has more than 64 bits.
+    /// A varint has more than 64 bits.
     #[error("proto: integer overflow")]
     Overflow,
-    /// A length that no memory has.
+    /// A length is too large.
     #[error("proto: negative length found during unmarshaling")]
     Length,
-    /// A field has no number that fields have.
+    /// An invalid field number.
     #[error("proto: illegal tag {0} (wire type {1})")]
     Tag(i32, u64),
-    /// A field is encoded in no way that there is.
+    /// An invalid wire type.
     #[error("proto: illegal wireType {0}")]
     WireType(u8),
-    /// A group ends that never began.
+    /// An end group without a start group.
     #[error("proto: wiretype end group for non-group")]
     EndOfGroup,
-    /// A field is encoded as something else than it is.
+    /// A field has the wrong wire type.
     #[error("proto: wrong wireType = {wire_type} for field {field}")]
     Field {
         /// The field's name in JSON.
         field: String,
-        /// How it is encoded.
+        /// The wire type.
         wire_type: u8,
     },
-    /// Messages nest too deep.
+    /// Messages are nested too deeply.
     #[error("exceeded max depth")]
     Depth,
     /// There are too many messages.
     #[error("exceeded max number of messages")]
     Messages,
-    /// A quantity is none.
+    /// An invalid quantity.
     #[error(transparent)]
     Quantity(#[from] QuantityError),
-    /// What should be JSON inside is not.
+    /// Embedded JSON is invalid.
     #[error(transparent)]
     Json(#[from] SyntaxError),
-    /// A number that JSON cannot write.
+    /// A number that JSON cannot express.
     #[error("unsupported value: {0}")]
     Number(String),
-    /// Something that is neither a number nor text.
+    /// Neither an integer nor a string.
     #[error("impossible IntOrString.Type")]
     IntOrString,
 }
@@ -70,10 +70,9 @@ const GROUP: u8 = 3;
 const END_GROUP: u8 = 4;
 const FIXED32: u8 = 5;
 
-/// How deep groups, which nobody has used for long, may nest in a field that is skipped.
+/// The maximum nesting depth of groups in a skipped field.
 const MAX_GROUPS: usize = 100;
 
-/// Appends a number, seven bits a byte, the lowest first.
 pub(super) fn put_varint(mut number: u64, out: &mut Vec<u8>) {
     while number >= 0x80 {
         out.push(number as u8 | 0x80);
@@ -82,7 +81,7 @@ pub(super) fn put_varint(mut number: u64, out: &mut Vec<u8>) {
     out.push(number as u8);
 }
 
-/// How many bytes [`put_varint`] appends.
+/// The number of bytes that [`put_varint`] appends.
 pub(super) fn varint_len(number: u64) -> usize {
     (64 - (number | 1).leading_zeros() as usize).div_ceil(7)
 }
@@ -91,34 +90,34 @@ fn put_key(tag: u32, wire_type: u8, out: &mut Vec<u8>) {
     put_varint(u64::from(tag) << 3 | u64::from(wire_type), out);
 }
 
-/// Appends a field that is a whole number or a truth value.
+/// Appends an integer or boolean field.
 pub fn put_int(tag: u32, number: i64, out: &mut Vec<u8>) {
     put_key(tag, VARINT, out);
     put_varint(number as u64, out);
 }
 
-/// Appends a field that is a float.
+/// Appends a float field.
 pub(super) fn put_float(tag: u32, number: f64, out: &mut Vec<u8>) {
     put_key(tag, FIXED64, out);
     out.extend_from_slice(&number.to_le_bytes());
 }
 
-/// Appends the beginning of a field of `length` bytes, which the caller appends.
+/// Appends the header of a field of `length` bytes, which the caller appends.
 pub(super) fn put_header(tag: u32, length: usize, out: &mut Vec<u8>) {
     put_key(tag, LENGTH, out);
     put_varint(length as u64, out);
 }
 
-/// Appends a field that is text or bytes.
+/// Appends a string or bytes field.
 pub fn put_bytes(tag: u32, bytes: &[u8], out: &mut Vec<u8>) {
     put_header(tag, bytes.len(), out);
     out.extend_from_slice(bytes);
 }
 
-/// Appends a field that is a message, whose fields `body` appends.
+/// Appends a message field, whose content `body` appends.
 pub fn put_message(tag: u32, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>)) {
     put_key(tag, LENGTH, out);
-    // Most messages are short enough for a length of one byte; room for more is made when it is known.
+    // Most messages have a length of one byte; more space is inserted when the length is known.
     let start = out.len();
     out.push(0);
     body(out);
@@ -133,26 +132,26 @@ pub fn put_message(tag: u32, out: &mut Vec<u8>, body: impl FnOnce(&mut Vec<u8>))
     }
 }
 
-/// The content of a field.
+/// The value of a field by wire type.
 #[derive(Debug, Clone, Copy)]
-pub enum Content<'a> {
+pub enum WireValue<'a> {
     /// A number.
     Varint(u64),
     /// A float.
     Fixed64(u64),
-    /// Text, bytes or a message.
+    /// A string, bytes or a message.
     Bytes(&'a [u8]),
-    /// Read past: nothing of ours is encoded so.
+    /// Skipped: no field of Kubernetes uses it.
     Other(u8),
 }
 
-impl<'a> Content<'a> {
+impl<'a> WireValue<'a> {
     fn wire_type(&self) -> u8 {
         match self {
-            Content::Varint(_) => VARINT,
-            Content::Fixed64(_) => FIXED64,
-            Content::Bytes(_) => LENGTH,
-            Content::Other(wire_type) => *wire_type,
+            WireValue::Varint(_) => VARINT,
+            WireValue::Fixed64(_) => FIXED64,
+            WireValue::Bytes(_) => LENGTH,
+            WireValue::Other(wire_type) => *wire_type,
         }
     }
 
@@ -163,44 +162,44 @@ impl<'a> Content<'a> {
         })
     }
 
-    /// The number that `field` should be.
+    /// The integer value of `field`, or a type error.
     pub fn varint(&self, field: &str) -> Result<u64, ProtoError> {
         match self {
-            Content::Varint(number) => Ok(*number),
+            WireValue::Varint(number) => Ok(*number),
             _ => self.wrong(field),
         }
     }
 
-    /// The float that `field` should be.
+    /// The float value of `field`, or a type error.
     pub(super) fn float(&self, field: &str) -> Result<f64, ProtoError> {
         match self {
-            Content::Fixed64(bits) => Ok(f64::from_bits(*bits)),
+            WireValue::Fixed64(bits) => Ok(f64::from_bits(*bits)),
             _ => self.wrong(field),
         }
     }
 
-    /// The bytes that `field` should be.
+    /// The bytes of `field`, or a type error.
     pub fn bytes(&self, field: &str) -> Result<&'a [u8], ProtoError> {
         match self {
-            Content::Bytes(bytes) => Ok(bytes),
+            WireValue::Bytes(bytes) => Ok(bytes),
             _ => self.wrong(field),
         }
     }
 }
 
-/// Reads the fields of a message one by one.
-pub struct Reader<'a> {
+/// Reads the fields of a message.
+pub struct WireReader<'a> {
     rest: &'a [u8],
 }
 
-impl<'a> Reader<'a> {
-    /// Reads a message.
-    pub fn new(message: &'a [u8]) -> Reader<'a> {
-        Reader { rest: message }
+impl<'a> WireReader<'a> {
+    /// A reader of a message.
+    pub fn new(message: &'a [u8]) -> WireReader<'a> {
+        WireReader { rest: message }
     }
 
-    /// The next field's number and content, or `None` at the end.
-    pub fn field(&mut self) -> Result<Option<(u32, Content<'a>)>, ProtoError> {
+    /// The number and the value of the next field, or `None` at the end.
+    pub fn field(&mut self) -> Result<Option<(u32, WireValue<'a>)>, ProtoError> {
         if self.rest.is_empty() {
             return Ok(None);
         }
@@ -213,45 +212,46 @@ impl<'a> Reader<'a> {
 
     fn key(&mut self) -> Result<(u32, u8), ProtoError> {
         let key = self.varint()?;
-        // Kubernetes: the number is cut to 32 bits before it is looked at.
+        // Kubernetes: the number is truncated to 32 bits before it is checked.
         match (key >> 3) as i32 {
             tag @ 1.. => Ok((tag as u32, (key & 7) as u8)),
             tag => Err(ProtoError::Tag(tag, key)),
         }
     }
 
-    fn content(&mut self, wire_type: u8, n_groups: usize) -> Result<Content<'a>, ProtoError> {
+    fn content(&mut self, wire_type: u8, n_groups: usize) -> Result<WireValue<'a>, ProtoError> {
         Ok(match wire_type {
-            VARINT => Content::Varint(self.varint()?),
+            VARINT => WireValue::Varint(self.varint()?),
             FIXED64 => {
                 let bytes = self.take(8)?.try_into().map_err(|_| ProtoError::End)?;
-                Content::Fixed64(u64::from_le_bytes(bytes))
+                WireValue::Fixed64(u64::from_le_bytes(bytes))
             }
             LENGTH => {
                 let length = self.varint()?;
                 let length = i64::try_from(length).map_err(|_| ProtoError::Length)?;
-                Content::Bytes(self.take(usize::try_from(length).map_err(|_| ProtoError::Length)?)?)
+                WireValue::Bytes(
+                    self.take(usize::try_from(length).map_err(|_| ProtoError::Length)?)?,
+                )
             }
             GROUP if n_groups < MAX_GROUPS => self.group(n_groups + 1)?,
             GROUP => return Err(ProtoError::Depth),
             FIXED32 => {
                 self.take(4)?;
-                Content::Other(FIXED32)
+                WireValue::Other(FIXED32)
             }
             _ => return Err(ProtoError::WireType(wire_type)),
         })
     }
 
-    fn group(&mut self, n_groups: usize) -> Result<Content<'a>, ProtoError> {
+    fn group(&mut self, n_groups: usize) -> Result<WireValue<'a>, ProtoError> {
         loop {
             match self.key()? {
-                (_, END_GROUP) => return Ok(Content::Other(GROUP)),
+                (_, END_GROUP) => return Ok(WireValue::Other(GROUP)),
                 (_, wire_type) => self.content(wire_type, n_groups)?,
             };
         }
     }
 
-    /// The next number.
     pub(super) fn varint(&mut self) -> Result<u64, ProtoError> {
         let mut number = 0;
         for shift in (0..64).step_by(7) {
@@ -265,7 +265,7 @@ impl<'a> Reader<'a> {
         Err(ProtoError::Overflow)
     }
 
-    /// Whether nothing is left.
+    /// Whether all is read.
     pub(super) fn is_empty(&self) -> bool {
         self.rest.is_empty()
     }

@@ -1,4 +1,4 @@
-//! The one form in which a value of a known shape is written: Go's field order, Go's idea of empty.
+//! The canonical form of a typed value: Go's field order and `omitempty`.
 //!
 //! Invariant: canonical(canonical(x)) = canonical(x).
 
@@ -6,30 +6,41 @@ use super::{Presence, Shape, Struct, Type};
 use mizzen_value::json;
 use mizzen_value::{Map, Value};
 
-/// Brings `object` into canonical form: fields in schema order, empty ones left out or written as their
-/// presence says, free maps sorted by key. Unknown fields are kept, at the end.
-/// Kubernetes: an object of a kind that somebody defined is a map through and through, and its keys are sorted.
+/// Brings `object` into canonical form: fields in schema order, empty ones omitted or written
+/// according to their presence, maps sorted by key. Unknown fields are kept, at the end.
+/// Kubernetes: a custom resource is an untyped map, so its keys are sorted.
 pub fn canonical(ty: &Struct, object: &mut Value) {
-    bring(ty, object, false);
+    canonical_struct(ty, object, false);
 }
 
-/// The same, and as it comes back from storage: what is always written and empty has become null.
-/// Kubernetes: storage is protobuf, which does not tell an empty list from none.
+/// Like [`canonical`], and as it comes back from storage: empty values that are always written have
+/// become null. Kubernetes: storage is protobuf, which does not distinguish an empty list from an
+/// absent one.
 pub fn canonical_stored(ty: &Struct, object: &mut Value) {
-    bring(ty, object, true);
+    canonical_struct(ty, object, true);
 }
 
-fn bring(ty: &Struct, object: &mut Value, stored: bool) {
+fn canonical_struct(ty: &Struct, object: &mut Value, stored: bool) {
     if let Value::Map(map) = object {
-        canonical_struct(ty, map, stored);
+        canonical_fields(ty, map, stored);
     }
 }
 
-fn canonical_struct(ty: &Struct, map: &mut Map, stored: bool) {
+fn canonical_fields(ty: &Struct, map: &mut Map, stored: bool) {
     map.retain(|name, value| match ty.field(name) {
         Some(field) => {
             canonical_value(&field.ty, value, stored);
-            keep(field.presence, &field.ty, value, stored)
+            match field.presence {
+                Presence::Set => !value.is_null(),
+                Presence::NotEmpty => !field.ty.is_zero(value),
+                Presence::Always | Presence::Nullable => {
+                    let is_container = matches!(field.ty.shape, Shape::List(_) | Shape::Map(_));
+                    if value.is_null() || stored && is_container && value.is_empty() {
+                        *value = empty(field.presence, &field.ty);
+                    }
+                    true
+                }
+            }
         }
         None => true,
     });
@@ -49,7 +60,7 @@ fn canonical_struct(ty: &Struct, map: &mut Map, stored: bool) {
     }
 }
 
-/// `kind` and `apiVersion` lead, then come the fields.
+/// `kind` and `apiVersion` come first, then the fields.
 fn rank(ty: &Struct, name: &str) -> usize {
     match (ty.position(name), name) {
         (Some(position), _) => position + 2,
@@ -59,29 +70,17 @@ fn rank(ty: &Struct, name: &str) -> usize {
     }
 }
 
-fn keep(presence: Presence, ty: &Type, value: &mut Value, stored: bool) -> bool {
-    match presence {
-        Presence::Set => !value.is_null(),
-        Presence::NotEmpty => !is_zero(ty, value),
-        Presence::Always | Presence::Nullable => {
-            let emptied =
-                stored && matches!(ty.shape, Shape::List(_) | Shape::Map(_)) && value.is_empty();
-            if value.is_null() || emptied {
-                *value = empty(presence, ty);
+impl Type {
+    /// Whether Go's `omitempty` omits the value.
+    fn is_zero(&self, value: &Value) -> bool {
+        match self.shape {
+            // Go omits a struct value only if every field is zero.
+            Shape::Struct(_) | Shape::Raw | Shape::Json => {
+                value.is_null() || value.as_map().is_some_and(Map::is_empty)
             }
-            true
+            Shape::Quantity => value.is_null() || value.str() == "0",
+            _ => value.is_empty(),
         }
-    }
-}
-
-fn is_zero(ty: &Type, value: &Value) -> bool {
-    match ty.shape {
-        // A struct value that Go may leave out is one whose every field is zero.
-        Shape::Struct(_) | Shape::Raw | Shape::Json => {
-            value.is_null() || value.as_map().is_some_and(Map::is_empty)
-        }
-        Shape::Quantity => value.is_null() || value.str() == "0",
-        _ => value.is_empty(),
     }
 }
 
@@ -99,13 +98,15 @@ fn empty(presence: Presence, ty: &Type) -> Value {
 fn canonical_value(ty: &Type, value: &mut Value, stored: bool) {
     match (&ty.shape, value) {
         (Shape::Struct(inner) | Shape::Or(_, inner), Value::Map(map)) => {
-            canonical_struct(inner, map, stored)
+            canonical_fields(inner, map, stored)
         }
         (Shape::Or(_, inner), Value::List(items)) => {
-            items.iter_mut().for_each(|item| bring(inner, item, stored));
+            items
+                .iter_mut()
+                .for_each(|item| canonical_struct(inner, item, stored));
         }
         (Shape::List(item), Value::List(items)) => items.iter_mut().for_each(|value| {
-            // A null among structs is a struct without fields.
+            // A null in a list of structs is an empty struct.
             if value.is_null() && item.as_struct().is_some() {
                 *value = Value::object();
             }

@@ -1,16 +1,16 @@
-//! The shape of an object: what fields there are, what may stand in them, and how lists and maps merge.
+//! Schemas: the fields of an object, their types, and how lists and maps merge.
 //!
-//! Built-in kinds get theirs from data files (`parse`), custom kinds from their definition; whoever uses a
-//! schema does not know which it was.
+//! Built-in kinds have schemas from data files (`parse`), custom kinds from their definition; users
+//! of a schema see no difference.
 //!
-//! Invariant: field order is the order in which the field is written. A struct's fields are set once, when
-//! all types they refer to exist; recursive types are the only cycles and live as long as the program.
+//! Invariant: fields are encoded in schema order. A struct's fields are set once, when all types
+//! they refer to exist; recursive types are the only cycles and live as long as the process.
 
 mod canonical;
 mod parse;
 
 pub use canonical::{canonical, canonical_stored};
-pub use parse::{ParseError, Schemas, parse, parse_with};
+pub use parse::{SchemaParseError, Schemas, parse, parse_with};
 
 use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
@@ -18,82 +18,82 @@ use std::sync::{Arc, OnceLock};
 use crate::structural::Structural;
 use mizzen_value::{Str, Value};
 
-/// What may stand in a field.
+/// The type of a field.
 #[derive(Debug, Clone)]
 pub struct Type {
-    /// How it looks in JSON.
+    /// The shape in JSON.
     pub shape: Shape,
-    /// The name by which Go's decoder calls it when it complains.
+    /// The Go type name in decoder errors.
     pub go: Str,
 }
 
-/// How a value looks in JSON, and which rules of its own it has.
+/// The shape of a value in JSON.
 #[derive(Debug, Clone)]
 pub enum Shape {
     /// `true` or `false`.
     Bool,
-    /// A 32-bit whole number.
+    /// A 32-bit integer.
     Int32,
-    /// A 64-bit whole number.
+    /// A 64-bit integer.
     Int64,
-    /// Any number.
+    /// A floating point number.
     Float,
-    /// Text.
+    /// A string.
     String,
     /// Bytes, in base64.
     Bytes,
-    /// A moment, to the second.
+    /// A timestamp, to the second.
     Time,
-    /// A moment, to the microsecond.
+    /// A timestamp, to the microsecond.
     MicroTime,
-    /// A span of time, as Go writes it: `1h30m0s`.
+    /// A duration as Go prints it: `1h30m0s`.
     Duration,
-    /// An amount with a suffix: `100m`, `1Gi`.
+    /// A resource quantity: `100m`, `1Gi`.
     Quantity,
-    /// A 32-bit whole number, or text.
+    /// A 32-bit integer or a string.
     IntOrString,
-    /// Any object, kept as it came (`RawExtension`, `FieldsV1`).
+    /// Any object, unchanged (`RawExtension`, `FieldsV1`).
     Raw,
-    /// Any value, kept as it came.
+    /// Any value, unchanged.
     Json,
-    /// A schema or a truth value, a list of schemas, or a list of names (parts of a CRD's schema).
+    /// A schema or a boolean, a list of schemas, or a list of names (parts of a CRD's schema).
     Or(Alternative, Arc<Struct>),
     /// An array.
     List(Box<Type>),
-    /// An object whose keys are free.
+    /// An object with arbitrary keys.
     Map(Box<Type>),
-    /// An object whose keys are these fields.
+    /// An object with these fields.
     Struct(Arc<Struct>),
 }
 
-/// What may stand in the place of a struct.
+/// The alternative to a struct.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Alternative {
-    /// A truth value.
+    /// A boolean.
     Bool,
     /// A list of the struct.
     List,
-    /// A list of text.
+    /// A list of strings.
     Strings,
 }
 
-/// An object with known fields.
+/// A struct type.
 #[derive(Debug)]
 pub struct Struct {
     /// The type's name: `PodSpec`.
     pub name: Str,
-    /// Where it belongs: `core/v1`.
+    /// The group version: `core/v1`.
     pub home: Str,
-    /// Whether it has one owner and is replaced as a whole.
+    /// Whether it is atomic.
     pub atomic: bool,
-    /// Set for a kind, whose objects say what they are.
+    /// Set for a kind, whose objects have `kind` and `apiVersion`.
     named: OnceLock<()>,
     union: OnceLock<Union>,
-    fields: OnceLock<Fields>,
+    fields: OnceLock<FieldTable>,
     rest: OnceLock<Arc<Structural>>,
 }
 
-/// The members of a struct of which at most one is set.
+/// A union: at most one of its members is set.
 #[derive(Debug)]
 pub struct Union {
     /// The field that names the member that is set, if there is one.
@@ -103,89 +103,90 @@ pub struct Union {
 }
 
 #[derive(Debug, Default)]
-struct Fields {
+struct FieldTable {
     list: Vec<Field>,
     index: HashMap<Str, usize, foldhash::fast::RandomState>,
     embedded: Vec<Embedded>,
 }
 
-/// A struct whose fields stand among its parent's in JSON but in a message of their own in protobuf.
+/// An embedded struct: its fields are inlined in JSON, but in a message of their own in protobuf.
 #[derive(Debug)]
 pub struct Embedded {
-    /// The protobuf number of the message.
+    /// The protobuf field number of the message.
     pub tag: u32,
     /// The message.
     pub message: Arc<Struct>,
 }
 
-/// One field of a struct.
+/// A field of a struct.
 #[derive(Debug, Clone)]
 pub struct Field {
-    /// Its name in JSON.
+    /// The JSON name.
     pub name: Str,
-    /// What may stand in it.
+    /// The type.
     pub ty: Type,
-    /// Its protobuf number, 0 if it has none.
+    /// The protobuf field number, 0 if it has none.
     pub tag: u32,
-    /// When it is written.
+    /// When it is encoded.
     pub presence: Presence,
-    /// Whether the schema demands it.
+    /// Whether it is required.
     pub required: bool,
-    /// What it is when nobody says.
+    /// The default value.
     pub default: Option<Value>,
-    /// Who owns what in a list or map.
+    /// How it is owned and merged by server-side apply.
     pub merge: Merge,
-    /// How strategic merge patch treats it.
+    /// The patch strategy.
     pub patch: Patch,
     /// The embedded struct it comes from, as an index into [`Struct::embedded`].
     pub embedded: Option<usize>,
 }
 
-/// When a field is written.
+/// When a field is encoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Presence {
-    /// When it is not empty: false, 0, "" and [] are the same as absent.
+    /// If it is not empty: false, 0, "" and [] are the same as absent (`omitempty`).
     #[default]
     NotEmpty,
-    /// When somebody set it, even to an empty value.
+    /// If it is set, even to an empty value (a pointer).
     Set,
-    /// Always; an unset one as its empty value (`null` for lists, maps and times).
+    /// Always; if unset as its empty value (`null` for lists, maps and times).
     Always,
-    /// Always; an unset one as `null`.
+    /// Always; if unset as `null`.
     Nullable,
 }
 
-/// Who owns what in a list or map.
+/// How a list or map is owned and merged by server-side apply (`+listType`, `+mapType`,
+/// `+structType`).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub enum Merge {
-    /// Nothing said: a list is atomic, a map is owned key by key.
+    /// Unspecified: a list is atomic, a map is granular.
     #[default]
     Unsaid,
     /// Owned and replaced as a whole.
     Atomic,
-    /// Owned field by field, whatever the type says of itself.
+    /// Owned field by field, even if the type is atomic.
     Granular,
-    /// A list of distinct scalars, owned one by one.
+    /// A list of unique scalars, owned one by one.
     Set,
-    /// A list of structs, owned one by one, told apart by these fields.
+    /// A list of structs, owned one by one, with these key fields.
     Keyed(Vec<Str>),
 }
 
-/// How strategic merge patch treats a field.
+/// The strategic merge patch strategy of a field.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Patch {
     /// Lists are merged instead of replaced.
     pub merge: bool,
     /// Maps are replaced instead of merged.
     pub replace: bool,
-    /// Only the keys that a patch names are kept.
+    /// Only the keys in the patch are kept.
     pub retain_keys: bool,
-    /// The field that tells the items of a merged list apart.
+    /// The merge key.
     pub key: Option<Str>,
 }
 
 impl Struct {
-    /// A struct whose fields come later, by [`Struct::define`].
+    /// A struct whose fields are set later, by [`Struct::define`].
     pub fn new(name: impl Into<Str>, home: impl Into<Str>, atomic: bool) -> Struct {
         Struct {
             name: name.into(),
@@ -198,64 +199,64 @@ impl Struct {
         }
     }
 
-    /// Marks it as the shape of a kind, whose objects say what they are.
+    /// Marks it as a kind, whose objects have `kind` and `apiVersion`.
     pub fn name_kind(&self) {
         let _ = self.named.set(());
     }
 
-    /// Whether its objects say what they are, by `kind` and `apiVersion`.
+    /// Whether its objects have `kind` and `apiVersion`.
     pub fn is_kind(&self) -> bool {
         self.named.get().is_some()
     }
 
-    /// Marks it as a union. Only the first call counts.
+    /// Marks it as a union. Only the first call has an effect.
     pub fn define_union(&self, union: Union) {
         let _ = self.union.set(union);
     }
 
-    /// The union that it is, if it is one.
+    /// The union, if it is one.
     pub fn union(&self) -> Option<&Union> {
         self.union.get()
     }
 
-    /// Sets the fields. Only the first call counts.
+    /// Sets the fields. Only the first call has an effect.
     pub fn define(&self, fields: Vec<Field>, embedded: Vec<Embedded>) {
         let index = fields
             .iter()
             .enumerate()
             .map(|(at, field)| (field.name.clone(), at))
             .collect();
-        let _ = self.fields.set(Fields {
+        let _ = self.fields.set(FieldTable {
             list: fields,
             index,
             embedded,
         });
     }
 
-    /// Says what stands beside the fields: whatever a definition declares. Only the first call counts.
+    /// Sets the structural schema of everything but the fields. Only the first call has an effect.
     pub fn define_rest(&self, rest: Arc<Structural>) {
         let _ = self.rest.set(rest);
     }
 
-    /// What stands beside the fields, for kinds that somebody defined; their objects are loose maps, of which
-    /// only the metadata has a type.
+    /// The structural schema of a custom kind; its objects are maps in which only the metadata is
+    /// typed.
     pub fn rest(&self) -> Option<&Structural> {
         self.rest.get().map(|rest| &**rest)
     }
 
-    fn inner(&self) -> &Fields {
-        static NONE: OnceLock<Fields> = OnceLock::new();
+    fn inner(&self) -> &FieldTable {
+        static NONE: OnceLock<FieldTable> = OnceLock::new();
         self.fields
             .get()
-            .unwrap_or_else(|| NONE.get_or_init(Fields::default))
+            .unwrap_or_else(|| NONE.get_or_init(FieldTable::default))
     }
 
-    /// The fields, in the order in which they are written.
+    /// The fields in encoding order.
     pub fn fields(&self) -> &[Field] {
         &self.inner().list
     }
 
-    /// Where in [`Struct::fields`] the field `name` is.
+    /// The index of the field `name` in [`Struct::fields`].
     pub fn position(&self, name: &str) -> Option<usize> {
         self.inner().index.get(name).copied()
     }
@@ -265,12 +266,12 @@ impl Struct {
         Some(&self.fields()[self.position(name)?])
     }
 
-    /// The structs whose fields stand among this one's.
+    /// The embedded structs.
     pub fn embedded(&self) -> &[Embedded] {
         &self.inner().embedded
     }
 
-    /// Whether an object that says this is of the group and kind whose shape this is, in any version.
+    /// Whether this is the schema of the group and kind, in any version.
     pub fn is_of(&self, api_version: &str, kind: &str) -> bool {
         let group = |api_version: &str| {
             api_version
@@ -295,7 +296,7 @@ impl Type {
         }
     }
 
-    /// What the items of a list or the values of a map are.
+    /// The item type of a list or the value type of a map.
     pub fn item(&self) -> Option<&Type> {
         match &self.shape {
             Shape::List(item) | Shape::Map(item) => Some(item),
@@ -303,7 +304,7 @@ impl Type {
         }
     }
 
-    /// The value that Go's zero value is written as.
+    /// The JSON value of Go's zero value.
     pub fn zero(&self) -> Value {
         match self.shape {
             Shape::Bool => Value::Bool(false),

@@ -1,6 +1,7 @@
-//! Reads kinds from their data files: a line a field, as `crates/schemas/data/README.md` explains.
+//! Parses the data files of kinds: one line per field, see `crates/schemas/data/README.md`.
 //!
-//! Two passes: the first finds every type, so that the second can let fields refer to any of them.
+//! Two passes: the first collects every type, so that fields in the second can refer to any of
+//! them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use crate::names::GroupVersionKind;
 use mizzen_value::Str;
 use mizzen_value::json;
 
-/// Everything that the data files describe.
+/// The kinds and types of the data files.
 #[derive(Debug, Clone, Default)]
 pub struct Schemas {
     /// The types by full name: `core/v1.PodSpec`.
@@ -23,27 +24,27 @@ pub struct Schemas {
     pub kinds: Vec<KindData>,
 }
 
-/// A line that makes no sense.
+/// An invalid line.
 #[derive(Debug, thiserror::Error)]
 #[error("{file}:{line}: {problem}")]
-pub struct ParseError {
+pub struct SchemaParseError {
     file: String,
     line: usize,
     problem: String,
 }
 
-/// Reads the files, each given with its name.
+/// Parses files, each with its name.
 pub fn parse<'a>(
     files: impl IntoIterator<Item = (&'a str, &'a str)> + Clone,
-) -> Result<Schemas, ParseError> {
+) -> Result<Schemas, SchemaParseError> {
     parse_with(HashMap::new(), files)
 }
 
-/// The same for files that use `types` as well, which are shared with the result.
+/// Like [`parse`], for files that refer to `types`, which are shared with the result.
 pub fn parse_with<'a>(
     types: HashMap<Str, Arc<Struct>>,
     files: impl IntoIterator<Item = (&'a str, &'a str)> + Clone,
-) -> Result<Schemas, ParseError> {
+) -> Result<Schemas, SchemaParseError> {
     let mut schemas = Schemas {
         types,
         kinds: Vec::new(),
@@ -53,7 +54,7 @@ pub fn parse_with<'a>(
     }
     let mut drafts = Drafts::default();
     for (name, text) in files {
-        let mut block = Block::None;
+        let mut block = OpenBlock::None;
         each_line(name, text, |home, line| {
             define(&mut schemas, &mut drafts, &mut block, home, line)
         })?;
@@ -63,11 +64,11 @@ pub fn parse_with<'a>(
     Ok(schemas)
 }
 
-/// Structs as their lines say, before embedded structs have given their fields.
+/// Structs before the fields of embedded structs are inlined.
 #[derive(Default)]
-struct Drafts(Vec<Draft>);
+struct Drafts(Vec<StructDraft>);
 
-struct Draft {
+struct StructDraft {
     ty: Arc<Struct>,
     members: Vec<Member>,
 }
@@ -78,7 +79,7 @@ enum Member {
 }
 
 impl Drafts {
-    /// Gives every struct its fields, those of embedded structs in the place where they are embedded.
+    /// Sets the fields of every struct, with those of embedded structs inlined.
     fn define_all(self, schemas: &Schemas) {
         let mut waiting: HashMap<Str, Vec<Member>> = self
             .0
@@ -117,7 +118,7 @@ fn define_struct(ty: &Struct, waiting: &mut HashMap<Str, Vec<Member>>) {
     ty.define(fields, embedded);
 }
 
-/// Where a line stands.
+/// The group, version and file of a line.
 #[derive(Default, Clone)]
 struct Home {
     group: Str,
@@ -125,12 +126,12 @@ struct Home {
     path: Str,
 }
 
-struct Line<'a> {
+struct DataLine<'a> {
     indented: bool,
     text: &'a str,
 }
 
-impl<'a> Line<'a> {
+impl<'a> DataLine<'a> {
     fn word(&self) -> (&'a str, &'a str) {
         let (word, rest) = self.text.split_once(' ').unwrap_or((self.text, ""));
         (word, rest.trim())
@@ -140,13 +141,16 @@ impl<'a> Line<'a> {
 fn each_line(
     file: &str,
     text: &str,
-    mut visit: impl FnMut(&Home, Line) -> Result<(), String>,
-) -> Result<(), ParseError> {
+    mut visit: impl FnMut(&Home, DataLine) -> Result<(), String>,
+) -> Result<(), SchemaParseError> {
     let mut home = Home::default();
     for (number, raw) in text.lines().enumerate() {
-        let line = Line {
+        let line = DataLine {
             indented: raw.starts_with(' '),
-            text: strip_comment(raw).trim(),
+            text: match raw.starts_with('#') {
+                true => "",
+                false => raw.split(" # ").next().unwrap_or(raw).trim(),
+            },
         };
         let outcome = match line.word() {
             ("", _) => Ok(()),
@@ -161,7 +165,7 @@ fn each_line(
             }
             _ => visit(&home, line),
         };
-        outcome.map_err(|problem| ParseError {
+        outcome.map_err(|problem| SchemaParseError {
             file: file.into(),
             line: number + 1,
             problem,
@@ -170,22 +174,20 @@ fn each_line(
     Ok(())
 }
 
-fn strip_comment(line: &str) -> &str {
-    if line.starts_with('#') {
-        ""
-    } else {
-        line.split(" # ").next().unwrap_or(line)
-    }
-}
-
-fn declare(schemas: &mut Schemas, home: &Home, line: Line) -> Result<(), String> {
+fn declare(schemas: &mut Schemas, home: &Home, line: DataLine) -> Result<(), String> {
     if let (false, ("type", rest)) = (line.indented, line.word()) {
         let mut words = rest.split(' ');
         let name = words.next().unwrap_or_default();
         let atomic = words.clone().any(|word| word == "map=atomic");
         let ty = Arc::new(Struct::new(name, home.path.clone(), atomic));
         if let Some(text) = words.find_map(|word| word.strip_prefix("union=")) {
-            ty.define_union(union(text)?);
+            let (discriminator, members) = text
+                .split_once(':')
+                .ok_or("a union is discriminator:members")?;
+            ty.define_union(Union {
+                discriminator: (!discriminator.is_empty()).then(|| discriminator.into()),
+                members: members.split(',').map(Str::from).collect(),
+            });
         }
         schemas
             .types
@@ -194,30 +196,19 @@ fn declare(schemas: &mut Schemas, home: &Home, line: Line) -> Result<(), String>
     Ok(())
 }
 
-fn union(text: &str) -> Result<Union, String> {
-    let (discriminator, members) = text
-        .split_once(':')
-        .ok_or("a union is discriminator:members")?;
-    let discriminator = (!discriminator.is_empty()).then(|| discriminator.into());
-    Ok(Union {
-        discriminator,
-        members: members.split(',').map(Str::from).collect(),
-    })
-}
-
-/// What is being read.
-enum Block {
+/// The block that is being parsed.
+enum OpenBlock {
     None,
     Kind(Box<KindData>),
-    Type(Draft),
+    Type(StructDraft),
 }
 
-impl Block {
+impl OpenBlock {
     fn finish(&mut self, schemas: &mut Schemas, drafts: &mut Drafts) {
-        match std::mem::replace(self, Block::None) {
-            Block::None => {}
-            Block::Kind(kind) => schemas.kinds.push(*kind),
-            Block::Type(draft) => drafts.0.push(draft),
+        match std::mem::replace(self, OpenBlock::None) {
+            OpenBlock::None => {}
+            OpenBlock::Kind(kind) => schemas.kinds.push(*kind),
+            OpenBlock::Type(draft) => drafts.0.push(draft),
         }
     }
 }
@@ -225,9 +216,9 @@ impl Block {
 fn define(
     schemas: &mut Schemas,
     drafts: &mut Drafts,
-    block: &mut Block,
+    block: &mut OpenBlock,
     home: &Home,
-    line: Line,
+    line: DataLine,
 ) -> Result<(), String> {
     if !line.indented {
         block.finish(schemas, drafts);
@@ -235,28 +226,28 @@ fn define(
         return Ok(());
     }
     match block {
-        Block::None => Err("a line that belongs to nothing".into()),
-        Block::Kind(kind) => kind_line(kind, &line),
-        Block::Type(draft) => {
+        OpenBlock::None => Err("a line that belongs to nothing".into()),
+        OpenBlock::Kind(kind) => kind_line(kind, &line),
+        OpenBlock::Type(draft) => {
             draft.members.push(member(schemas, home, line.text)?);
             Ok(())
         }
     }
 }
 
-fn open(schemas: &Schemas, home: &Home, line: &Line) -> Result<Block, String> {
+fn open(schemas: &Schemas, home: &Home, line: &DataLine) -> Result<OpenBlock, String> {
     match line.word() {
         ("kind", name) => {
             let root = lookup(schemas, home, name)?;
             root.name_kind();
-            Ok(Block::Kind(Box::new(KindData::new(
+            Ok(OpenBlock::Kind(Box::new(KindData::new(
                 gvk(&home.group, &home.version, name),
                 root,
             ))))
         }
         ("type", rest) => {
             let name = rest.split(' ').next().unwrap_or_default();
-            Ok(Block::Type(Draft {
+            Ok(OpenBlock::Type(StructDraft {
                 ty: lookup(schemas, home, name)?,
                 members: Vec::new(),
             }))
@@ -291,7 +282,7 @@ fn lookup(schemas: &Schemas, home: &Home, name: &str) -> Result<Arc<Struct>, Str
         .ok_or_else(|| format!("no type {full}"))
 }
 
-fn kind_line(kind: &mut KindData, line: &Line) -> Result<(), String> {
+fn kind_line(kind: &mut KindData, line: &DataLine) -> Result<(), String> {
     let (word, rest) = line.word();
     let words = || rest.split_whitespace().map(Str::from).collect::<Vec<_>>();
     match word {
@@ -487,7 +478,17 @@ fn attribute(field: &mut Field, home: &Home, word: &str) -> Result<(), String> {
                 }
             }
         }
-        "go" => name_go_type(&mut field.ty, home, value),
+        // A named list or map type; in a map of lists the list has the name.
+        "go" => {
+            let name = go_name(home, value);
+            match &mut field.ty.shape {
+                Shape::Map(item) if matches!(item.shape, Shape::List(_)) => {
+                    field.ty.go = format!("map[string]{name}").into();
+                    item.go = name;
+                }
+                _ => field.ty.go = name,
+            }
+        }
         _ => return Err(format!("unknown attribute {word:?}")),
     }
     Ok(())
@@ -506,18 +507,6 @@ fn merge(text: &str) -> Result<Merge, String> {
             None => return Err(format!("unknown list type {text:?}")),
         },
     })
-}
-
-/// A named list or map type; of a map of lists it is the list that has the name.
-fn name_go_type(ty: &mut Type, home: &Home, name: &str) {
-    let name = go_name(home, name);
-    match &mut ty.shape {
-        Shape::Map(item) if matches!(item.shape, Shape::List(_)) => {
-            ty.go = format!("map[string]{name}").into();
-            item.go = name;
-        }
-        _ => ty.go = name,
-    }
 }
 
 fn go_name(home: &Home, name: &str) -> Str {

@@ -2,7 +2,7 @@
 
 use mizzen_value::Str;
 
-/// What must hold of an object's selectable fields, all of it.
+/// A field selector: all terms must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct FieldSelector {
     /// Field, whether it must be equal (or different), value.
@@ -10,7 +10,7 @@ pub struct FieldSelector {
 }
 
 impl FieldSelector {
-    /// Reads a selector; the error is worded for the client.
+    /// Parses a selector; the error is a message for the client.
     pub fn parse(text: &str) -> Result<FieldSelector, String> {
         let mut parts = split(text);
         parts.sort_unstable();
@@ -29,7 +29,7 @@ impl FieldSelector {
         self.terms.is_empty()
     }
 
-    /// The value that a field must have, if one is demanded.
+    /// The required value of a field, if there is one.
     pub fn exact(&self, field: &str) -> Option<&str> {
         self.terms
             .iter()
@@ -45,7 +45,7 @@ impl FieldSelector {
     }
 }
 
-/// Splits at commas that no backslash protects.
+/// Splits at unescaped commas.
 fn split(text: &str) -> Vec<&str> {
     let (mut parts, mut start, mut escaped) = (Vec::new(), 0, false);
     for (at, char) in text.char_indices() {

@@ -4,30 +4,30 @@ use crate::validate::names::{is_label_value, is_qualified_name};
 use mizzen_value::json::quote;
 use mizzen_value::{Str, Value};
 
-/// What must hold of an object's labels, all of it.
+/// A label selector: all requirements must hold.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LabelSelector {
-    /// The conditions.
+    /// The requirements.
     pub requirements: Vec<Requirement>,
 }
 
-/// One condition on one label.
+/// A requirement on one label.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Requirement {
     /// The label's key.
     pub key: Str,
-    /// The condition.
-    pub operator: Operator,
+    /// The operator with its values.
+    pub operator: SelectorOperator,
 }
 
-/// The condition.
+/// The operator of a requirement, with its values.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Operator {
+pub enum SelectorOperator {
     /// The label is one of these. One value for `=`.
     In(Vec<Str>),
     /// The label is absent, or none of these.
     NotIn(Vec<Str>),
-    /// The label is there.
+    /// The label exists.
     Exists,
     /// The label is absent.
     Absent,
@@ -38,32 +38,36 @@ pub enum Operator {
 }
 
 impl LabelSelector {
-    /// Reads a selector; the error is worded for the client.
+    /// Parses a selector; the error is a message for the client.
     pub fn parse(text: &str) -> Result<LabelSelector, String> {
-        Parser {
+        SelectorParser {
             tokens: tokens(text),
             at: 0,
         }
         .selector()
     }
 
-    /// A selector as objects have it, with `matchLabels` and `matchExpressions`; none where there is none.
+    /// The selector of an object, with `matchLabels` and `matchExpressions`; `None` if it is
+    /// absent.
     pub fn of(selector: &Value) -> Option<LabelSelector> {
         let exact = selector
             .as_map()?
             .get("matchLabels")
             .into_iter()
             .flat_map(Value::entries);
-        let exact = exact.map(|(key, value)| (key, Operator::In(vec![value.str().into()])));
+        let exact = exact.map(|(key, value)| (key, SelectorOperator::In(vec![value.str().into()])));
         let expressions = selector["matchExpressions"]
             .list()
             .iter()
             .map(|expression| {
-                let operator = Operator::of(expression).filter(|operator| {
-                    !matches!(operator, Operator::Greater(_) | Operator::Less(_))
+                let operator = SelectorOperator::from_value(expression).filter(|operator| {
+                    !matches!(
+                        operator,
+                        SelectorOperator::Greater(_) | SelectorOperator::Less(_)
+                    )
                 });
-                // What is no operator of label selectors selects nothing.
-                let operator = operator.unwrap_or(Operator::In(Vec::new()));
+                // An unknown operator selects nothing.
+                let operator = operator.unwrap_or(SelectorOperator::In(Vec::new()));
                 (expression["key"].str(), operator)
             });
         let requirements = exact.chain(expressions);
@@ -89,34 +93,34 @@ impl LabelSelector {
     }
 }
 
-impl Operator {
-    /// The operator of an expression, by the name that objects use, with its values; none if there is no such operator.
-    fn of(expression: &Value) -> Option<Operator> {
+impl SelectorOperator {
+    /// The operator of a match expression with its values; `None` if it is unknown.
+    fn from_value(expression: &Value) -> Option<SelectorOperator> {
         let values = expression["values"].list().iter();
         let values = || values.map(|value| value.str().into()).collect();
         let number = || expression["values"][0].str().parse().ok();
         Some(match expression["operator"].str() {
-            "In" => Operator::In(values()),
-            "NotIn" => Operator::NotIn(values()),
-            "Exists" => Operator::Exists,
-            "DoesNotExist" => Operator::Absent,
-            "Gt" => Operator::Greater(number()?),
-            "Lt" => Operator::Less(number()?),
+            "In" => SelectorOperator::In(values()),
+            "NotIn" => SelectorOperator::NotIn(values()),
+            "Exists" => SelectorOperator::Exists,
+            "DoesNotExist" => SelectorOperator::Absent,
+            "Gt" => SelectorOperator::Greater(number()?),
+            "Lt" => SelectorOperator::Less(number()?),
             _ => return None,
         })
     }
 }
 
 impl Requirement {
-    /// A requirement as node selectors have it, with `key`, `operator` and `values`; none if it is not valid.
-    /// Kubernetes: `labels.NewRequirement`.
+    /// The requirement of a node selector, with `key`, `operator` and `values`; `None` if it is
+    /// invalid. Kubernetes: `labels.NewRequirement`.
     pub fn of(expression: &Value) -> Option<Requirement> {
         let (key, values) = (expression["key"].str(), expression["values"].list());
-        let operator = Operator::of(expression)?;
+        let operator = SelectorOperator::from_value(expression)?;
         let has_values = match operator {
-            Operator::In(_) | Operator::NotIn(_) => !values.is_empty(),
-            Operator::Exists | Operator::Absent => values.is_empty(),
-            Operator::Greater(_) | Operator::Less(_) => values.len() == 1,
+            SelectorOperator::In(_) | SelectorOperator::NotIn(_) => !values.is_empty(),
+            SelectorOperator::Exists | SelectorOperator::Absent => values.is_empty(),
+            SelectorOperator::Greater(_) | SelectorOperator::Less(_) => values.len() == 1,
         };
         let is_valid = has_values
             && is_qualified_name(key).is_empty()
@@ -132,44 +136,46 @@ impl Requirement {
     fn matches(&self, label: Option<&str>) -> bool {
         let number = || label.and_then(|label| label.parse::<i64>().ok());
         match &self.operator {
-            Operator::In(values) => {
+            SelectorOperator::In(values) => {
                 label.is_some_and(|label| values.iter().any(|value| value == label))
             }
-            Operator::NotIn(values) => {
+            SelectorOperator::NotIn(values) => {
                 label.is_none_or(|label| values.iter().all(|value| value != label))
             }
-            Operator::Exists => label.is_some(),
-            Operator::Absent => label.is_none(),
-            Operator::Greater(bound) => number().is_some_and(|number| number > *bound),
-            Operator::Less(bound) => number().is_some_and(|number| number < *bound),
+            SelectorOperator::Exists => label.is_some(),
+            SelectorOperator::Absent => label.is_none(),
+            SelectorOperator::Greater(bound) => number().is_some_and(|number| number > *bound),
+            SelectorOperator::Less(bound) => number().is_some_and(|number| number < *bound),
         }
     }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Token<'a> {
+enum SelectorToken<'a> {
     End,
     /// `( ) , ! = == != < >`.
     Symbol(&'a str),
-    /// `in` and `notin`, which are also names where a name is expected.
+    /// `in` and `notin`, which are also valid names.
     Word(&'a str),
     Name(&'a str),
-    /// Symbols that mean nothing together.
+    /// An invalid sequence of symbols.
     Nonsense(&'a str),
 }
 
-impl<'a> Token<'a> {
+impl<'a> SelectorToken<'a> {
     fn literal(self) -> String {
         match self {
-            Token::End => String::new(),
-            Token::Symbol(text) | Token::Word(text) | Token::Name(text) => text.to_string(),
-            Token::Nonsense(text) => format!("error expected: keyword found '{text}'"),
+            SelectorToken::End => String::new(),
+            SelectorToken::Symbol(text) | SelectorToken::Word(text) | SelectorToken::Name(text) => {
+                text.to_string()
+            }
+            SelectorToken::Nonsense(text) => format!("error expected: keyword found '{text}'"),
         }
     }
 
     fn name(self) -> Option<&'a str> {
         match self {
-            Token::Name(text) | Token::Word(text) => Some(text),
+            SelectorToken::Name(text) | SelectorToken::Word(text) => Some(text),
             _ => None,
         }
     }
@@ -185,7 +191,7 @@ fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\r' | b'\n')
 }
 
-fn tokens(text: &str) -> Vec<Token<'_>> {
+fn tokens(text: &str) -> Vec<SelectorToken<'_>> {
     let bytes = text.as_bytes();
     let (mut tokens, mut at) = (Vec::new(), 0);
     while at < bytes.len() {
@@ -203,17 +209,17 @@ fn tokens(text: &str) -> Vec<Token<'_>> {
                 at += 1;
             }
             tokens.push(match &text[start..at] {
-                word @ ("in" | "notin") => Token::Word(word),
-                name => Token::Name(name),
+                word @ ("in" | "notin") => SelectorToken::Word(word),
+                name => SelectorToken::Name(name),
             });
         }
     }
-    tokens.push(Token::End);
+    tokens.push(SelectorToken::End);
     tokens
 }
 
-/// The longest symbol that begins at `start`; symbols that mean nothing are taken until one does.
-fn symbol(text: &str, start: usize) -> (Token<'_>, usize) {
+/// The longest symbol at `start`; invalid ones extend to the next valid symbol.
+fn symbol(text: &str, start: usize) -> (SelectorToken<'_>, usize) {
     let bytes = text.as_bytes();
     let (mut end, mut known) = (start, None);
     while end < bytes.len() && is_symbol(bytes[end]) {
@@ -225,22 +231,25 @@ fn symbol(text: &str, start: usize) -> (Token<'_>, usize) {
         end += 1;
     }
     match known {
-        Some(end) => (Token::Symbol(&text[start..end]), end),
-        None => (Token::Nonsense(&text[start..end]), end),
+        Some(end) => (SelectorToken::Symbol(&text[start..end]), end),
+        None => (SelectorToken::Nonsense(&text[start..end]), end),
     }
 }
 
-struct Parser<'a> {
-    tokens: Vec<Token<'a>>,
+struct SelectorParser<'a> {
+    tokens: Vec<SelectorToken<'a>>,
     at: usize,
 }
 
-impl<'a> Parser<'a> {
-    fn peek(&self) -> Token<'a> {
-        self.tokens.get(self.at).copied().unwrap_or(Token::End)
+impl<'a> SelectorParser<'a> {
+    fn peek(&self) -> SelectorToken<'a> {
+        self.tokens
+            .get(self.at)
+            .copied()
+            .unwrap_or(SelectorToken::End)
     }
 
-    fn next(&mut self) -> Token<'a> {
+    fn next(&mut self) -> SelectorToken<'a> {
         let token = self.peek();
         self.at += 1;
         token
@@ -250,13 +259,13 @@ impl<'a> Parser<'a> {
         let mut requirements = Vec::new();
         loop {
             match self.peek() {
-                Token::Name(_) | Token::Word(_) | Token::Symbol("!") => {
+                SelectorToken::Name(_) | SelectorToken::Word(_) | SelectorToken::Symbol("!") => {
                     let requirement = self
                         .requirement()
                         .map_err(|error| format!("unable to parse requirement: {error}"))?;
                     requirements.push(requirement);
                 }
-                Token::End => return Ok(LabelSelector { requirements }),
+                SelectorToken::End => return Ok(LabelSelector { requirements }),
                 other => {
                     return Err(format!(
                         "found '{}', expected: !, identifier, or 'end of string'",
@@ -265,9 +274,11 @@ impl<'a> Parser<'a> {
                 }
             }
             match self.next() {
-                Token::End => return Ok(LabelSelector { requirements }),
-                Token::Symbol(",") => match self.peek() {
-                    Token::Name(_) | Token::Word(_) | Token::Symbol("!") => {}
+                SelectorToken::End => return Ok(LabelSelector { requirements }),
+                SelectorToken::Symbol(",") => match self.peek() {
+                    SelectorToken::Name(_)
+                    | SelectorToken::Word(_)
+                    | SelectorToken::Symbol("!") => {}
                     other => {
                         return Err(format!(
                             "found '{}', expected: identifier after ','",
@@ -286,7 +297,7 @@ impl<'a> Parser<'a> {
     }
 
     fn requirement(&mut self) -> Result<Requirement, String> {
-        let absent = self.peek() == Token::Symbol("!");
+        let absent = self.peek() == SelectorToken::Symbol("!");
         if absent {
             self.next();
         }
@@ -296,9 +307,9 @@ impl<'a> Parser<'a> {
             .ok_or_else(|| format!("found '{}', expected: identifier", token.literal()))?;
         check("<nil>", key, &is_qualified_name(key))?;
         let operator = if absent {
-            Operator::Absent
-        } else if matches!(self.peek(), Token::End | Token::Symbol(",")) {
-            Operator::Exists
+            SelectorOperator::Absent
+        } else if matches!(self.peek(), SelectorToken::End | SelectorToken::Symbol(",")) {
+            SelectorOperator::Exists
         } else {
             self.operator(key)?
         };
@@ -308,14 +319,14 @@ impl<'a> Parser<'a> {
         })
     }
 
-    fn operator(&mut self, key: &str) -> Result<Operator, String> {
+    fn operator(&mut self, key: &str) -> Result<SelectorOperator, String> {
         match self.next() {
-            Token::Word("in") => Ok(Operator::In(self.values(key)?)),
-            Token::Word("notin") => Ok(Operator::NotIn(self.values(key)?)),
-            Token::Symbol("=" | "==") => Ok(Operator::In(vec![self.value(key)?])),
-            Token::Symbol("!=") => Ok(Operator::NotIn(vec![self.value(key)?])),
-            Token::Symbol(">") => Ok(Operator::Greater(self.number(key)?)),
-            Token::Symbol("<") => Ok(Operator::Less(self.number(key)?)),
+            SelectorToken::Word("in") => Ok(SelectorOperator::In(self.values(key)?)),
+            SelectorToken::Word("notin") => Ok(SelectorOperator::NotIn(self.values(key)?)),
+            SelectorToken::Symbol("=" | "==") => Ok(SelectorOperator::In(vec![self.value(key)?])),
+            SelectorToken::Symbol("!=") => Ok(SelectorOperator::NotIn(vec![self.value(key)?])),
+            SelectorToken::Symbol(">") => Ok(SelectorOperator::Greater(self.number(key)?)),
+            SelectorToken::Symbol("<") => Ok(SelectorOperator::Less(self.number(key)?)),
             other => Err(format!(
                 "found '{}', expected: in, notin, =, ==, !=, gt, lt",
                 other.literal()
@@ -341,7 +352,7 @@ impl<'a> Parser<'a> {
     }
 
     fn plain_value(&mut self) -> Result<&'a str, String> {
-        if matches!(self.peek(), Token::End | Token::Symbol(",")) {
+        if matches!(self.peek(), SelectorToken::End | SelectorToken::Symbol(",")) {
             return Ok("");
         }
         let token = self.next();
@@ -352,12 +363,14 @@ impl<'a> Parser<'a> {
 
     fn values(&mut self, key: &str) -> Result<Vec<Str>, String> {
         match self.next() {
-            Token::Symbol("(") => {}
+            SelectorToken::Symbol("(") => {}
             other => return Err(format!("found '{}' expected: '('", other.literal())),
         }
         let mut values = match self.peek() {
-            Token::Name(_) | Token::Word(_) | Token::Symbol(",") => self.value_list()?,
-            Token::Symbol(")") => vec![""],
+            SelectorToken::Name(_) | SelectorToken::Word(_) | SelectorToken::Symbol(",") => {
+                self.value_list()?
+            }
+            SelectorToken::Symbol(")") => vec![""],
             other => {
                 return Err(format!(
                     "found '{}', expected: ',', ')' or identifier",
@@ -378,7 +391,8 @@ impl<'a> Parser<'a> {
         Ok(values.into_iter().map(Str::from).collect())
     }
 
-    /// Names up to the closing parenthesis, which is left. Two commas in a row have "" between them.
+    /// Parses values up to the closing parenthesis, which is not consumed. Between two commas there
+    /// is an empty value.
     fn value_list(&mut self) -> Result<Vec<&'a str>, String> {
         let mut values = Vec::new();
         loop {
@@ -386,15 +400,15 @@ impl<'a> Parser<'a> {
             if let Some(name) = token.name() {
                 values.push(name);
                 match self.peek() {
-                    Token::Symbol(",") => {}
-                    Token::Symbol(")") => return Ok(values),
+                    SelectorToken::Symbol(",") => {}
+                    SelectorToken::Symbol(")") => return Ok(values),
                     other => {
                         return Err(format!("found '{}', expected: ',' or ')'", other.literal()));
                     }
                 }
                 continue;
             }
-            if token != Token::Symbol(",") {
+            if token != SelectorToken::Symbol(",") {
                 return Err(format!(
                     "found '{}', expected: ',', or identifier",
                     token.literal()
@@ -404,11 +418,11 @@ impl<'a> Parser<'a> {
                 values.push("");
             }
             match self.peek() {
-                Token::Symbol(")") => {
+                SelectorToken::Symbol(")") => {
                     values.push("");
                     return Ok(values);
                 }
-                Token::Symbol(",") => values.push(""),
+                SelectorToken::Symbol(",") => values.push(""),
                 _ => {}
             }
         }
@@ -441,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn every_form_selects_what_it_says() {
+    fn every_selector_form_matches() {
         let labels = [("app", "web"), ("size", "3")];
         for yes in [
             "",
@@ -473,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn nonsense_is_refused_in_upstream_words() {
+    fn invalid_selectors_have_upstream_errors() {
         let cases = [
             (
                 "=",

@@ -1,9 +1,9 @@
-//! Selectors: which objects a list or watch is about.
+//! Label and field selectors.
 
 mod field;
 mod label;
 mod text;
 
 pub use field::FieldSelector;
-pub use label::{LabelSelector, Operator, Requirement};
+pub use label::{LabelSelector, Requirement, SelectorOperator};
 pub use text::{go_selector_text, selector_text};

@@ -2,8 +2,8 @@
 
 use mizzen_value::Value;
 
-/// A selector as requests have it: `a=b,c in (d,e),!f`, by key; empty for one that is empty or absent. Kubernetes:
-/// `LabelSelectorAsSelector(…).String()`.
+/// A selector as query text: `a=b,c in (d,e),!f`, by key; empty if it is empty or absent.
+/// Kubernetes: `LabelSelectorAsSelector(…).String()`.
 pub fn selector_text(selector: &Value) -> String {
     let labels = selector["matchLabels"].entries();
     let labels = labels.map(|(key, value)| (key, format!("{key}={}", value.str())));

@@ -1,26 +1,31 @@
-//! `anyOf`, `oneOf`, `allOf` and `not`: of alternatives that all fail, the one that came closest is told.
+//! `anyOf`, `oneOf`, `allOf` and `not`: if all alternatives fail, the best match is reported.
 
-use super::node::Node;
-use super::result::Outcome;
+use super::node::SchemaNode;
+use super::result::ValidationOutcome;
 use super::validate::Validator;
 use mizzen_value::Value;
 use mizzen_value::json;
 
 impl Validator<'_> {
-    /// Kubernetes: inside `anyOf` and the like nothing is let through for being old.
-    fn alternative(&mut self, node: &Node, value: &Value) -> Outcome {
-        let mut outcome = Outcome::default();
+    /// Kubernetes: there is no ratcheting inside of alternatives.
+    fn alternative(&mut self, node: &SchemaNode, value: &Value) -> ValidationOutcome {
+        let mut outcome = ValidationOutcome::default();
         self.value(node, value, None, &mut outcome);
         outcome
     }
 
-    fn complain(&self, words: &str, outcome: &mut Outcome) {
+    fn complain(&self, words: &str, outcome: &mut ValidationOutcome) {
         let detail = format!("{} must {words}", json::quote(&self.path));
         outcome.invalid(self.nowhere(), "\"\"", &detail);
     }
 
-    pub(super) fn any_of(&mut self, nodes: &[Node], value: &Value, outcome: &mut Outcome) {
-        let mut best: Option<Outcome> = None;
+    pub(super) fn any_of(
+        &mut self,
+        nodes: &[SchemaNode],
+        value: &Value,
+        outcome: &mut ValidationOutcome,
+    ) {
+        let mut best: Option<ValidationOutcome> = None;
         for node in nodes {
             let tried = self.alternative(node, value);
             if tried.is_valid() {
@@ -37,8 +42,14 @@ impl Validator<'_> {
         best.into_iter().for_each(|best| outcome.merge(best));
     }
 
-    pub(super) fn one_of(&mut self, nodes: &[Node], value: &Value, outcome: &mut Outcome) {
-        let (mut best, mut first): (Option<Outcome>, Option<Outcome>) = (None, None);
+    pub(super) fn one_of(
+        &mut self,
+        nodes: &[SchemaNode],
+        value: &Value,
+        outcome: &mut ValidationOutcome,
+    ) {
+        let (mut best, mut first): (Option<ValidationOutcome>, Option<ValidationOutcome>) =
+            (None, None);
         let mut valid = 0;
         for node in nodes {
             let tried = self.alternative(node, value);
@@ -70,7 +81,12 @@ impl Validator<'_> {
         best.into_iter().for_each(|best| outcome.merge(best));
     }
 
-    pub(super) fn all_of(&mut self, nodes: &[Node], value: &Value, outcome: &mut Outcome) {
+    pub(super) fn all_of(
+        &mut self,
+        nodes: &[SchemaNode],
+        value: &Value,
+        outcome: &mut ValidationOutcome,
+    ) {
         let mut valid = 0;
         for node in nodes {
             let tried = self.alternative(node, value);
@@ -84,7 +100,12 @@ impl Validator<'_> {
         }
     }
 
-    pub(super) fn not(&mut self, node: &Node, value: &Value, outcome: &mut Outcome) {
+    pub(super) fn not(
+        &mut self,
+        node: &SchemaNode,
+        value: &Value,
+        outcome: &mut ValidationOutcome,
+    ) {
         if self.alternative(node, value).is_valid() {
             self.complain("not validate the schema (not)", outcome);
         }

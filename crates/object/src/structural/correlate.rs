@@ -1,28 +1,27 @@
-//! What a value was before: the place in the old object that a place in the new one came from.
+//! Correlation of a new object with the old one.
 //!
-//! Properties are told by name, items of a list only by their keys; whatever the schema does not know has no past.
-//! Kubernetes: apiserver/pkg/cel/common/equality.go.
+//! Properties correlate by name, list items by their map keys; values unknown to the schema do not
+//! correlate. Kubernetes: apiserver/pkg/cel/common/equality.go.
 
 use std::collections::HashMap;
 
-use super::node::{ListType, Node};
+use super::node::{ListType, SchemaNode};
 use mizzen_value::Value;
 use mizzen_value::json;
 
-/// A value, what it was, and what the schema says of both.
+/// A value, its old value, and their schema.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Correlated<'a> {
-    node: &'a Node,
+    node: &'a SchemaNode,
     new: &'a Value,
     old: &'a Value,
 }
 
 impl<'a> Correlated<'a> {
-    pub(super) fn new(node: &'a Node, new: &'a Value, old: &'a Value) -> Correlated<'a> {
+    pub(super) fn new(node: &'a SchemaNode, new: &'a Value, old: &'a Value) -> Correlated<'a> {
         Correlated { node, new, old }
     }
 
-    /// What the value was.
     pub(super) fn old(&self) -> &'a Value {
         self.old
     }
@@ -37,7 +36,7 @@ impl<'a> Correlated<'a> {
         })
     }
 
-    /// For every item of the new list what it was. Only lists with keys know.
+    /// The old value of every item of the new list, for lists with map keys.
     pub(super) fn items(&self) -> Vec<Option<Correlated<'a>>> {
         let Some(node) = self
             .node
@@ -62,7 +61,7 @@ impl<'a> Correlated<'a> {
         self.new.list().iter().map(past).collect()
     }
 
-    /// The values of an item's keys; none unless it has them all and they are scalars.
+    /// The values of an item's keys; `None` unless all are present and scalar.
     fn key_of(&self, item: &Value) -> Option<String> {
         let keys = self.node.keys();
         let parts = keys.iter().map(|key| match item.get(key)? {
@@ -73,7 +72,7 @@ impl<'a> Correlated<'a> {
         (!parts.is_empty()).then(|| parts.join("\0"))
     }
 
-    /// Whether nothing has changed here. The items of a list with keys may have moved.
+    /// Whether nothing has changed here. Items of a list with map keys may have moved.
     pub(super) fn is_same(&self) -> bool {
         match (self.new, self.old) {
             (Value::Map(new), Value::Map(old)) => {

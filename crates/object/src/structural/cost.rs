@@ -1,23 +1,24 @@
-//! How much work may it be to validate an object?
+//! The maximum work to validate an object.
 
 use super::Structural;
-use super::node::{Check, Node};
+use super::node::{NodeCheck, SchemaNode};
 use mizzen_go_regexp as go_regexp;
 use mizzen_value::Value;
 
-/// What the regular expressions of a schema take, in instructions.
+/// The sizes of the regular expressions of a schema, in instructions.
 #[derive(Debug, Default)]
 pub(super) struct PatternSizes {
     total: u64,
     largest: u64,
 }
 
-/// What expressions (CEL) may cost for each byte of text: their own regular expressions are bounded by cost, which
-/// counts a pattern's text and not its repetitions.
+/// The assumed steps of CEL rules per byte of text: their regular expressions are bounded by cost,
+/// which counts a pattern's text and not its repetitions.
 const RULES_PER_BYTE: u64 = 1000;
 
 impl Structural {
-    /// The most steps that regular expressions may take: each is compiled once, and each text is matched by few.
+    /// The maximum number of steps of regular expressions: each is compiled once, and each string
+    /// is matched by few.
     pub fn validation_cost(&self, object: &Value) -> u64 {
         let sizes = self.patterns.get_or_init(|| {
             let mut sizes = PatternSizes::default();
@@ -35,18 +36,18 @@ impl Structural {
 }
 
 impl PatternSizes {
-    fn add(&mut self, node: &Node) {
+    fn add(&mut self, node: &SchemaNode) {
         for check in &node.checks {
             match check {
-                Check::Pattern(pattern) => {
+                NodeCheck::Pattern(pattern) => {
                     let size = go_regexp::check(&pattern.text).unwrap_or_default() as u64;
                     self.total += size;
                     self.largest = self.largest.max(size);
                 }
-                Check::AnyOf(nodes) | Check::OneOf(nodes) | Check::AllOf(nodes) => {
+                NodeCheck::AnyOf(nodes) | NodeCheck::OneOf(nodes) | NodeCheck::AllOf(nodes) => {
                     nodes.iter().for_each(|node| self.add(node));
                 }
-                Check::Not(node) => self.add(node),
+                NodeCheck::Not(node) => self.add(node),
                 _ => {}
             }
         }

@@ -1,19 +1,37 @@
-//! Filling in what the client has not said.
+//! Defaulting.
 
-use super::{Node, Structural};
-use mizzen_value::{Map, Value};
+use super::{SchemaNode, Structural};
+use mizzen_value::Value;
 
 impl Structural {
-    /// Sets every absent property that has a default, at any depth that exists. A null where none is allowed is
-    /// the same as absent if there is a default; other nulls are for [`Structural::prune`], or stay.
+    /// Sets every absent property that has a default, at any depth that exists. A null that is not
+    /// allowed counts as absent if there is a default; other nulls are left to
+    /// [`Structural::prune`], or stay.
     pub fn default(&self, object: &mut Value) {
         fill(object, &self.root);
     }
 }
 
-fn fill(value: &mut Value, node: &Node) {
+fn fill(value: &mut Value, node: &SchemaNode) {
     match value {
-        Value::Map(map) => fill_map(map, node),
+        Value::Map(map) => {
+            for (name, below) in node.properties() {
+                let Some(default) = below.default() else {
+                    continue;
+                };
+                let is_set = |value: &Value| !value.is_null() || below.is_nullable();
+                if !map.get(name).is_some_and(is_set) {
+                    map.insert(name.clone(), default.clone());
+                }
+            }
+            for (name, value) in map.iter_mut() {
+                match (node.property(name), node.additional()) {
+                    (Some(below), _) => fill(value, below),
+                    (None, Some(below)) => fill_member(value, below),
+                    (None, None) => {}
+                }
+            }
+        }
         Value::List(items) => {
             if let Some(below) = node.items() {
                 items.iter_mut().for_each(|value| fill_member(value, below));
@@ -23,26 +41,8 @@ fn fill(value: &mut Value, node: &Node) {
     }
 }
 
-fn fill_map(map: &mut Map, node: &Node) {
-    for (name, below) in node.properties() {
-        if let Some(default) = below.default() {
-            let slot = map.get(name);
-            if slot.is_none_or(|value| value.is_null() && !below.is_nullable()) {
-                map.insert(name.clone(), default.clone());
-            }
-        }
-    }
-    for (name, value) in map.iter_mut() {
-        match (node.property(name), node.additional()) {
-            (Some(below), _) => fill(value, below),
-            (None, Some(below)) => fill_member(value, below),
-            (None, None) => {}
-        }
-    }
-}
-
-/// An item of a list or a member of a map, of which a null may stand for the default.
-fn fill_member(value: &mut Value, node: &Node) {
+/// Defaults a list item or a map value, which a default may replace if it is null.
+fn fill_member(value: &mut Value, node: &SchemaNode) {
     if value.is_null() && !node.is_nullable() {
         *value = node.default().cloned().unwrap_or_default();
     }

@@ -1,7 +1,8 @@
-//! Objects inside an object (`x-kubernetes-embedded-resource`): they say what they are and have metadata.
+//! Embedded resources (`x-kubernetes-embedded-resource`): objects with a kind and metadata inside
+//! of an object.
 
 use super::Structural;
-use super::node::Node;
+use super::node::SchemaNode;
 use crate::decode::decode_part;
 use crate::kind::NameRule;
 use crate::schema::Struct;
@@ -11,14 +12,14 @@ use mizzen_value::json;
 use mizzen_value::{Map, Value};
 
 impl Structural {
-    /// Gives the metadata of embedded objects its type, of which `object_meta` is the shape. Returns the unknown
-    /// fields in it, sorted, or what is wrong with the first that is not metadata.
+    /// Converts the metadata of embedded objects to its type, whose schema is `object_meta`.
+    /// Returns the unknown fields in it, sorted, or the error of the first that is invalid.
     pub fn coerce(&self, object: &mut Value, object_meta: &Struct) -> Result<Vec<String>, String> {
         self.coerce_at(object, object_meta, &Path::new(""))
             .map_err(|violation| violation.to_string())
     }
 
-    /// The same for a value at a place in something greater.
+    /// Like [`Structural::coerce`], for a value inside of another.
     pub fn coerce_at(
         &self,
         value: &mut Value,
@@ -33,12 +34,12 @@ impl Structural {
         Ok(unknown)
     }
 
-    /// All that is wrong with the kinds and the metadata of embedded objects.
+    /// Validates the kinds and the metadata of embedded objects.
     pub fn validate_embedded(&self, object: &Value, violations: &mut Violations) {
         self.validate_embedded_at(object, &Path::new(""), violations);
     }
 
-    /// The same for a value at a place in something greater.
+    /// Like [`Structural::validate_embedded`], for a value inside of another.
     pub fn validate_embedded_at(&self, value: &Value, path: &Path, violations: &mut Violations) {
         if self.embedded {
             validate(&self.root, value, path, violations);
@@ -47,7 +48,7 @@ impl Structural {
 }
 
 fn coerce(
-    node: &Node,
+    node: &SchemaNode,
     value: &mut Value,
     object_meta: &Struct,
     path: &Path,
@@ -119,7 +120,7 @@ fn wrong(path: &Path, value: &Value, detail: &str) -> Violation {
     }
 }
 
-/// Metadata as its type has it, with the paths of unknown fields.
+/// Typed metadata, with the paths of unknown fields.
 pub(crate) fn typed(
     metadata: &Value,
     object_meta: &Struct,
@@ -134,7 +135,7 @@ pub(crate) fn typed(
     Ok((decoded.value, decoded.complaints.iter().map(path).collect()))
 }
 
-fn validate(node: &Node, value: &Value, path: &Path, violations: &mut Violations) {
+fn validate(node: &SchemaNode, value: &Value, path: &Path, violations: &mut Violations) {
     match value {
         Value::Map(map) => {
             if node.is_embedded() {
@@ -184,7 +185,16 @@ fn validate_embedded(map: &Map, path: &Path, violations: &mut Violations) {
         validate_kind(kind, &path.child("kind"), violations);
     }
     if let Some(metadata) = map.get("metadata") {
-        validate_metadata(metadata, &path.child("metadata"), violations);
+        let (namespaced, path) = (
+            !metadata["namespace"].str().is_empty(),
+            path.child("metadata"),
+        );
+        let mut named = metadata.clone();
+        // A name is required, but an embedded object need not have one.
+        if named["name"].str().is_empty() {
+            named.set("name", "fakename");
+        }
+        meta::object_meta(&named, namespaced, NameRule::PathSegment, &path, violations);
     }
 }
 
@@ -202,21 +212,4 @@ fn validate_kind(kind: &Value, path: &Path, violations: &mut Violations) {
         }
         Some(_) => {}
     }
-}
-
-fn validate_metadata(metadata: &Value, path: &Path, violations: &mut Violations) {
-    let namespaced = !metadata["namespace"].str().is_empty();
-    if metadata["name"].str().is_empty() {
-        // Something must stand there, or it would be missed.
-        let mut named = metadata.clone();
-        named.set("name", "fakename");
-        return meta::object_meta(&named, namespaced, NameRule::PathSegment, path, violations);
-    }
-    meta::object_meta(
-        metadata,
-        namespaced,
-        NameRule::PathSegment,
-        path,
-        violations,
-    );
 }

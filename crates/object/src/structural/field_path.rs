@@ -1,22 +1,26 @@
-//! Paths of fields in a schema: `.spec.replicas`, `.spec.ports['http'].name`.
+//! Field paths in a schema: `.spec.replicas`, `.spec.ports['http'].name`.
 
 use mizzen_value::Value;
 
-/// A place that a path leads to.
+/// The target of a field path.
 #[derive(Debug)]
-pub struct Place<'a> {
-    /// The schema there; none where anything may stand.
+pub struct FieldPathTarget<'a> {
+    /// Its schema; null if anything is allowed.
     pub schema: &'a Value,
-    /// The path in one form, however it was written.
+    /// The path in canonical form.
     pub path: String,
     /// The first field of the path.
     pub root: String,
 }
 
-/// Follows a path through a schema; the error is worded for the author. Kubernetes: `ValidFieldPath` in
-/// apiextensions-apiserver's schema/cel/validation.go.
-pub fn resolve<'a>(path: &str, schema: &'a Value, quoted: bool) -> Result<Place<'a>, String> {
-    let mut place = Place {
+/// Resolves a path in a schema; the error is a message for the author. Kubernetes: `ValidFieldPath`
+/// in apiextensions-apiserver's schema/cel/validation.go.
+pub fn resolve<'a>(
+    path: &str,
+    schema: &'a Value,
+    quoted: bool,
+) -> Result<FieldPathTarget<'a>, String> {
+    let mut place = FieldPathTarget {
         schema,
         path: String::new(),
         root: String::new(),
@@ -53,7 +57,7 @@ pub fn resolve<'a>(path: &str, schema: &'a Value, quoted: bool) -> Result<Place<
     Ok(place)
 }
 
-impl Place<'_> {
+impl FieldPathTarget<'_> {
     fn enter(&mut self, name: &str) -> Result<(), String> {
         let nowhere = || "does not refer to a valid field".to_string();
         let (below, step) = if !self.schema["properties"].is_empty() {
@@ -76,14 +80,18 @@ impl Place<'_> {
     }
 }
 
-/// Delimiters, quoted texts, and what stands between.
+/// Splits a path into delimiters, quoted strings, and the text between.
 fn tokens(path: &str) -> Vec<&str> {
     let mut tokens = Vec::new();
     let mut rest = path;
     while let Some(first) = rest.chars().next() {
         let end = match first {
             '.' | '[' | ']' => 1,
-            '\'' => quote_end(rest),
+            '\'' => {
+                let mut quotes = rest.match_indices('\'').skip(1);
+                let closing = quotes.find(|(at, _)| rest.as_bytes()[at - 1] != b'\\');
+                closing.map_or(rest.len(), |(at, _)| at + 1)
+            }
             _ => rest.find(['.', '[', ']']).unwrap_or(rest.len()),
         };
         let (token, after) = rest.split_at(end);
@@ -91,15 +99,6 @@ fn tokens(path: &str) -> Vec<&str> {
         rest = after;
     }
     tokens
-}
-
-/// Where a text in quotation marks ends.
-fn quote_end(text: &str) -> usize {
-    let closing = text
-        .match_indices('\'')
-        .skip(1)
-        .find(|(at, _)| text.as_bytes()[at - 1] != b'\\');
-    closing.map_or(text.len(), |(at, _)| at + 1)
 }
 
 fn unescape(text: &str) -> Result<String, String> {

@@ -1,27 +1,27 @@
-//! The formats that text can have, as upstream checks them: each with the verdicts of the Go function that it
-//! names, whatever a standard says.
+//! String formats, with the semantics of the Go functions that upstream uses, whatever a standard
+//! says.
 
-use super::node::Type;
+use super::node::NodeType;
 use super::pattern::Pattern;
 use crate::validate::ip;
 use mizzen_value::time;
 
-/// A format that is checked. All others are ignored.
+/// A format that is validated. Unknown formats are ignored.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Format {
-    /// As it is written in schemas.
+pub(crate) struct StringFormat {
+    /// The name in schemas.
     pub name: &'static str,
     test: fn(&str) -> bool,
 }
 
-impl Format {
-    /// The format that a schema of a type names, if it is one that is checked.
-    pub(crate) fn parse(ty: Type, name: &str) -> Option<&'static Format> {
+impl StringFormat {
+    /// The format of this name for a type, if it is validated.
+    pub(crate) fn parse(ty: NodeType, name: &str) -> Option<&'static StringFormat> {
         let formats = match ty {
-            Type::Any | Type::String | Type::IntOrString => TEXT,
-            Type::Integer => INTEGER,
-            Type::Number => NUMBER,
-            Type::Object | Type::Array | Type::Boolean => &[],
+            NodeType::Any | NodeType::String | NodeType::IntOrString => TEXT,
+            NodeType::Integer => INTEGER,
+            NodeType::Number => NUMBER,
+            NodeType::Object | NodeType::Array | NodeType::Boolean => &[],
         };
         formats.iter().find(|format| format.name == name)
     }
@@ -32,25 +32,28 @@ impl Format {
     }
 }
 
-/// Whether a format is one that is checked for values of a type, named as schemas name it.
+/// Whether a format is validated for a type, by the names in schemas.
 pub fn is_known_format(ty: &str, name: &str) -> bool {
-    Format::parse(Type::parse(ty), name).is_some()
+    StringFormat::parse(NodeType::parse(ty), name).is_some()
 }
 
-const fn format(name: &'static str, test: fn(&str) -> bool) -> Format {
-    Format { name, test }
+const fn format(name: &'static str, test: fn(&str) -> bool) -> StringFormat {
+    StringFormat { name, test }
 }
 
-static INTEGER: &[Format] = &[format("int32", |_| true), format("int64", |_| true)];
-static NUMBER: &[Format] = &[format("float", |_| true), format("double", |_| true)];
+static INTEGER: &[StringFormat] = &[format("int32", |_| true), format("int64", |_| true)];
+static NUMBER: &[StringFormat] = &[format("float", |_| true), format("double", |_| true)];
 
-static TEXT: &[Format] = &[
+static TEXT: &[StringFormat] = &[
     format("bsonobjectid", |text| {
         text.len() == 24 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
     }),
     format("uri", is_request_uri),
     format("email", is_email),
-    format("hostname", is_hostname),
+    format("hostname", |text| {
+        let has_short_labels = text.split('.').all(|label| label.len() <= 63);
+        HOSTNAME.is_match(text) && text.len() <= 255 && has_short_labels
+    }),
     format("ipv4", |text| {
         text.contains('.') && ip::parse_sloppy(text).is_some()
     }),
@@ -73,7 +76,10 @@ static TEXT: &[Format] = &[
     format("byte", |text| BASE64.is_match(text)),
     format("password", |_| true),
     format("date", is_date),
-    format("duration", is_duration),
+    // Go's durations, or numbers with units in words anywhere in the text.
+    format("duration", |text| {
+        time::duration_nanos(text).is_ok() || SPANS.is_match(text)
+    }),
     format("datetime", is_date_time),
     format("date-time", is_date_time),
     format("k8s-short-name", |text| {
@@ -115,11 +121,7 @@ static SPANS: Pattern = Pattern::fixed(
     r"(?i)\d+\s*((ns|us|µs|ms|s|m|h|hr|d|w|wk)([^a-zµ]|$)|nano|micro|milli|sec|min|hour|day|week)",
 );
 
-fn is_hostname(text: &str) -> bool {
-    HOSTNAME.is_match(text) && text.len() <= 255 && text.split('.').all(|label| label.len() <= 63)
-}
-
-/// Six, eight or twenty bytes in hexadecimal, as Go's `net.ParseMAC` takes them.
+/// Six, eight or twenty bytes in hexadecimal, as Go's `net.ParseMAC` accepts them.
 fn is_mac(text: &str) -> bool {
     let parts = |separator: char, width: usize| {
         let parts: Vec<&str> = text.split(separator).collect();
@@ -203,11 +205,6 @@ fn is_date_time(text: &str) -> bool {
         && (&clock[..2] <= "23" && &clock[3..5] <= "59" && &clock[6..8] <= "59")
 }
 
-/// Go's durations, or numbers with units in words anywhere in the text.
-fn is_duration(text: &str) -> bool {
-    time::duration_nanos(text).is_ok() || SPANS.is_match(text)
-}
-
 /// Go's `url.ParseRequestURI`: an absolute URI, or an absolute path.
 fn is_request_uri(text: &str) -> bool {
     if text.is_empty() || text.bytes().any(|byte| byte < 0x20 || byte == 0x7f) {
@@ -235,7 +232,7 @@ fn is_request_uri(text: &str) -> bool {
     }
 }
 
-/// A scheme and what follows it; the scheme is empty where there is none.
+/// The scheme and the rest; the scheme is empty if there is none.
 fn split_scheme(text: &str) -> Option<(&str, &str)> {
     let end = text.find(|char: char| !(char.is_ascii_alphanumeric() || "+-.".contains(char)));
     match end {
@@ -271,7 +268,7 @@ fn is_authority(text: &str) -> bool {
         && is_escaped(name)
 }
 
-/// Whether every per cent sign begins an escape.
+/// Whether every percent sign starts an escape.
 fn is_escaped(text: &str) -> bool {
     let bytes = text.as_bytes();
     let is_hex = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_hexdigit);
@@ -282,6 +279,11 @@ fn is_escaped(text: &str) -> bool {
 
 /// Go's `mail.ParseAddress`: `a@b`, or `Name <a@b>`.
 fn is_email(text: &str) -> bool {
+    let is_phrase = |name: &str| {
+        let is_quoted = name.len() >= 2 && name.starts_with('"') && name.ends_with('"');
+        let mut words = name.split([' ', '.']);
+        is_quoted || words.all(|word| word.chars().all(is_atom))
+    };
     let text = text.trim_matches([' ', '\t']);
     match text.strip_suffix('>') {
         Some(rest) => rest
@@ -289,15 +291,6 @@ fn is_email(text: &str) -> bool {
             .is_some_and(|(name, address)| is_phrase(name.trim()) && is_address(address)),
         None => is_address(text),
     }
-}
-
-fn is_phrase(name: &str) -> bool {
-    let quoted = name.len() >= 2 && name.starts_with('"') && name.ends_with('"');
-    quoted
-        || name
-            .split(' ')
-            .filter(|word| !word.is_empty())
-            .all(|word| word.split('.').all(|part| part.chars().all(is_atom)))
 }
 
 fn is_address(text: &str) -> bool {

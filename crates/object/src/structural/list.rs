@@ -1,16 +1,15 @@
-//! Lists that are sets or maps: no item twice.
+//! Sets and maps as lists (`x-kubernetes-list-type`): no duplicates.
 
 use std::collections::HashMap;
 
 use super::Structural;
-use super::node::{ListType, Node};
+use super::node::{ListType, SchemaNode};
 use crate::violation::{Path, Violations};
+use mizzen_value::Value;
 use mizzen_value::json;
-use mizzen_value::{Map, Value};
 
 impl Structural {
-    /// Items that stand twice in a list whose items are told apart. An object that had such before may keep them:
-    /// `old` is what it was.
+    /// Reports duplicates in sets and maps. Duplicates in `old` are tolerated.
     pub fn validate_lists(&self, new: &Value, old: Option<&Value>, violations: &mut Violations) {
         let found = |object: &Value| {
             let mut found = Violations::default();
@@ -23,12 +22,24 @@ impl Structural {
     }
 }
 
-fn value(node: &Node, it: &Value, path: &Path, violations: &mut Violations) {
+fn value(node: &SchemaNode, it: &Value, path: &Path, violations: &mut Violations) {
     match it {
-        Value::Map(map) => members(node, map, path, violations),
+        Value::Map(map) => {
+            for (name, member) in map.iter() {
+                match (node.property(name), node.additional()) {
+                    (Some(below), _) => value(below, member, &path.child(name), violations),
+                    (None, Some(below)) => value(below, member, &path.key(name), violations),
+                    (None, None) => {}
+                }
+            }
+        }
         Value::List(items) => {
             match node.list {
-                ListType::Set => set(items, path, violations),
+                ListType::Set => {
+                    for index in repeated(items.iter()) {
+                        violations.duplicate(path.index(index), items[index].clone());
+                    }
+                }
                 ListType::Map => keyed(node, items, path, violations),
                 ListType::Unsaid | ListType::Atomic => {}
             }
@@ -42,23 +53,7 @@ fn value(node: &Node, it: &Value, path: &Path, violations: &mut Violations) {
     }
 }
 
-fn members(node: &Node, map: &Map, path: &Path, violations: &mut Violations) {
-    for (name, member) in map.iter() {
-        match (node.property(name), node.additional()) {
-            (Some(below), _) => value(below, member, &path.child(name), violations),
-            (None, Some(below)) => value(below, member, &path.key(name), violations),
-            (None, None) => {}
-        }
-    }
-}
-
-fn set(items: &[Value], path: &Path, violations: &mut Violations) {
-    for index in repeated(items.iter()) {
-        violations.duplicate(path.index(index), items[index].clone());
-    }
-}
-
-fn keyed(node: &Node, items: &[Value], path: &Path, violations: &mut Violations) {
+fn keyed(node: &SchemaNode, items: &[Value], path: &Path, violations: &mut Violations) {
     let odd = |item: &Value| !matches!(item, Value::Null | Value::Map(_));
     if let Some(index) = items.iter().position(odd) {
         let detail = "must be an object for an array of list-type map";
@@ -79,7 +74,7 @@ fn keyed(node: &Node, items: &[Value], path: &Path, violations: &mut Violations)
     }
 }
 
-/// Where a value comes for the second time. The third and later times are not told.
+/// The index of the second occurrence of each value. Later ones are not reported.
 fn repeated<'a>(values: impl ExactSizeIterator<Item = &'a Value>) -> Vec<usize> {
     if values.len() < 2 {
         return Vec::new();
@@ -100,7 +95,7 @@ fn repeated<'a>(values: impl ExactSizeIterator<Item = &'a Value>) -> Vec<usize> 
         .collect()
 }
 
-/// Kubernetes: an integer and a float differ though they are the same number.
+/// Kubernetes: an integer and a float differ even if they are the same number.
 fn mark_floats(value: &mut Value) {
     match value {
         Value::Map(map) => map.values_mut().for_each(mark_floats),

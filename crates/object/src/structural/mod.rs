@@ -1,10 +1,10 @@
-//! The shape of a custom kind: the `openAPIV3Schema` of a definition, compiled.
+//! Structural schemas: the compiled `openAPIV3Schema` of a custom resource.
 //!
-//! A [`Structural`] is what a definition's version needs to take in an object: [`Structural::prune`] takes away
-//! what is not declared, [`Structural::default`] fills in what nobody has said, and the checks say all that is
-//! wrong: [`Structural::validate`] the schema itself, [`Structural::validate_embedded`] the metadata of objects
-//! inside the object, [`Structural::validate_lists`] sets and maps that are written as lists, and
-//! [`Structural::validate_rules`] expressions. `custom` puts them in their order.
+//! [`Structural::prune`] removes undeclared fields, [`Structural::default`] sets defaults, and
+//! validation reports every violation: [`Structural::validate`] of the schema,
+//! [`Structural::validate_embedded`] of the metadata of embedded objects,
+//! [`Structural::validate_lists`] of sets and maps as lists, and [`Structural::validate_rules`] of
+//! CEL rules. `custom` runs them in order.
 //!
 //! Invariant: prune(prune(x)) = prune(x), default(default(x)) = default(x).
 
@@ -28,10 +28,10 @@ mod validate;
 mod tests;
 
 pub(crate) use embedded::typed as typed_metadata;
-pub use field_path::{Place, resolve};
+pub use field_path::{FieldPathTarget, resolve};
 pub use format::is_known_format;
-pub(crate) use node::{ListType, Node};
-pub use rules::{BUDGET, Rule, Verdict, examine};
+pub(crate) use node::{ListType, SchemaNode};
+pub use rules::{BUDGET, RuleOptions, RuleVerdict, ValidationRule, examine};
 pub use validate::type_name;
 
 use std::sync::OnceLock;
@@ -39,41 +39,41 @@ use std::sync::OnceLock;
 use cost::PatternSizes;
 use mizzen_value::Value;
 
-/// A compiled schema.
+/// A compiled structural schema.
 #[derive(Debug)]
 pub struct Structural {
-    root: Node,
-    /// Whether the definition keeps whatever its schema does not know.
+    root: SchemaNode,
+    /// The definition's `preserveUnknownFields`.
     preserve: bool,
-    /// Whether there are expressions, embedded objects, lists whose items are told apart.
+    /// Whether there are CEL rules, embedded objects, or sets and maps as lists.
     rules: bool,
     embedded: bool,
     distinct: bool,
-    /// What its regular expressions take; found out when an object first comes by.
+    /// The sizes of its regular expressions, computed at the first validation.
     patterns: OnceLock<PatternSizes>,
 }
 
 impl Structural {
-    /// Compiles a schema that has been accepted. Descriptions and everything else that is only for people
-    /// are not kept. `preserve_unknown` is the definition's `preserveUnknownFields`.
+    /// Compiles an accepted schema. Descriptions and other documentation are not kept.
+    /// `preserve_unknown` is the definition's `preserveUnknownFields`.
     pub fn compile(schema: &Value, preserve_unknown: bool) -> Structural {
-        let root = Node::compile(schema);
+        let root = SchemaNode::compile(schema);
         Structural {
             preserve: preserve_unknown,
             rules: root.has_rules(),
-            embedded: root.any(&Node::is_embedded),
+            embedded: root.any(&SchemaNode::is_embedded),
             distinct: root.any(&|node| matches!(node.list, ListType::Set | ListType::Map)),
             patterns: OnceLock::new(),
             root,
         }
     }
 
-    pub(crate) fn root(&self) -> &Node {
+    pub(crate) fn root(&self) -> &SchemaNode {
         &self.root
     }
 }
 
-/// Orders the members of all maps by name, as Go writes them.
+/// Sorts the members of all maps by key, as Go prints them.
 pub fn sort(value: &mut Value) {
     match value {
         Value::Map(map) => {

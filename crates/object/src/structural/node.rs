@@ -1,18 +1,17 @@
-//! A schema in the form in which it is used: small, because there are many, and rare things apart.
+//! A compiled schema. Nodes are small, because there are many; rare attributes are kept apart.
 //!
-//! Invariant: properties are sorted by name, checks stand in the order in which they report.
+//! Invariant: properties are sorted by name, checks are in reporting order.
 
-use super::format::Format;
+use super::format::StringFormat;
 use super::pattern::Pattern;
-use super::rules::Rules;
+use super::rules::NodeRules;
 use crate::schema;
 use mizzen_value::json;
 use mizzen_value::{Str, Value};
 
-/// What a value must be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) enum Type {
-    /// Anything.
+pub(crate) enum NodeType {
+    /// Any type.
     #[default]
     Any,
     Object,
@@ -21,14 +20,14 @@ pub(crate) enum Type {
     Integer,
     Number,
     Boolean,
-    /// A whole number or text.
+    /// An integer or a string.
     IntOrString,
 }
 
-/// How the items of a list belong together.
+/// `x-kubernetes-list-type`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum ListType {
-    /// Nothing said: replaced as a whole.
+    /// Unspecified: atomic.
     #[default]
     Unsaid,
     Atomic,
@@ -36,32 +35,31 @@ pub(crate) enum ListType {
     Map,
 }
 
-/// One place of a schema.
 #[derive(Debug, Default)]
-pub(crate) struct Node {
-    pub ty: Type,
+pub(crate) struct SchemaNode {
+    pub ty: NodeType,
     pub list: ListType,
     flags: u8,
-    properties: Box<[(Str, Node)]>,
-    items: Option<Box<Node>>,
-    additional: Option<Box<Node>>,
+    properties: Box<[(Str, SchemaNode)]>,
+    items: Option<Box<SchemaNode>>,
+    additional: Option<Box<SchemaNode>>,
     default: Option<Box<Value>>,
-    pub checks: Box<[Check]>,
+    pub checks: Box<[NodeCheck]>,
 }
 
-/// What is demanded of a value besides its type.
+/// A constraint besides the type.
 #[derive(Debug)]
-pub(crate) enum Check {
-    AnyOf(Box<[Node]>),
-    OneOf(Box<[Node]>),
-    AllOf(Box<[Node]>),
-    Not(Box<Node>),
+pub(crate) enum NodeCheck {
+    AnyOf(Box<[SchemaNode]>),
+    OneOf(Box<[SchemaNode]>),
+    AllOf(Box<[SchemaNode]>),
+    Not(Box<SchemaNode>),
     MaxLength(i64),
     MinLength(i64),
     Pattern(Box<Pattern>),
-    Format(&'static Format),
+    Format(&'static StringFormat),
     MultipleOf(f64),
-    /// A bound, and whether it is itself excluded.
+    /// A bound, and whether it is exclusive.
     Minimum(f64, bool),
     Maximum(f64, bool),
     MinItems(i64),
@@ -71,10 +69,10 @@ pub(crate) enum Check {
     MinProperties(i64),
     MaxProperties(i64),
     Required(Box<[Str]>),
-    /// The fields that tell the items of a list apart.
+    /// `x-kubernetes-list-map-keys`.
     Keys(Box<[Str]>),
-    /// Expressions that must hold.
-    Rules(Box<Rules>),
+    /// CEL rules.
+    Rules(Box<NodeRules>),
 }
 
 static BOOLEAN: schema::Type = schema::Type {
@@ -102,9 +100,9 @@ const ATOMIC_MAP: u8 = 16;
 const NO_PROPERTY: u8 = 32;
 const HAS_RULES: u8 = 64;
 
-impl Node {
+impl SchemaNode {
     /// The property `name`, if it is declared.
-    pub(crate) fn property(&self, name: &str) -> Option<&Node> {
+    pub(crate) fn property(&self, name: &str) -> Option<&SchemaNode> {
         let at = self
             .properties
             .binary_search_by(|(known, _)| known.as_str().cmp(name))
@@ -112,37 +110,36 @@ impl Node {
         Some(&self.properties[at].1)
     }
 
-    /// What stands under a name: the property, or what every other name has.
-    pub(crate) fn member(&self, name: &str) -> Option<&Node> {
+    /// The schema of a member: the property, or `additionalProperties`.
+    pub(crate) fn member(&self, name: &str) -> Option<&SchemaNode> {
         self.property(name).or(self.additional())
     }
 
     /// The declared properties, by name.
-    pub(crate) fn properties(&self) -> impl Iterator<Item = (&Str, &Node)> {
+    pub(crate) fn properties(&self) -> impl Iterator<Item = (&Str, &SchemaNode)> {
         self.properties.iter().map(|(name, node)| (name, node))
     }
 
-    /// What the items of a list are.
-    pub(crate) fn items(&self) -> Option<&Node> {
+    /// The schema of list items.
+    pub(crate) fn items(&self) -> Option<&SchemaNode> {
         self.items.as_deref()
     }
 
-    /// What stands under names that are not declared.
-    pub(crate) fn additional(&self) -> Option<&Node> {
+    /// The schema of `additionalProperties`.
+    pub(crate) fn additional(&self) -> Option<&SchemaNode> {
         self.additional.as_deref()
     }
 
-    /// What it is when nobody says.
     pub(crate) fn default(&self) -> Option<&Value> {
         self.default.as_deref()
     }
 
-    /// Whether null is a value.
+    /// Whether null is allowed.
     pub(crate) fn is_nullable(&self) -> bool {
         self.flags & NULLABLE != 0
     }
 
-    /// Whether what is not declared is kept.
+    /// Whether unknown fields are preserved.
     pub(crate) fn preserves(&self) -> bool {
         self.flags & PRESERVES != 0
     }
@@ -152,27 +149,26 @@ impl Node {
         self.flags & EMBEDDED != 0
     }
 
-    /// Whether undeclared names are allowed, though nothing is said of what stands under them.
+    /// Whether undeclared members are allowed without a schema.
     pub(crate) fn allows_any_property(&self) -> bool {
         self.flags & ANY_PROPERTY != 0
     }
 
-    /// Whether undeclared names are refused.
+    /// Whether undeclared members are forbidden.
     pub(crate) fn forbids_others(&self) -> bool {
         self.flags & NO_PROPERTY != 0
     }
 
-    /// Whether a map has one owner.
     pub(crate) fn is_atomic_map(&self) -> bool {
         self.flags & ATOMIC_MAP != 0
     }
 
-    /// The fields that tell the items of a list apart.
+    /// The map keys of a list.
     pub(crate) fn keys(&self) -> &[Str] {
         self.checks
             .iter()
             .find_map(|check| {
-                if let Check::Keys(keys) = check {
+                if let NodeCheck::Keys(keys) = check {
                     Some(&**keys)
                 } else {
                     None
@@ -181,10 +177,10 @@ impl Node {
             .unwrap_or(&[])
     }
 
-    /// The expressions that must hold here.
-    pub(crate) fn rules(&self) -> Option<&Rules> {
+    /// The CEL rules of this node.
+    pub(crate) fn rules(&self) -> Option<&NodeRules> {
         self.checks.iter().find_map(|check| {
-            if let Check::Rules(rules) = check {
+            if let NodeCheck::Rules(rules) = check {
                 Some(&**rules)
             } else {
                 None
@@ -192,48 +188,57 @@ impl Node {
         })
     }
 
-    /// Whether there are expressions here or below.
+    /// Whether this node or one below has CEL rules.
     pub(crate) fn has_rules(&self) -> bool {
         self.flags & HAS_RULES != 0
     }
 
     /// Whether it must be a map.
     pub(crate) fn is_object(&self) -> bool {
-        self.ty == Type::Object
+        self.ty == NodeType::Object
     }
 
     /// Whether it must be a list.
     pub(crate) fn is_list(&self) -> bool {
-        self.ty == Type::Array
+        self.ty == NodeType::Array
     }
 
-    /// The built-in type that ownership takes this for, if it has no parts.
+    /// The equivalent built-in type for field ownership, if it is a scalar.
     pub(crate) fn scalar(&self) -> Option<&'static schema::Type> {
         Some(match (self.ty, self.format()) {
-            (Type::Boolean, _) => &BOOLEAN,
-            (Type::Integer | Type::Number, _) => &NUMBER,
-            (Type::String, "" | "byte") => &TEXT,
-            (Type::String, _) => &FORMATTED,
+            (NodeType::Boolean, _) => &BOOLEAN,
+            (NodeType::Integer | NodeType::Number, _) => &NUMBER,
+            (NodeType::String, "" | "byte") => &TEXT,
+            (NodeType::String, _) => &FORMATTED,
             _ => return None,
         })
     }
 
-    /// Every node below, and this one; not the alternatives of `anyOf` and the like.
-    pub(crate) fn any(&self, test: &dyn Fn(&Node) -> bool) -> bool {
+    /// Whether `test` holds for this node or any node below; without alternatives of `anyOf` and
+    /// the like.
+    pub(crate) fn any(&self, test: &dyn Fn(&SchemaNode) -> bool) -> bool {
         test(self) || self.below().any(|node| node.any(test))
     }
 
-    /// Compiles a schema that has been accepted; whatever else it says is not kept.
-    pub(crate) fn compile(schema: &Value) -> Node {
-        let mut properties: Vec<(Str, Node)> = schema["properties"]
+    /// Compiles an accepted schema.
+    pub(crate) fn compile(schema: &Value) -> SchemaNode {
+        let mut properties: Vec<(Str, SchemaNode)> = schema["properties"]
             .entries()
-            .map(|(name, below)| (name.into(), Node::compile(below)))
+            .map(|(name, below)| (name.into(), SchemaNode::compile(below)))
             .collect();
         properties.sort_unstable_by(|left, right| left.0.cmp(&right.0));
-        let ty = type_of(schema);
-        let mut node = Node {
+        let ty = match schema["x-kubernetes-int-or-string"].bool() {
+            true => NodeType::IntOrString,
+            false => NodeType::parse(schema["type"].str()),
+        };
+        let mut node = SchemaNode {
             ty,
-            list: list_type(schema["x-kubernetes-list-type"].str()),
+            list: match schema["x-kubernetes-list-type"].str() {
+                "atomic" => ListType::Atomic,
+                "set" => ListType::Set,
+                "map" => ListType::Map,
+                _ => ListType::Unsaid,
+            },
             flags: flags(schema),
             properties: properties.into(),
             items: schema.get("items").map(boxed),
@@ -249,57 +254,41 @@ impl Node {
                 .map(Box::new),
             checks: checks(schema, ty).into(),
         };
-        if node.rules().is_some() || node.below().any(Node::has_rules) {
+        if node.rules().is_some() || node.below().any(SchemaNode::has_rules) {
             node.flags |= HAS_RULES;
         }
         node
     }
 
-    /// The nodes directly below; not the alternatives of `anyOf` and the like.
-    pub(crate) fn below(&self) -> impl Iterator<Item = &Node> {
+    /// The direct children; without alternatives of `anyOf` and the like.
+    pub(crate) fn below(&self) -> impl Iterator<Item = &SchemaNode> {
         let properties = self.properties.iter().map(|(_, node)| node);
         properties.chain(self.items()).chain(self.additional())
     }
 }
 
-fn boxed(schema: &Value) -> Box<Node> {
-    Box::new(Node::compile(schema))
+fn boxed(schema: &Value) -> Box<SchemaNode> {
+    Box::new(SchemaNode::compile(schema))
 }
 
-/// As Go writes and reads it again, for so defaults and allowed values reach objects.
+/// Decoded from Go's encoding, which is how defaults and enum values reach objects.
 fn compact(mut value: Value) -> Value {
     json::rewrite(&mut value);
     value
 }
 
-fn type_of(schema: &Value) -> Type {
-    if schema["x-kubernetes-int-or-string"].bool() {
-        return Type::IntOrString;
-    }
-    Type::parse(schema["type"].str())
-}
-
-impl Type {
-    /// The type that a schema names.
-    pub(crate) fn parse(word: &str) -> Type {
+impl NodeType {
+    /// The type of this name.
+    pub(crate) fn parse(word: &str) -> NodeType {
         match word {
-            "object" => Type::Object,
-            "array" => Type::Array,
-            "string" => Type::String,
-            "integer" => Type::Integer,
-            "number" => Type::Number,
-            "boolean" => Type::Boolean,
-            _ => Type::Any,
+            "object" => NodeType::Object,
+            "array" => NodeType::Array,
+            "string" => NodeType::String,
+            "integer" => NodeType::Integer,
+            "number" => NodeType::Number,
+            "boolean" => NodeType::Boolean,
+            _ => NodeType::Any,
         }
-    }
-}
-
-fn list_type(word: &str) -> ListType {
-    match word {
-        "atomic" => ListType::Atomic,
-        "set" => ListType::Set,
-        "map" => ListType::Map,
-        _ => ListType::Unsaid,
     }
 }
 
@@ -327,46 +316,56 @@ fn flags(schema: &Value) -> u8 {
         .sum()
 }
 
-/// All checks of a schema, in the order in which upstream's validators run.
-fn checks(schema: &Value, ty: Type) -> Vec<Check> {
+/// The constraints of a schema, in the order of upstream's validators.
+fn checks(schema: &Value, ty: NodeType) -> Vec<NodeCheck> {
     let mut checks = Vec::new();
     let int = |name: &str| schema[name].as_f64().map(|number| number as i64);
-    checks.extend(alternatives(&schema["anyOf"]).map(Check::AnyOf));
-    checks.extend(alternatives(&schema["oneOf"]).map(Check::OneOf));
-    checks.extend(alternatives(&schema["allOf"]).map(Check::AllOf));
+    checks.extend(alternatives(&schema["anyOf"]).map(NodeCheck::AnyOf));
+    checks.extend(alternatives(&schema["oneOf"]).map(NodeCheck::OneOf));
+    checks.extend(alternatives(&schema["allOf"]).map(NodeCheck::AllOf));
     checks.extend(
         schema
             .get("not")
             .filter(|not| !not.is_null())
-            .map(|not| Check::Not(boxed(not))),
+            .map(|not| NodeCheck::Not(boxed(not))),
     );
-    checks.extend(int("maxLength").map(Check::MaxLength));
-    checks.extend(int("minLength").map(Check::MinLength));
+    checks.extend(int("maxLength").map(NodeCheck::MaxLength));
+    checks.extend(int("minLength").map(NodeCheck::MinLength));
     let pattern = schema["pattern"].str();
-    checks.extend((!pattern.is_empty()).then(|| Check::Pattern(Box::new(Pattern::new(pattern)))));
-    checks.extend(Format::parse(ty, schema["format"].str()).map(Check::Format));
-    checks.extend(schema["multipleOf"].as_f64().map(Check::MultipleOf));
+    checks
+        .extend((!pattern.is_empty()).then(|| NodeCheck::Pattern(Box::new(Pattern::new(pattern)))));
+    checks.extend(StringFormat::parse(ty, schema["format"].str()).map(NodeCheck::Format));
+    checks.extend(schema["multipleOf"].as_f64().map(NodeCheck::MultipleOf));
     let bound =
         |name: &str, exclusive: &str| Some((schema[name].as_f64()?, schema[exclusive].bool()));
-    checks.extend(bound("minimum", "exclusiveMinimum").map(|(at, open)| Check::Minimum(at, open)));
-    checks.extend(bound("maximum", "exclusiveMaximum").map(|(at, open)| Check::Maximum(at, open)));
-    checks.extend(int("minItems").map(Check::MinItems));
-    checks.extend(int("maxItems").map(Check::MaxItems));
-    checks.extend(schema["uniqueItems"].bool().then_some(Check::UniqueItems));
+    checks.extend(
+        bound("minimum", "exclusiveMinimum").map(|(at, open)| NodeCheck::Minimum(at, open)),
+    );
+    checks.extend(
+        bound("maximum", "exclusiveMaximum").map(|(at, open)| NodeCheck::Maximum(at, open)),
+    );
+    checks.extend(int("minItems").map(NodeCheck::MinItems));
+    checks.extend(int("maxItems").map(NodeCheck::MaxItems));
+    checks.extend(
+        schema["uniqueItems"]
+            .bool()
+            .then_some(NodeCheck::UniqueItems),
+    );
     let allowed = schema["enum"].list();
     checks.extend(
-        (!allowed.is_empty()).then(|| Check::Enum(allowed.iter().cloned().map(compact).collect())),
+        (!allowed.is_empty())
+            .then(|| NodeCheck::Enum(allowed.iter().cloned().map(compact).collect())),
     );
-    checks.extend(int("minProperties").map(Check::MinProperties));
-    checks.extend(int("maxProperties").map(Check::MaxProperties));
-    checks.extend(texts(&schema["required"]).map(Check::Required));
-    checks.extend(texts(&schema["x-kubernetes-list-map-keys"]).map(Check::Keys));
-    checks.extend(Rules::read(schema).map(Box::new).map(Check::Rules));
+    checks.extend(int("minProperties").map(NodeCheck::MinProperties));
+    checks.extend(int("maxProperties").map(NodeCheck::MaxProperties));
+    checks.extend(texts(&schema["required"]).map(NodeCheck::Required));
+    checks.extend(texts(&schema["x-kubernetes-list-map-keys"]).map(NodeCheck::Keys));
+    checks.extend(NodeRules::read(schema).map(Box::new).map(NodeCheck::Rules));
     checks
 }
 
-fn alternatives(schemas: &Value) -> Option<Box<[Node]>> {
-    let nodes: Box<[Node]> = schemas.list().iter().map(Node::compile).collect();
+fn alternatives(schemas: &Value) -> Option<Box<[SchemaNode]>> {
+    let nodes: Box<[SchemaNode]> = schemas.list().iter().map(SchemaNode::compile).collect();
     (!nodes.is_empty()).then_some(nodes)
 }
 

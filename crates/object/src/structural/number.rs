@@ -1,20 +1,19 @@
-//! Numbers: ranges, bounds and multiples, with the arithmetic of Go's validator.
+//! Validation of numbers, with the arithmetic of Go's validator.
 //!
-//! Kubernetes: a whole number is compared with bounds cut to whole numbers, any other as a 64-bit float
+//! Kubernetes: an integer is compared with truncated bounds, any other number as a 64-bit float
 //! (kube-openapi, validate/values.go).
 
 use std::cmp::Ordering::{self, Equal, Greater, Less};
 
-use super::node::{Check, Node, Type};
-use super::result::Outcome;
+use super::node::{NodeCheck, NodeType, SchemaNode};
+use super::result::ValidationOutcome;
 use super::validate::Validator;
 use crate::patch::go_float;
 use mizzen_value::{Value, go_int};
 
 impl Validator<'_> {
-    /// Everything that is said of a number, which `value` is.
-    pub(super) fn number(&self, node: &Node, value: &Value, outcome: &mut Outcome) {
-        let range = Range::of(node);
+    pub(super) fn number(&self, node: &SchemaNode, value: &Value, outcome: &mut ValidationOutcome) {
+        let range = NumberRange::new(node);
         if !range.holds(value) {
             outcome.invalid(
                 self.nowhere(),
@@ -24,40 +23,14 @@ impl Validator<'_> {
         }
         for check in &node.checks {
             match check {
-                Check::MultipleOf(factor) => self.multiple(&range, *factor, value, outcome),
-                Check::Minimum(bound, open) => {
-                    let words = if *open {
-                        "greater than"
-                    } else {
-                        "greater than or equal to"
-                    };
-                    let held = |order| order == Greater || order == Equal && !open;
-                    self.bound(
-                        &range,
-                        "Minimum boundary",
-                        *bound,
-                        words,
-                        held,
-                        value,
-                        outcome,
-                    );
+                NodeCheck::MultipleOf(factor) => self.multiple(&range, *factor, value, outcome),
+                NodeCheck::Minimum(limit, open) => {
+                    let bound = NumberBound::new("Minimum boundary", Greater, *limit, *open);
+                    self.bound(&range, &bound, value, outcome);
                 }
-                Check::Maximum(bound, open) => {
-                    let words = if *open {
-                        "less than"
-                    } else {
-                        "less than or equal to"
-                    };
-                    let held = |order| order == Less || order == Equal && !open;
-                    self.bound(
-                        &range,
-                        "Maximum boundary",
-                        *bound,
-                        words,
-                        held,
-                        value,
-                        outcome,
-                    );
+                NodeCheck::Maximum(limit, open) => {
+                    let bound = NumberBound::new("Maximum boundary", Less, *limit, *open);
+                    self.bound(&range, &bound, value, outcome);
                 }
                 _ => {}
             }
@@ -65,41 +38,52 @@ impl Validator<'_> {
         outcome.matches += 1;
     }
 
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "minimum and maximum differ in all of them"
-    )]
     fn bound(
         &self,
-        range: &Range,
-        what: &str,
-        bound: f64,
-        words: &str,
-        held: impl Fn(Ordering) -> bool,
+        range: &NumberRange,
+        bound: &NumberBound,
         value: &Value,
-        outcome: &mut Outcome,
+        outcome: &mut ValidationOutcome,
     ) {
-        let fits = range.holds_float(bound);
+        let limit = bound.limit;
+        let fits = range.holds_float(limit);
         if !fits {
-            outcome.invalid(self.nowhere(), "\"\"", &range.complaint(what, &self.path));
+            outcome.invalid(
+                self.nowhere(),
+                "\"\"",
+                &range.complaint(bound.name, &self.path),
+            );
         }
         let (order, shown) = match value {
             Value::Int(int) if fits => {
-                let bound = go_int(bound);
-                (Some(int.cmp(&bound)), bound.to_string())
+                let limit = go_int(limit);
+                (Some(int.cmp(&limit)), limit.to_string())
             }
             other => (
-                other.as_f64().unwrap_or_default().partial_cmp(&bound),
-                go_float(bound),
+                other.as_f64().unwrap_or_default().partial_cmp(&limit),
+                go_float(limit),
             ),
         };
-        if !order.is_some_and(held) {
+        let holds = |order| order == bound.side || order == Equal && !bound.exclusive;
+        if !order.is_some_and(holds) {
+            let words = match (bound.side, bound.exclusive) {
+                (Greater, true) => "greater than",
+                (Greater, false) => "greater than or equal to",
+                (_, true) => "less than",
+                (_, false) => "less than or equal to",
+            };
             let detail = format!("{} in body should be {words} {shown}", self.path);
             outcome.invalid(self.field(), &shown_number(value, fits), &detail);
         }
     }
 
-    fn multiple(&self, range: &Range, factor: f64, value: &Value, outcome: &mut Outcome) {
+    fn multiple(
+        &self,
+        range: &NumberRange,
+        factor: f64,
+        value: &Value,
+        outcome: &mut ValidationOutcome,
+    ) {
         let fits = range.holds_float(factor);
         if !fits {
             outcome.invalid(
@@ -138,20 +122,40 @@ impl Validator<'_> {
     }
 }
 
-/// Which numbers a type and its format can hold.
-struct Range {
-    ty: Type,
+/// A `minimum` or `maximum`.
+struct NumberBound {
+    name: &'static str,
+    /// The side of the limit on which numbers are valid.
+    side: Ordering,
+    limit: f64,
+    exclusive: bool,
+}
+
+impl NumberBound {
+    fn new(name: &'static str, side: Ordering, limit: f64, exclusive: bool) -> NumberBound {
+        NumberBound {
+            name,
+            side,
+            limit,
+            exclusive,
+        }
+    }
+}
+
+/// The range of a type and its format.
+struct NumberRange {
+    ty: NodeType,
     format: &'static str,
 }
 
-impl Range {
-    fn of(node: &Node) -> Range {
-        let format = if matches!(node.ty, Type::Integer | Type::Number) {
+impl NumberRange {
+    fn new(node: &SchemaNode) -> NumberRange {
+        let format = if matches!(node.ty, NodeType::Integer | NodeType::Number) {
             node.format()
         } else {
             ""
         };
-        Range {
+        NumberRange {
             ty: node.ty,
             format,
         }
@@ -159,7 +163,7 @@ impl Range {
 
     fn holds(&self, value: &Value) -> bool {
         match value {
-            Value::Int(int) if self.ty == Type::Integer => {
+            Value::Int(int) if self.ty == NodeType::Integer => {
                 self.format != "int32" || i32::try_from(*int).is_ok()
             }
             other => self.holds_float(other.as_f64().unwrap_or_default()),
@@ -169,11 +173,11 @@ impl Range {
     fn holds_float(&self, number: f64) -> bool {
         let whole = number.fract() == 0.0;
         match (self.ty, self.format) {
-            (Type::Integer, "int32") => {
+            (NodeType::Integer, "int32") => {
                 whole && (f64::from(i32::MIN)..=f64::from(i32::MAX)).contains(&number)
             }
-            (Type::Integer, _) => whole && (i64::MIN as f64..i64::MAX as f64).contains(&number),
-            (Type::Number, "float") => number.abs() <= f64::from(f32::MAX),
+            (NodeType::Integer, _) => whole && (i64::MIN as f64..i64::MAX as f64).contains(&number),
+            (NodeType::Number, "float") => number.abs() <= f64::from(f32::MAX),
             _ => true,
         }
     }
@@ -187,7 +191,7 @@ impl Range {
     }
 }
 
-/// Go tells a whole number from a float by how it is compared.
+/// Go prints integers and floats differently.
 fn shown_number(value: &Value, whole: bool) -> String {
     match value {
         Value::Int(int) if whole => int.to_string(),
@@ -195,7 +199,7 @@ fn shown_number(value: &Value, whole: bool) -> String {
     }
 }
 
-/// Whether a float is meant as a whole number: small errors of arithmetic do not count.
+/// Whether a float is an integer; small rounding errors are ignored.
 pub(super) fn is_integer(number: f64) -> bool {
     const LARGEST: f64 = ((1_u64 << 53) - 1) as f64;
     if !number.is_finite() || number.abs() > LARGEST {
@@ -204,7 +208,7 @@ pub(super) fn is_integer(number: f64) -> bool {
     if number == number.trunc() {
         return true;
     }
-    // Kubernetes: a negative number is compared with what it is as an unsigned one (go-openapi/swag).
+    // Kubernetes: a negative number is compared as an unsigned one (go-openapi/swag).
     let near = go_int(number) as u64 as f64;
     let difference = (number - near).abs();
     near != 0.0 && difference / (number.abs() + near) < 1e-9

@@ -1,14 +1,14 @@
-//! A regular expression of a schema.
+//! The `pattern` of a schema.
 
 use std::sync::{Arc, OnceLock};
 
-use mizzen_go_regexp::{ParseError, Regexp};
+use mizzen_go_regexp::{Regexp, RegexpError};
 use mizzen_value::Str;
 
-/// A regular expression, compiled when it is first matched: most never are.
+/// A regular expression, compiled at its first match, because most never match.
 #[derive(Debug)]
 pub(crate) struct Pattern {
-    /// As it was written.
+    /// The pattern.
     pub text: Str,
     regexp: OnceLock<Arc<Regexp>>,
 }
@@ -21,7 +21,7 @@ impl Pattern {
         }
     }
 
-    /// One that is written in the program.
+    /// A constant pattern.
     pub(crate) const fn fixed(text: &'static str) -> Pattern {
         Pattern {
             text: Str::new_static(text),
@@ -29,13 +29,13 @@ impl Pattern {
         }
     }
 
-    /// Whether it is found in `value`; never, if it is no regular expression.
+    /// Whether it matches `value`; an invalid pattern never does.
     pub(crate) fn is_match(&self, value: &str) -> bool {
         self.try_match(value).unwrap_or(false)
     }
 
-    /// The same, or why it is no regular expression.
-    pub(crate) fn try_match(&self, value: &str) -> Result<bool, ParseError> {
+    /// Whether it matches `value`, or the syntax error.
+    pub(crate) fn try_match(&self, value: &str) -> Result<bool, RegexpError> {
         self.regexp
             .get_or_init(|| Regexp::new(&self.text))
             .is_match(value)

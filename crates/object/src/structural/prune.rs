@@ -1,12 +1,13 @@
-//! Taking away what a schema does not declare, and nulls that mean nothing.
+//! Pruning: removes undeclared fields, and nulls that are not allowed.
 
-use super::{Node, Structural};
+use super::{SchemaNode, Structural};
 use mizzen_value::{Map, Value};
 
 impl Structural {
-    /// Takes away what is not declared and says what it was, sorted: `spec.x`, `spec.items[0].y`. What says of
-    /// which kind an object is, and its metadata, stay. Nulls that the schema does not allow go, too, unless a default
-    /// takes their place. Nothing happens if the definition keeps everything.
+    /// Removes undeclared fields and returns their paths, sorted: `spec.x`, `spec.items[0].y`. The
+    /// kind and the metadata of an object stay. Nulls that the schema does not allow are removed,
+    /// too, unless a default replaces them. Does nothing if the definition preserves unknown
+    /// fields.
     pub fn prune(&self, object: &mut Value) -> Vec<String> {
         if self.preserve {
             return Vec::new();
@@ -16,14 +17,15 @@ impl Structural {
         pruned
     }
 
-    /// The same for a value that stands at the root of the schema and need not be an object, such as a default.
+    /// Like [`Structural::prune`], for a value of the root schema that need not be an object, such
+    /// as a default.
     pub fn prune_value(&self, value: &mut Value) -> Vec<String> {
         prune(&self.root, value, false)
     }
 }
 
-/// Prunes a value that stands at the root of a schema. `resource` says that it has a kind and metadata.
-fn prune(root: &Node, value: &mut Value, resource: bool) -> Vec<String> {
+/// Prunes a value of a root schema. `resource` means that it has a kind and metadata.
+fn prune(root: &SchemaNode, value: &mut Value, resource: bool) -> Vec<String> {
     let mut pruner = Pruner {
         path: String::new(),
         pruned: Vec::new(),
@@ -36,8 +38,8 @@ fn prune(root: &Node, value: &mut Value, resource: bool) -> Vec<String> {
     pruner.pruned
 }
 
-/// Takes out nulls where the schema allows none and has no default to put in their place.
-fn drop_nulls(value: &mut Value, node: &Node) {
+/// Removes nulls where the schema allows none and has no default for them.
+fn drop_nulls(value: &mut Value, node: &SchemaNode) {
     match value {
         Value::Map(map) => map.retain(|name, value| match node.member(name) {
             Some(below) if value.is_null() => below.is_nullable() || below.default().is_some(),
@@ -56,7 +58,7 @@ fn drop_nulls(value: &mut Value, node: &Node) {
     }
 }
 
-/// Whether a field says of which kind an object is, or is its metadata.
+/// Whether it is `kind`, `apiVersion` or `metadata`.
 pub(super) fn is_meta(name: &str) -> bool {
     matches!(name, "apiVersion" | "kind" | "metadata")
 }
@@ -67,20 +69,20 @@ struct Pruner {
 }
 
 impl Pruner {
-    /// Prunes a value of which the schema says something, or nothing. The items of a list that keeps everything
-    /// keep everything too (`kept`); what they declare is pruned as it says.
-    fn value(&mut self, value: &mut Value, node: Option<&Node>, kept: bool) {
-        let keep = kept || node.is_some_and(Node::preserves);
+    /// Prunes a value, with or without a schema. Items of a list that preserves unknown fields
+    /// preserve them, too (`kept`); their declared fields are pruned.
+    fn value(&mut self, value: &mut Value, node: Option<&SchemaNode>, kept: bool) {
+        let keep = kept || node.is_some_and(SchemaNode::preserves);
         if keep && node.is_none() {
             return;
         }
         match value {
-            Value::Map(map) => self.map(map, node, node.is_some_and(Node::is_embedded), keep),
+            Value::Map(map) => self.map(map, node, node.is_some_and(SchemaNode::is_embedded), keep),
             Value::List(items) => {
                 let length = self.path.len();
                 for (index, value) in items.iter_mut().enumerate() {
                     self.path += &format!("[{index}]");
-                    self.value(value, node.and_then(Node::items), keep);
+                    self.value(value, node.and_then(SchemaNode::items), keep);
                     self.path.truncate(length);
                 }
             }
@@ -88,7 +90,7 @@ impl Pruner {
         }
     }
 
-    fn map(&mut self, map: &mut Map, node: Option<&Node>, embedded: bool, keep: bool) {
+    fn map(&mut self, map: &mut Map, node: Option<&SchemaNode>, embedded: bool, keep: bool) {
         let length = self.path.len();
         map.retain(|name, value| {
             if embedded && is_meta(name) {
@@ -115,7 +117,8 @@ impl Pruner {
         self.path += name;
     }
 
-    /// Kubernetes: what every object has is left out silently at the top (pruning/algorithm.go).
+    /// Kubernetes: fields of every object are dropped without a report at the root
+    /// (pruning/algorithm.go).
     fn record(&mut self, name: &str, length: usize) {
         if length > 0 || !is_meta(name) {
             self.pruned.push(self.path.clone());

@@ -1,21 +1,21 @@
-//! What a check of one schema found.
+//! The result of validating a value.
 
 use crate::violation::{Reason, Violation, Violations};
 
-/// What is wrong, and how much was right: of several alternatives that all fail, the one that came closest is
-/// reported.
+/// The violations, and the number of successful validators: if several alternatives fail, the best
+/// match is reported.
 #[derive(Debug, Default)]
-pub(super) struct Outcome {
+pub(super) struct ValidationOutcome {
     pub errors: Vec<Violation>,
     pub matches: usize,
 }
 
-impl Outcome {
+impl ValidationOutcome {
     pub(super) fn is_valid(&self) -> bool {
         self.errors.is_empty()
     }
 
-    /// Something is wrong that only words can say.
+    /// Adds a violation with its message.
     pub(super) fn push(&mut self, reason: Reason, field: String, message: String) {
         self.errors.push(Violation {
             reason,
@@ -24,7 +24,7 @@ impl Outcome {
         });
     }
 
-    /// A field has a wrong value, shown as given.
+    /// Adds an invalid value, printed by the caller.
     pub(super) fn invalid(&mut self, field: String, shown: &str, detail: &str) {
         self.push(
             Reason::Invalid,
@@ -33,8 +33,8 @@ impl Outcome {
         );
     }
 
-    /// Takes over what another check of the same value found. What is there already is not said twice.
-    pub(super) fn merge(&mut self, other: Outcome) {
+    /// Adds the result of another validator of the same value, without duplicates.
+    pub(super) fn merge(&mut self, other: ValidationOutcome) {
         self.matches += other.matches;
         for error in other.errors {
             if !self.errors.contains(&error) {

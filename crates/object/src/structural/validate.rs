@@ -1,26 +1,26 @@
-//! Whether an object is what its schema says, in the words and the order of upstream's validator.
+//! Schema validation, with the messages and the order of upstream's validator.
 //!
-//! On an update what was wrong before and has not changed is let through: a schema may become stricter without
-//! making objects unchangeable. Kubernetes: kube-openapi's pkg/validation/validate, and
+//! On an update violations in unchanged values are tolerated (ratcheting), so that a schema can
+//! become stricter. Kubernetes: kube-openapi's pkg/validation/validate, and
 //! apiextensions-apiserver's pkg/apiserver/validation.
 
 use super::Structural;
 use super::correlate::Correlated;
-use super::node::{Check, Node, Type};
+use super::node::{NodeCheck, NodeType, SchemaNode};
 use super::number::is_integer;
-use super::result::Outcome;
+use super::result::ValidationOutcome;
 use crate::violation::{Reason, Violations, show};
 use mizzen_value::json;
 use mizzen_value::{Map, Value};
 
 impl Structural {
-    /// All that is wrong with `new` by its schema. `old` is what it was, on an update.
+    /// Validates `new` by its schema. `old` is the stored object, on an update.
     pub fn validate(&self, new: &Value, old: Option<&Value>, violations: &mut Violations) {
         let past = old.map(|old| Correlated::new(&self.root, new, old));
         run(&self.root, new, past, "", violations);
     }
 
-    /// The same for the status alone, as it is checked when nothing else can change.
+    /// Like [`Structural::validate`], for the status alone, for writes to `/status`.
     pub fn validate_status(&self, new: &Value, old: Option<&Value>, violations: &mut Violations) {
         let (Some(node), Some(status)) = (self.root.property("status"), new.get("status")) else {
             return;
@@ -29,15 +29,15 @@ impl Structural {
         run(node, status, past, "status", violations);
     }
 
-    /// All that is wrong with a value that stands at the root of the schema and at `place` in something greater,
-    /// such as a default.
+    /// Validates a value of the root schema that is at `place` inside of another, such as a
+    /// default.
     pub fn validate_at(&self, value: &Value, place: &str, violations: &mut Violations) {
         run(&self.root, value, None, place, violations);
     }
 }
 
 fn run(
-    node: &Node,
+    node: &SchemaNode,
     value: &Value,
     past: Option<Correlated>,
     prefix: &str,
@@ -47,21 +47,21 @@ fn run(
         path: String::new(),
         prefix,
     };
-    let mut outcome = Outcome::default();
+    let mut outcome = ValidationOutcome::default();
     validator.ratcheted(node, value, past, &mut outcome);
     outcome.report(violations);
 }
 
-/// Walks an object along its schema.
+/// A traversal of an object along its schema.
 pub(super) struct Validator<'a> {
-    /// Where we are, as messages name it: `spec.items[0]`.
+    /// The current path: `spec.items[0]`.
     pub path: String,
-    /// What comes before it in the name of a field.
+    /// The prefix of field names.
     prefix: &'a str,
 }
 
 impl Validator<'_> {
-    /// The name of the field that is to blame.
+    /// The name of the field in violations.
     pub(super) fn field(&self) -> String {
         match (self.prefix, self.path.trim_start_matches('.')) {
             (_, "") => self.nowhere(),
@@ -70,7 +70,7 @@ impl Validator<'_> {
         }
     }
 
-    /// The name of the field where no field is to blame.
+    /// The name of the field in violations without a field.
     pub(super) fn nowhere(&self) -> String {
         if self.prefix.is_empty() {
             "<nil>".into()
@@ -79,13 +79,13 @@ impl Validator<'_> {
         }
     }
 
-    /// Checks a value, and lets through what was wrong before and has not changed.
+    /// Validates a value, and tolerates violations in unchanged values.
     fn ratcheted(
         &mut self,
-        node: &Node,
+        node: &SchemaNode,
         value: &Value,
         past: Option<Correlated>,
-        outcome: &mut Outcome,
+        outcome: &mut ValidationOutcome,
     ) {
         let before = outcome.errors.len();
         self.value(node, value, past, outcome);
@@ -96,10 +96,10 @@ impl Validator<'_> {
 
     pub(super) fn value(
         &mut self,
-        node: &Node,
+        node: &SchemaNode,
         value: &Value,
         past: Option<Correlated>,
-        outcome: &mut Outcome,
+        outcome: &mut ValidationOutcome,
     ) {
         self.of_type(node, value, outcome);
         if value.is_null() {
@@ -107,10 +107,10 @@ impl Validator<'_> {
         }
         for check in &node.checks {
             match check {
-                Check::AnyOf(nodes) => self.any_of(nodes, value, outcome),
-                Check::OneOf(nodes) => self.one_of(nodes, value, outcome),
-                Check::AllOf(nodes) => self.all_of(nodes, value, outcome),
-                Check::Not(node) => self.not(node, value, outcome),
+                NodeCheck::AnyOf(nodes) => self.any_of(nodes, value, outcome),
+                NodeCheck::OneOf(nodes) => self.one_of(nodes, value, outcome),
+                NodeCheck::AllOf(nodes) => self.all_of(nodes, value, outcome),
+                NodeCheck::Not(node) => self.not(node, value, outcome),
                 _ => {}
             }
         }
@@ -124,20 +124,20 @@ impl Validator<'_> {
         if let Value::Map(map) = value {
             self.members(node, map, past, outcome);
         }
-        // Counted as upstream counts: one for each of its validators that had something to look at.
+        // Upstream counts one for each validator that applies.
         let formatted = !node.format().is_empty();
         let counts = [
-            node.ty != Type::Any || formatted,
+            node.ty != NodeType::Any || formatted,
             formatted && value.as_str().is_some(),
             !matches!(value, Value::Bool(_)),
         ];
         outcome.matches += 4 + counts.iter().filter(|counted| **counted).count();
     }
 
-    /// Kubernetes: with a format, text and lists are taken for what they are, whatever the type.
-    fn of_type(&self, node: &Node, value: &Value, outcome: &mut Outcome) {
+    /// Kubernetes: with a format, strings and lists are accepted, whatever the type.
+    fn of_type(&self, node: &SchemaNode, value: &Value, outcome: &mut ValidationOutcome) {
         let (format, (found, found_format)) = (node.format(), go_type(value));
-        let said = node.ty != Type::Any;
+        let said = node.ty != NodeType::Any;
         if value.is_null() {
             if said && !node.is_nullable() {
                 self.wrong_type(node.ty.words(), "null", outcome);
@@ -149,7 +149,10 @@ impl Validator<'_> {
         if !said && format.is_empty() {
             return;
         }
-        let numeric = matches!(node.ty, Type::Integer | Type::Number | Type::IntOrString);
+        let numeric = matches!(
+            node.ty,
+            NodeType::Integer | NodeType::Number | NodeType::IntOrString
+        );
         let fits = node.ty.admits(value);
         let loose = matches!(value, Value::String(_) | Value::List(_));
         if !loose && !format.is_empty() && !fits && found_format != format {
@@ -161,7 +164,7 @@ impl Validator<'_> {
         }
     }
 
-    fn wrong_type(&self, wanted: &str, found: &str, outcome: &mut Outcome) {
+    fn wrong_type(&self, wanted: &str, found: &str, outcome: &mut ValidationOutcome) {
         let found = json::quote(found);
         let message = format!(
             "Invalid value: {found}: {} in body must be of type {wanted}: {found}",
@@ -170,24 +173,24 @@ impl Validator<'_> {
         outcome.push(Reason::TypeInvalid, self.field(), message);
     }
 
-    /// Length and pattern, of which the first that fails is told, and the format.
-    fn text(&self, node: &Node, text: &str, outcome: &mut Outcome) {
+    /// Validates length and pattern, of which the first failure is reported, and the format.
+    fn text(&self, node: &SchemaNode, text: &str, outcome: &mut ValidationOutcome) {
         let path = &self.path;
         let length = |max: &i64| text.chars().count() as i64 > *max;
         for check in &node.checks {
             match check {
-                Check::MaxLength(max) if length(max) => {
+                NodeCheck::MaxLength(max) if length(max) => {
                     let unit = if *max == 1 { "byte" } else { "bytes" };
                     let message = format!("Too long: may not be more than {max} {unit}");
                     outcome.push(Reason::TooLong, self.field(), message);
                     break;
                 }
-                Check::MinLength(min) if !length(&(min - 1)) => {
+                NodeCheck::MinLength(min) if !length(&(min - 1)) => {
                     let detail = format!("{path} in body should be at least {min} chars long");
                     outcome.invalid(self.field(), &json::quote(text), &detail);
                     break;
                 }
-                Check::Pattern(pattern) => {
+                NodeCheck::Pattern(pattern) => {
                     let wanted = match pattern.try_match(text) {
                         Ok(true) => continue,
                         Ok(false) => pattern.text.to_string(),
@@ -201,7 +204,7 @@ impl Validator<'_> {
             }
         }
         for check in &node.checks {
-            if let Check::Format(format) = check
+            if let NodeCheck::Format(format) = check
                 && !format.is_match(text)
             {
                 let (name, text) = (format.name, json::quote(text));
@@ -214,10 +217,10 @@ impl Validator<'_> {
 
     fn items(
         &mut self,
-        node: &Node,
+        node: &SchemaNode,
         items: &[Value],
         past: Option<Correlated>,
-        outcome: &mut Outcome,
+        outcome: &mut ValidationOutcome,
     ) {
         if let Some(below) = node.items() {
             let (pasts, length) = (
@@ -233,12 +236,12 @@ impl Validator<'_> {
         let (size, path) = (items.len() as i64, &self.path);
         for check in &node.checks {
             match check {
-                Check::MinItems(min) if size < *min => {
+                NodeCheck::MinItems(min) if size < *min => {
                     let detail = format!("{path} in body should have at least {min} items");
                     outcome.invalid(self.field(), &size.to_string(), &detail);
                 }
-                Check::MaxItems(max) if size > *max => self.too_many(size, *max, outcome),
-                Check::UniqueItems if has_duplicates(items) => {
+                NodeCheck::MaxItems(max) if size > *max => self.too_many(size, *max, outcome),
+                NodeCheck::UniqueItems if has_duplicates(items) => {
                     let detail = format!("{path} in body shouldn't contain duplicates");
                     outcome.invalid(self.field(), "\"\"", &detail);
                 }
@@ -248,16 +251,16 @@ impl Validator<'_> {
         outcome.matches += 1;
     }
 
-    fn too_many(&self, size: i64, max: i64, outcome: &mut Outcome) {
+    fn too_many(&self, size: i64, max: i64, outcome: &mut ValidationOutcome) {
         let unit = if max == 1 { "item" } else { "items" };
         let message = format!("Too many: {size}: must have at most {max} {unit}");
         outcome.push(Reason::TooMany, self.field(), message);
     }
 
-    /// Whether a value is one of those that are listed, if there are any.
-    fn allowed(&self, node: &Node, value: &Value, outcome: &mut Outcome) {
+    /// Validates `enum`.
+    fn allowed(&self, node: &SchemaNode, value: &Value, outcome: &mut ValidationOutcome) {
         let listed = node.checks.iter().find_map(|check| match check {
-            Check::Enum(values) => Some(values),
+            NodeCheck::Enum(values) => Some(values),
             _ => None,
         });
         let Some(listed) =
@@ -278,18 +281,24 @@ impl Validator<'_> {
         outcome.push(Reason::NotSupported, self.field(), message);
     }
 
-    fn members(&mut self, node: &Node, map: &Map, past: Option<Correlated>, outcome: &mut Outcome) {
+    fn members(
+        &mut self,
+        node: &SchemaNode,
+        map: &Map,
+        past: Option<Correlated>,
+        outcome: &mut ValidationOutcome,
+    ) {
         let (size, length) = (map.len() as i64, self.path.len());
         for check in &node.checks {
             match check {
-                Check::MinProperties(min) if size < *min => {
+                NodeCheck::MinProperties(min) if size < *min => {
                     let detail = format!(
                         "{} in body should have at least {min} properties",
                         self.path
                     );
                     outcome.invalid(self.field(), &size.to_string(), &detail);
                 }
-                Check::MaxProperties(max) if size > *max => self.too_many(size, *max, outcome),
+                NodeCheck::MaxProperties(max) if size > *max => self.too_many(size, *max, outcome),
                 _ => {}
             }
         }
@@ -302,19 +311,23 @@ impl Validator<'_> {
         if let Some(below) = node.additional() {
             for (name, value) in map.iter().filter(|(name, _)| node.property(name).is_none()) {
                 self.path.push('.');
-                self.member(name, below, value, past, outcome);
+                let old = self.old_member(name, past);
+                self.path += name;
+                self.ratcheted(below, value, old, outcome);
                 self.path.truncate(length);
             }
         }
         for (name, below) in node.properties() {
             if let Some(value) = map.get(name) {
                 self.path += if length > 0 { "." } else { "" };
-                self.member(name, below, value, past, outcome);
+                let old = self.old_member(name, past);
+                self.path += name;
+                self.ratcheted(below, value, old, outcome);
                 self.path.truncate(length);
             }
         }
         let required = node.checks.iter().find_map(|check| match check {
-            Check::Required(names) => Some(names),
+            NodeCheck::Required(names) => Some(names),
             _ => None,
         });
         for name in required
@@ -329,46 +342,38 @@ impl Validator<'_> {
         }
     }
 
-    /// Kubernetes: kind and version have no past, for both objects were brought to the same version.
-    fn member(
-        &mut self,
-        name: &str,
-        node: &Node,
-        value: &Value,
-        past: Option<Correlated>,
-        outcome: &mut Outcome,
-    ) {
-        let of_type = self.path.is_empty() && matches!(name, "kind" | "apiVersion");
-        let past = past.filter(|_| !of_type).and_then(|past| past.member(name));
-        self.path += name;
-        self.ratcheted(node, value, past, outcome);
+    /// Kubernetes: `kind` and `apiVersion` have no old value, because both objects were converted
+    /// to the same version.
+    fn old_member<'o>(&self, name: &str, past: Option<Correlated<'o>>) -> Option<Correlated<'o>> {
+        let is_type = self.path.is_empty() && matches!(name, "kind" | "apiVersion");
+        past.filter(|_| !is_type)?.member(name)
     }
 }
 
-impl Type {
-    /// The type as schemas and messages name it.
+impl NodeType {
+    /// The name of the type in schemas and messages.
     pub(crate) fn words(self) -> &'static str {
         match self {
-            Type::Any => "",
-            Type::Object => "object",
-            Type::Array => "array",
-            Type::String => "string",
-            Type::Integer => "integer",
-            Type::Number => "number",
-            Type::Boolean => "boolean",
-            Type::IntOrString => "integer,string",
+            NodeType::Any => "",
+            NodeType::Object => "object",
+            NodeType::Array => "array",
+            NodeType::String => "string",
+            NodeType::Integer => "integer",
+            NodeType::Number => "number",
+            NodeType::Boolean => "boolean",
+            NodeType::IntOrString => "integer,string",
         }
     }
 
     fn admits(self, value: &Value) -> bool {
         match (self, value) {
-            (Type::Object, Value::Map(_))
-            | (Type::Array, Value::List(_))
-            | (Type::Boolean, Value::Bool(_)) => true,
-            (Type::String | Type::IntOrString, Value::String(_)) => true,
-            (Type::Integer | Type::Number | Type::IntOrString, Value::Int(_)) => true,
-            (Type::Number, Value::Number(_)) => true,
-            (Type::Integer | Type::IntOrString, Value::Number(_)) => {
+            (NodeType::Object, Value::Map(_))
+            | (NodeType::Array, Value::List(_))
+            | (NodeType::Boolean, Value::Bool(_)) => true,
+            (NodeType::String | NodeType::IntOrString, Value::String(_)) => true,
+            (NodeType::Integer | NodeType::Number | NodeType::IntOrString, Value::Int(_)) => true,
+            (NodeType::Number, Value::Number(_)) => true,
+            (NodeType::Integer | NodeType::IntOrString, Value::Number(_)) => {
                 value.as_f64().is_some_and(is_integer)
             }
             _ => false,
@@ -376,19 +381,18 @@ impl Type {
     }
 }
 
-impl Node {
-    /// The name of the format that is checked, or nothing.
+impl SchemaNode {
+    /// The name of the validated format, or an empty string.
     pub(super) fn format(&self) -> &'static str {
         let format = self.checks.iter().find_map(|check| match check {
-            Check::Format(format) => Some(format.name),
+            NodeCheck::Format(format) => Some(format.name),
             _ => None,
         });
         format.unwrap_or_default()
     }
 }
 
-/// The type and the format that Go's validator sees in a value.
-/// What OpenAPI calls the type of a value.
+/// The OpenAPI type of a value, as Go's validator sees it.
 pub fn type_name(value: &Value) -> &'static str {
     go_type(value).0
 }
@@ -405,7 +409,7 @@ fn go_type(value: &Value) -> (&'static str, &'static str) {
     }
 }
 
-/// Kubernetes: a float is cut to a whole number before it is compared with one, and null is nothing.
+/// Kubernetes: a float is truncated before it is compared with an integer, and null never matches.
 fn is_same(known: &Value, value: &Value) -> bool {
     match (known, value) {
         (Value::Null, _) => false,

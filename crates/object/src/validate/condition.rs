@@ -1,4 +1,4 @@
-//! Is a status condition in order? For the kinds whose conditions are `meta/v1.Condition`.
+//! Validation of `meta/v1.Condition`.
 
 use super::{field, meta, names, repeats};
 use crate::violation::{Path, Violations};
@@ -7,7 +7,7 @@ use mizzen_value::Value;
 const REASON_LENGTH: usize = 1024;
 const MESSAGE_LENGTH: usize = 32 * 1024;
 
-/// Conditions, each type once.
+/// Validates conditions, each type once.
 pub fn conditions(conditions: &Value, path: &Path, violations: &mut Violations) {
     let list = conditions.list();
     let repeated = repeats(list, |condition| condition["type"].str());
@@ -20,7 +20,7 @@ pub fn conditions(conditions: &Value, path: &Path, violations: &mut Violations) 
     }
 }
 
-/// One condition.
+/// Validates one condition.
 pub fn condition(condition: &Value, path: &Path, violations: &mut Violations) {
     meta::label_name(condition["type"].str(), &path.child("type"), violations);
     field::one_of(

@@ -1,9 +1,10 @@
-//! Is an object's metadata in order?
+//! Validation of object metadata.
 //!
-//! Kubernetes: the checks run more than once, and each run reports. On create the kind's own rules come first,
-//! and only if they pass [`object_meta`] runs again with [`NameRule::PathSegment`]. On update [`object_meta`]
-//! (again with `PathSegment`) and [`object_meta_update`] come first, whatever the kind; then the kind's own
-//! rules run [`object_meta_update`] once more, and some kinds [`object_meta`] too. Kinds that are built in add
+//! Kubernetes: the validations run more than once, and each run reports. On create the kind's own
+//! rules come first, and only if they pass [`object_meta`] runs again with
+//! [`NameRule::PathSegment`]. On update [`object_meta`] (again with `PathSegment`) and
+//! [`object_meta_update`] come first, whatever the kind; then the kind's own rules run
+//! [`object_meta_update`] once more, and some kinds [`object_meta`], too. Built-in kinds add
 //! [`finalizer_names`] after each run of their own.
 
 use std::collections::BTreeSet;
@@ -13,10 +14,10 @@ use crate::kind::NameRule;
 use crate::violation::{Path, Violations};
 use mizzen_value::Value;
 
-/// How many bytes all annotations of an object may have together.
+/// The maximum size of all annotations of an object, in bytes.
 pub const ANNOTATIONS_SIZE: usize = 256 * 1024;
 
-/// Everything about metadata that can be said without knowing what it was.
+/// Validates metadata, independent of the old object.
 pub fn object_meta(
     meta: &Value,
     namespaced: bool,
@@ -61,7 +62,7 @@ pub fn object_meta(
     );
 }
 
-/// [`object_meta`] and [`finalizer_names`]: how a built-in kind looks at its own metadata.
+/// [`object_meta`] and [`finalizer_names`]: a built-in kind's validation of its own metadata.
 pub fn native_object_meta(
     meta: &Value,
     namespaced: bool,
@@ -73,14 +74,15 @@ pub fn native_object_meta(
     finalizer_names(meta, &path, violations);
 }
 
-/// [`object_meta_update`] and [`finalizer_names`]: how a built-in kind looks at a change of its own metadata.
+/// [`object_meta_update`] and [`finalizer_names`]: a built-in kind's validation of changes of its
+/// own metadata.
 pub fn native_object_meta_update(new: &Value, old: &Value, violations: &mut Violations) {
     let path = Path::new("metadata");
     object_meta_update(new, old, &path, violations);
     finalizer_names(new, &path, violations);
 }
 
-/// What may not change in metadata.
+/// Validates changes of metadata.
 pub fn object_meta_update(new: &Value, old: &Value, path: &Path, violations: &mut Violations) {
     if !old["deletionTimestamp"].is_null() {
         no_new_finalizers(
@@ -128,7 +130,7 @@ pub fn object_meta_update(new: &Value, old: &Value, path: &Path, violations: &mu
     );
 }
 
-/// Keys and values of labels.
+/// Validates keys and values of labels.
 pub fn labels(labels: &Value, path: &Path, violations: &mut Violations) {
     for (key, value) in labels.entries() {
         label_name(key, path, violations);
@@ -141,12 +143,12 @@ pub fn labels(labels: &Value, path: &Path, violations: &mut Violations) {
     }
 }
 
-/// The key of a label.
+/// Validates the key of a label.
 pub fn label_name(key: &str, path: &Path, violations: &mut Violations) {
     field::all(names::is_label_key(key), key, path, violations);
 }
 
-/// Keys of annotations, in either case, and the size of all of them.
+/// Validates keys of annotations, ignoring case, and their total size.
 pub fn annotations(annotations: &Value, path: &Path, violations: &mut Violations) {
     for (key, _) in annotations.entries() {
         field::all(
@@ -165,7 +167,7 @@ pub fn annotations(annotations: &Value, path: &Path, violations: &mut Violations
     }
 }
 
-/// A built-in kind's finalizers are the standard ones, or have a domain.
+/// Finalizers of a built-in kind must be standard ones, or have a domain.
 pub fn finalizer_names(meta: &Value, path: &Path, violations: &mut Violations) {
     let path = path.child("finalizers");
     for (index, finalizer) in meta["finalizers"].list().iter().enumerate() {
@@ -173,7 +175,7 @@ pub fn finalizer_names(meta: &Value, path: &Path, violations: &mut Violations) {
     }
 }
 
-/// A finalizer that is a standard one, or has a domain.
+/// A finalizer must be a standard one, or have a domain.
 pub fn finalizer_name(name: &str, path: &Path, violations: &mut Violations) {
     if !name.contains('/') && !["kubernetes", ORPHAN, FOREGROUND].contains(&name) {
         violations.invalid(
@@ -214,7 +216,27 @@ fn namespace(namespace: &str, namespaced: bool, path: &Path, violations: &mut Vi
 fn owner_references(owners: &Value, path: &Path, violations: &mut Violations) {
     let mut controller: Option<String> = None;
     for owner in owners.list() {
-        owner_reference(owner, path, violations);
+        let (api_version, kind) = (owner["apiVersion"].str(), owner["kind"].str());
+        if version(api_version).is_empty() {
+            violations.invalid(
+                path.child("apiVersion"),
+                api_version,
+                "version must not be empty",
+            );
+        }
+        for name in ["kind", "name", "uid"] {
+            if owner[name].str().is_empty() {
+                violations.invalid(path.child(name), "", "must not be empty");
+            }
+        }
+        // Events are numerous and short-lived: they cannot be owners.
+        if (api_version, kind) == ("v1", "Event") {
+            violations.invalid(
+                path,
+                owner.clone(),
+                "/v1, Kind=Event is disallowed from being an owner",
+            );
+        }
         if !owner["controller"].bool() {
             continue;
         }
@@ -233,31 +255,7 @@ fn owner_references(owners: &Value, path: &Path, violations: &mut Violations) {
     }
 }
 
-fn owner_reference(owner: &Value, path: &Path, violations: &mut Violations) {
-    let (api_version, kind) = (owner["apiVersion"].str(), owner["kind"].str());
-    if version(api_version).is_empty() {
-        violations.invalid(
-            path.child("apiVersion"),
-            api_version,
-            "version must not be empty",
-        );
-    }
-    for name in ["kind", "name", "uid"] {
-        if owner[name].str().is_empty() {
-            violations.invalid(path.child(name), "", "must not be empty");
-        }
-    }
-    // Events are many and short-lived: nothing may depend on one.
-    if (api_version, kind) == ("v1", "Event") {
-        violations.invalid(
-            path,
-            owner.clone(),
-            "/v1, Kind=Event is disallowed from being an owner",
-        );
-    }
-}
-
-/// The version in `group/version`; none if there are more parts than these.
+/// The version in `group/version`; empty if there are more parts.
 fn version(api_version: &str) -> &str {
     match api_version.split_once('/') {
         None => api_version,
@@ -307,51 +305,41 @@ fn no_new_finalizers(new: &Value, old: &Value, path: &Path, violations: &mut Vio
 
 fn managed_fields(entries: &Value, path: &Path, violations: &mut Violations) {
     for (index, entry) in entries.list().iter().enumerate() {
-        managed_fields_entry(entry, &path.index(index), violations);
+        let path = path.index(index);
+        let operation = entry["operation"].str();
+        if !["Apply", "Update"].contains(&operation) {
+            violations.invalid(
+                path.child("operation"),
+                operation,
+                "must be `Apply` or `Update`",
+            );
+        }
+        let fields_type = entry["fieldsType"].str();
+        if !["", "FieldsV1"].contains(&fields_type) {
+            violations.invalid(path.child("fieldsType"), fields_type, "must be `FieldsV1`");
+        }
+        field_manager(entry["manager"].str(), &path.child("manager"), violations);
+        if entry["subresource"].str().len() > SUBRESOURCE_LENGTH {
+            violations.too_long(path.child("subresource"), SUBRESOURCE_LENGTH);
+        }
     }
 }
 
-fn managed_fields_entry(entry: &Value, path: &Path, violations: &mut Violations) {
-    let operation = entry["operation"].str();
-    if !["Apply", "Update"].contains(&operation) {
-        violations.invalid(
-            path.child("operation"),
-            operation,
-            "must be `Apply` or `Update`",
-        );
-    }
-    let fields_type = entry["fieldsType"].str();
-    if !["", "FieldsV1"].contains(&fields_type) {
-        violations.invalid(path.child("fieldsType"), fields_type, "must be `FieldsV1`");
-    }
-    field_manager(entry["manager"].str(), &path.child("manager"), violations);
-    if entry["subresource"].str().len() > SUBRESOURCE_LENGTH {
-        violations.too_long(path.child("subresource"), SUBRESOURCE_LENGTH);
-    }
-}
-
-/// The name of one who owns fields.
+/// Validates the name of a field manager.
 pub fn field_manager(manager: &str, path: &Path, violations: &mut Violations) {
     if manager.len() > MANAGER_LENGTH {
         violations.too_long(path, MANAGER_LENGTH);
     }
-    for (at, char) in manager
-        .char_indices()
-        .filter(|(_, char)| !is_printable(*char))
-    {
+    for (at, char) in manager.char_indices().filter(|(_, char)| {
+        let is_space = char.is_control() || char.is_whitespace();
+        *char != ' ' && (is_space || matches!(char, '\u{ad}' | '\u{200b}'..='\u{200f}'))
+    }) {
         let shown = format!(
             "invalid character U+{:04X} (at position {at})",
             u32::from(char)
         );
         violations.invalid(path, manager, &shown);
     }
-}
-
-fn is_printable(char: char) -> bool {
-    char == ' '
-        || !(char.is_control()
-            || char.is_whitespace()
-            || matches!(char, '\u{ad}' | '\u{200b}'..='\u{200f}'))
 }
 
 #[cfg(test)]
@@ -402,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn finalizers_are_standard_or_have_a_domain() {
+    fn finalizers_must_be_standard_or_have_a_domain() {
         check(
             r#"{"name":"a","namespace":"b","finalizers":["x","orphan","foregroundDeletion"]}"#,
             &[
@@ -426,7 +414,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_server_gave_stays() {
+    fn immutable_metadata_stays() {
         check_update(
             r#"{"name":"a","resourceVersion":"1","uid":"x","generation":1}"#,
             r#"{"name":"a","resourceVersion":"1","uid":"y","generation":2,"deletionGracePeriodSeconds":3}"#,
@@ -439,7 +427,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dying_object_gets_no_new_finalizers() {
+    fn a_terminating_object_gets_no_new_finalizers() {
         check_update(
             r#"{"resourceVersion":"1","deletionTimestamp":"t","finalizers":["a/b","a/a","a/c"]}"#,
             r#"{"deletionTimestamp":"t","finalizers":["a/c"]}"#,

@@ -1,7 +1,7 @@
-//! The checks that many kinds share, in upstream's words.
+//! Validation that many kinds share, with upstream's messages.
 //!
-//! A function named `is_…` looks at one value and answers what is wrong with it, nothing if it is fine. The
-//! other functions look at a part of an object and add to [`Violations`](crate::Violations).
+//! A function named `is_…` validates one value and returns messages. The other functions validate a
+//! part of an object and add to [`Violations`](crate::Violations).
 
 pub mod condition;
 pub mod field;

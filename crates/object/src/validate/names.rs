@@ -1,6 +1,6 @@
-//! Names that a field holds, checked with upstream's messages.
+//! Validation of names in fields.
 //!
-//! The checks of a single text are in [`mizzen_value::validation::names`].
+//! Validation of a single string is in [`mizzen_value::validation::names`].
 
 pub use mizzen_value::validation::names::*;
 
@@ -23,7 +23,7 @@ pub fn fully_qualified_name(name: &str, path: &Path, violations: &mut Violations
     }
 }
 
-/// A domain of two or more labels, perhaps with a dot at its end.
+/// A domain of two or more labels, with an optional trailing dot.
 pub fn fully_qualified_domain_name(name: &str, path: &Path, violations: &mut Violations) {
     if name.is_empty() {
         return violations.required(path, "");

@@ -1,22 +1,22 @@
-//! Does a label selector make sense?
+//! Validation of label selectors.
 
 use super::{field, meta, names};
 use crate::violation::{Path, Violations};
 use mizzen_value::Value;
 
-/// What a selector may have that it normally may not.
+/// Relaxations of the validation.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Options {
-    /// Values that no label can have. Old objects may keep theirs.
+pub struct SelectorOptions {
+    /// Allow invalid label values. Old objects may keep theirs.
     pub any_values: bool,
-    /// Operators that nobody knows.
+    /// Allow unknown operators.
     pub any_operators: bool,
 }
 
-/// `matchLabels` and `matchExpressions`.
+/// Validates `matchLabels` and `matchExpressions`.
 pub fn label_selector(
     selector: &Value,
-    options: Options,
+    options: SelectorOptions,
     path: &Path,
     violations: &mut Violations,
 ) {
@@ -31,10 +31,10 @@ pub fn label_selector(
     }
 }
 
-/// One of `matchExpressions`.
+/// Validates one of `matchExpressions`.
 pub fn label_requirement(
     requirement: &Value,
-    options: Options,
+    options: SelectorOptions,
     path: &Path,
     violations: &mut Violations,
 ) {
@@ -45,7 +45,8 @@ pub fn label_requirement(
     }
 }
 
-/// Whether a selector asks for a value that no label can have; then [`Options::any_values`] applies to updates.
+/// Whether a selector has an invalid label value; then [`SelectorOptions::any_values`] applies to
+/// updates.
 pub fn has_invalid_value(selector: &Value) -> bool {
     let values = selector["matchExpressions"]
         .list()
@@ -61,10 +62,10 @@ pub fn is_empty(selector: &Value) -> bool {
     selector["matchLabels"].is_empty() && selector["matchExpressions"].is_empty()
 }
 
-/// One requirement of a field selector in an access review.
+/// Validates a requirement of a field selector in an access review.
 pub fn field_requirement(
     requirement: &Value,
-    options: Options,
+    options: SelectorOptions,
     path: &Path,
     violations: &mut Violations,
 ) {
@@ -74,7 +75,12 @@ pub fn field_requirement(
     operator(requirement, options, path, violations);
 }
 
-fn operator(requirement: &Value, options: Options, path: &Path, violations: &mut Violations) {
+fn operator(
+    requirement: &Value,
+    options: SelectorOptions,
+    path: &Path,
+    violations: &mut Violations,
+) {
     let n_values = requirement["values"].list().len();
     match requirement["operator"].str() {
         "In" | "NotIn" if n_values == 0 => {
@@ -119,7 +125,7 @@ mod tests {
         let selector = json::parse(selector.as_bytes()).unwrap();
         label_selector(
             &selector,
-            Options::default(),
+            SelectorOptions::default(),
             &Path::new("s"),
             &mut violations,
         );
@@ -130,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn an_operator_decides_whether_there_are_values() {
+    fn operators_require_or_forbid_values() {
         check(
             r#"{"matchExpressions":[{"key":"a","operator":"In"},{"key":"a","operator":"Exists","values":["x"]},
                 {"key":"","operator":"Near","values":["x y"]}]}"#,

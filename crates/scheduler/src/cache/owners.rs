@@ -1,6 +1,6 @@
 //! Which pods belong together? Those that a service, or what made them, selects.
 
-use mizzen_object::select::{LabelSelector, Operator, Requirement};
+use mizzen_object::select::{LabelSelector, Requirement, SelectorOperator};
 use mizzen_sdk::{Key, Object};
 use mizzen_value::{Str, Value};
 
@@ -78,7 +78,7 @@ impl Owners {
 fn exact(labels: &Value) -> LabelSelector {
     let requirement = |(key, value): (&str, &Value)| Requirement {
         key: key.into(),
-        operator: Operator::In(vec![value.str().into()]),
+        operator: SelectorOperator::In(vec![value.str().into()]),
     };
     LabelSelector {
         requirements: labels.entries().map(requirement).collect(),

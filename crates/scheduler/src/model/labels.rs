@@ -1,6 +1,6 @@
 //! Which labels does an object have?
 
-use mizzen_object::select::{LabelSelector, Operator, Requirement};
+use mizzen_object::select::{LabelSelector, Requirement, SelectorOperator};
 use mizzen_value::{Str, Value};
 
 /// Labels, ordered by their keys.
@@ -38,7 +38,7 @@ pub(super) fn nothing() -> LabelSelector {
     LabelSelector {
         requirements: vec![Requirement {
             key: Str::default(),
-            operator: Operator::In(Vec::new()),
+            operator: SelectorOperator::In(Vec::new()),
         }],
     }
 }

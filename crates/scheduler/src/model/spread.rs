@@ -1,6 +1,6 @@
 //! How evenly shall pods be spread?
 
-use mizzen_object::select::{LabelSelector, Operator, Requirement};
+use mizzen_object::select::{LabelSelector, Requirement, SelectorOperator};
 use mizzen_value::{Str, Value};
 
 use super::labels::{Labels, nothing};
@@ -33,7 +33,7 @@ impl Constraint {
         let mut selector = LabelSelector::of(&constraint["labelSelector"]).unwrap_or_else(nothing);
         for key in constraint["matchLabelKeys"].list() {
             if let Some(value) = labels.get(key.str()) {
-                let operator = Operator::In(vec![value.into()]);
+                let operator = SelectorOperator::In(vec![value.into()]);
                 selector.requirements.push(Requirement {
                     key: key.str().into(),
                     operator,

@@ -1,4 +1,4 @@
-//! JSON text: read with the same verdicts as Go's scanner, written as Go writes it.
+//! JSON: parsed with the errors of Go's scanner, printed as Go prints it.
 
 mod scan;
 mod write;
@@ -9,10 +9,10 @@ pub use write::{pretty, quote, write, write_number, write_string};
 use crate::Map;
 pub use crate::Value;
 
-/// How deep arrays and objects may nest. Upstream allows 10,000; nothing real comes near either.
+/// The maximum nesting depth. Upstream allows 10,000.
 pub const MAX_DEPTH: usize = 1_000;
 
-/// Reads one value and nothing after it. Of a repeated key the last one counts.
+/// Parses one value with nothing after it. The last of duplicate keys wins.
 pub fn parse(text: &[u8]) -> Result<Value, SyntaxError> {
     let mut scanner = Scanner::new(text);
     let value = read(&mut scanner)?;
@@ -20,7 +20,7 @@ pub fn parse(text: &[u8]) -> Result<Value, SyntaxError> {
     Ok(value)
 }
 
-/// Reads one value without what is of no interest: members of these names, at any depth, are only skipped.
+/// Parses one value without the members of these names, at any depth.
 pub fn outline(text: &[u8], uninteresting: &[&str]) -> Result<Value, SyntaxError> {
     let mut scanner = Scanner::new(text);
     let value = read_outline(&mut scanner, uninteresting)?;
@@ -53,18 +53,33 @@ fn read_outline(scanner: &mut Scanner, uninteresting: &[&str]) -> Result<Value, 
     }
 }
 
-/// The canonical text of a value.
+/// The canonical JSON text of a value.
 pub fn to_string(value: &Value) -> String {
     let mut out = Vec::with_capacity(256);
     write(value, &mut out);
     String::from_utf8(out).expect("JSON is written from text")
 }
 
-/// Reads the next value, whatever it is.
+/// Parses the next value.
 pub fn read(scanner: &mut Scanner) -> Result<Value, SyntaxError> {
     Ok(match scanner.peek()? {
-        b'{' => Value::Map(read_map(scanner)?),
-        b'[' => Value::List(read_list(scanner)?),
+        b'{' => {
+            let mut map = Map::default();
+            scanner.open_map()?;
+            while let Some(key) = scanner.key()? {
+                let value = read(scanner)?;
+                map.insert(key, value);
+            }
+            Value::Map(map)
+        }
+        b'[' => {
+            let mut list = Vec::new();
+            scanner.open_list()?;
+            while scanner.item()? {
+                list.push(read(scanner)?);
+            }
+            Value::List(list)
+        }
         b'"' => Value::String(scanner.string()?),
         b't' | b'f' => Value::Bool(scanner.bool()?),
         b'n' => {
@@ -75,7 +90,7 @@ pub fn read(scanner: &mut Scanner) -> Result<Value, SyntaxError> {
     })
 }
 
-/// A number literal as a value.
+/// The value of a number literal.
 pub fn number(literal: &str) -> Value {
     match literal.parse::<i64>() {
         Ok(int) if literal != "-0" => Value::Int(int),
@@ -83,9 +98,9 @@ pub fn number(literal: &str) -> Value {
     }
 }
 
-/// A number literal as Go reads it where no type is declared: a whole number if it is written as one and fits 64 bits,
-/// a float otherwise. A float keeps being one though it may be whole: `1.0` is written `1` and differs from `1`.
-/// None if it is beyond both.
+/// A number literal as Go decodes it into `interface{}`: an integer if it is written as one and
+/// fits 64 bits, a float otherwise. A float stays one even if it is integral: `1.0` is printed as
+/// `1` and differs from `1`. `None` if it fits neither.
 pub fn free_number(literal: &str) -> Option<Value> {
     if let Ok(int) = literal.parse() {
         return Some(Value::Int(int));
@@ -94,13 +109,12 @@ pub fn free_number(literal: &str) -> Option<Value> {
     float.is_finite().then(|| Value::Number(written(float)))
 }
 
-/// A number of Go's type float64: whole numbers beyond 2^53 are written as the float that is next to them.
+/// A Go float64: integers beyond 2^53 are printed as the nearest float.
 pub fn float(number: f64) -> Value {
     self::number(&write_number(number))
 }
 
-/// The first number in a value that no float can hold, as it is written. Go refuses to read it where no type is
-/// declared.
+/// The literal of the first number that fits no float. Go does not decode it into `interface{}`.
 pub fn overflow(value: &Value) -> Option<&str> {
     match value {
         Value::Number(literal) => free_number(literal).is_none().then_some(&**literal),
@@ -110,12 +124,12 @@ pub fn overflow(value: &Value) -> Option<&str> {
     }
 }
 
-/// Go's error about such a number.
+/// Go's error for such a number.
 pub fn overflow_error(literal: &str) -> String {
     format!("json: cannot unmarshal number {literal} into Go value of type float64")
 }
 
-/// Brings a value of no declared type into the form in which Go writes it: maps sorted, floats in their shortest form.
+/// Normalizes an untyped value to what Go prints: sorted maps, floats in their shortest form.
 pub fn normalize(value: &mut Value) {
     match value {
         Value::Map(map) => {
@@ -132,7 +146,7 @@ pub fn normalize(value: &mut Value) {
     }
 }
 
-/// The same, and as Go reads it again: a float that is whole has become a whole number.
+/// Like [`normalize`], and decoded by Go again: an integral float becomes an integer.
 pub fn rewrite(value: &mut Value) {
     match value {
         Value::Map(map) => {
@@ -148,31 +162,12 @@ pub fn rewrite(value: &mut Value) {
     }
 }
 
-/// Negative zero is read as zero again, so it is written so.
+/// Negative zero is decoded as zero, so it is printed as zero.
 fn written(float: f64) -> Box<str> {
     write_number(if float == 0.0 { 0.0 } else { float }).into()
 }
 
-fn read_map(scanner: &mut Scanner) -> Result<Map, SyntaxError> {
-    let mut map = Map::default();
-    scanner.open_map()?;
-    while let Some(key) = scanner.key()? {
-        let value = read(scanner)?;
-        map.insert(key, value);
-    }
-    Ok(map)
-}
-
-fn read_list(scanner: &mut Scanner) -> Result<Vec<Value>, SyntaxError> {
-    let mut list = Vec::new();
-    scanner.open_list()?;
-    while scanner.item()? {
-        list.push(read(scanner)?);
-    }
-    Ok(list)
-}
-
-/// Reads the next value and forgets it.
+/// Skips the next value.
 pub fn skip(scanner: &mut Scanner) -> Result<(), SyntaxError> {
     match scanner.peek()? {
         b'{' => {
@@ -199,7 +194,8 @@ pub fn skip(scanner: &mut Scanner) -> Result<(), SyntaxError> {
     Ok(())
 }
 
-/// How many bytes come before the first that is special. Most text has none, so that many are looked at together.
+/// The number of bytes before the first special one. Most strings have none, so chunks are tested
+/// at once.
 fn plain_run(bytes: &[u8], is_special: impl Fn(u8) -> bool) -> usize {
     const TOGETHER: usize = 16;
     let is_plain = |chunk: &&[u8]| {
@@ -231,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn values_come_back_as_they_were() {
+    fn values_round_trip() {
         check(
             r#" {"b":[1,-2,3.50,1e3,true,null],"a":"x\u00e9\n\"<"} "#,
             expect![[r#"{"b":[1,-2,3.50,1e3,true,null],"a":"xé\n\"\u003c"}"#]],
@@ -239,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_are_worded_as_upstream_words_them() {
+    fn errors_have_upstream_messages() {
         check("", expect!["error: unexpected end of JSON input"]);
         check(
             "a",
@@ -310,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn broken_text_is_replaced_not_refused() {
+    fn invalid_utf8_is_replaced() {
         assert_eq!(parse(b"\"a\xffb\"").unwrap().str(), "a\u{fffd}b");
         assert_eq!(parse(br#""\ud800x""#).unwrap().str(), "\u{fffd}x");
         assert_eq!(parse(br#""\ud83d\ude00""#).unwrap().str(), "😀");
@@ -340,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_skipped_is_looked_at_all_the_same() {
+    fn skipped_values_are_validated() {
         for (text, expected) in [
             (r#""a\x""#, "invalid character 'x' in string escape code"),
             ("\"a\nb\"", "invalid character '\\n' in string literal"),

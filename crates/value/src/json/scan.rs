@@ -1,25 +1,25 @@
-//! A pull scanner over JSON text. Whoever calls says what should come; the scanner says where Go would
-//! stop, in Go's words, because clients see those words in a Status.
+//! A pull scanner over JSON text. The caller says what it expects; errors are those of Go's
+//! scanner, because clients see them in a Status.
 
 use crate::Str;
 
 use super::{MAX_DEPTH, plain_run};
 
-/// Where the text stops being JSON.
+/// Why the text is not JSON.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SyntaxError {
     /// The text ends too early.
     #[error("unexpected end of JSON input")]
     End,
-    /// A byte that cannot stand where it does.
+    /// An unexpected byte.
     #[error("invalid character {} {context}", quote_char(*.found))]
     Character {
         /// The byte.
         found: u8,
-        /// What was being read.
+        /// What the scanner was reading.
         context: &'static str,
     },
-    /// Arrays or objects nest too deep.
+    /// Arrays or objects are nested too deeply.
     #[error("exceeded max depth")]
     Depth,
 }
@@ -42,17 +42,17 @@ fn quote_char(byte: u8) -> String {
     }
 }
 
-/// Reads JSON text from front to back.
+/// A scanner over JSON text.
 pub struct Scanner<'a> {
     text: &'a [u8],
     at: usize,
     depth: usize,
-    /// Whether the innermost open map or list has had no member yet.
+    /// Whether the innermost open map or list is still empty.
     first: bool,
 }
 
 impl<'a> Scanner<'a> {
-    /// Starts at the front of `text`.
+    /// A scanner at the start of `text`.
     pub fn new(text: &'a [u8]) -> Scanner<'a> {
         Scanner {
             text,
@@ -62,7 +62,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The byte with which the next value begins.
+    /// The first byte of the next value.
     pub fn peek(&mut self) -> Result<u8, SyntaxError> {
         match self.skip_space()? {
             byte @ (b'{' | b'[' | b'"' | b't' | b'f' | b'n' | b'-' | b'0'..=b'9') => Ok(byte),
@@ -70,7 +70,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// How far the scanner has come.
+    /// The current offset.
     pub fn offset(&self) -> usize {
         self.at
     }
@@ -80,12 +80,12 @@ impl<'a> Scanner<'a> {
         &self.text[from..to]
     }
 
-    /// Enters a map whose `{` is next.
+    /// Enters the map that starts here.
     pub fn open_map(&mut self) -> Result<(), SyntaxError> {
         self.open()
     }
 
-    /// Enters a list whose `[` is next.
+    /// Enters the list that starts here.
     pub fn open_list(&mut self) -> Result<(), SyntaxError> {
         self.open()
     }
@@ -107,7 +107,7 @@ impl<'a> Scanner<'a> {
         self.first = false;
     }
 
-    /// The next key of the open map with its colon, or `None` once the map is closed.
+    /// The next key of the open map, or `None` at its end.
     pub fn key(&mut self) -> Result<Option<Str>, SyntaxError> {
         let first = std::mem::replace(&mut self.first, false);
         match self.skip_space()? {
@@ -133,7 +133,7 @@ impl<'a> Scanner<'a> {
         Ok(Some(key))
     }
 
-    /// Whether the open list has another item; it is closed when it has none.
+    /// Whether the open list has another item; leaves the list at its end.
     pub fn item(&mut self) -> Result<bool, SyntaxError> {
         let first = std::mem::replace(&mut self.first, false);
         match self.skip_space()? {
@@ -151,7 +151,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Nothing but white space may follow.
+    /// Checks that only white space follows.
     pub fn end(&mut self) -> Result<(), SyntaxError> {
         match self.skip_space() {
             Err(_) => Ok(()),
@@ -159,7 +159,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// The number that is next, as written.
+    /// The literal of the number that starts here.
     pub fn number(&mut self) -> Result<&'a str, SyntaxError> {
         let start = self.at;
         if self.text[self.at] == b'-' {
@@ -198,7 +198,7 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// `true` or `false`, one of which begins here.
+    /// The boolean that starts here.
     pub fn bool(&mut self) -> Result<bool, SyntaxError> {
         let truth = self.text[self.at] == b't';
         if truth {
@@ -224,7 +224,7 @@ impl<'a> Scanner<'a> {
         Ok(truth)
     }
 
-    /// `null`, which begins here.
+    /// The `null` that starts here.
     pub fn null(&mut self) -> Result<(), SyntaxError> {
         self.literal(
             b"null",
@@ -247,7 +247,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// The string that begins here. What is not valid Unicode is replaced, as Go does.
+    /// The string that starts here. Invalid Unicode is replaced, as Go does.
     pub fn string(&mut self) -> Result<Str, SyntaxError> {
         self.at += 1;
         let start = self.at;
@@ -264,7 +264,7 @@ impl<'a> Scanner<'a> {
         })
     }
 
-    /// The string that begins here, which nobody wants to see.
+    /// Skips the string that starts here.
     pub fn skip_string(&mut self) -> Result<(), SyntaxError> {
         self.at += 1;
         loop {
@@ -278,7 +278,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Goes on to what ends the string, begins an escape, or cannot stand in a string.
+    /// Advances to the end of the string, an escape, or an invalid byte.
     fn plain(&mut self) -> Result<u8, SyntaxError> {
         self.at += plain_run(&self.text[self.at..], |byte| {
             byte < 0x20 || matches!(byte, b'"' | b'\\')
@@ -345,7 +345,7 @@ impl<'a> Scanner<'a> {
         Ok(())
     }
 
-    /// Four hexadecimal digits after the `u` that is next.
+    /// Parses four hexadecimal digits after the `u`.
     fn hex4(&mut self) -> Result<u32, SyntaxError> {
         self.at += 1;
         let mut number = 0;
@@ -378,7 +378,7 @@ impl<'a> Scanner<'a> {
     }
 }
 
-/// Replaces each byte that is not part of valid UTF-8 by U+FFFD, one for one, as Go does.
+/// Replaces each byte that is not part of valid UTF-8 with U+FFFD, as Go does.
 fn replace_invalid(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len() + 8);
     for chunk in bytes.utf8_chunks() {

@@ -1,7 +1,7 @@
-//! Writing JSON the way Go's encoder does: `<`, `>`, `&` and the two line separators escaped.
+//! Prints JSON as Go's encoder does: `<`, `>`, `&`, U+2028 and U+2029 are escaped.
 
 use super::plain_run;
-use crate::{Map, Value};
+use crate::Value;
 
 /// Appends the compact form of `value`.
 pub fn write(value: &Value, out: &mut Vec<u8>) {
@@ -12,41 +12,40 @@ pub fn write(value: &Value, out: &mut Vec<u8>) {
         Value::Int(int) => out.extend_from_slice(itoa::Buffer::new().format(*int).as_bytes()),
         Value::Number(literal) => out.extend_from_slice(literal.as_bytes()),
         Value::String(text) => write_string(text, out),
-        Value::List(list) => write_list(list, out),
-        Value::Map(map) => write_map(map, out),
-    }
-}
-
-fn write_list(list: &[Value], out: &mut Vec<u8>) {
-    out.push(b'[');
-    for (index, item) in list.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
+        Value::List(list) => {
+            out.push(b'[');
+            for (index, item) in list.iter().enumerate() {
+                if index > 0 {
+                    out.push(b',');
+                }
+                write(item, out);
+            }
+            out.push(b']');
         }
-        write(item, out);
-    }
-    out.push(b']');
-}
-
-fn write_map(map: &Map, out: &mut Vec<u8>) {
-    out.push(b'{');
-    for (index, (key, value)) in map.iter().enumerate() {
-        if index > 0 {
-            out.push(b',');
+        Value::Map(map) => {
+            out.push(b'{');
+            for (index, (key, value)) in map.iter().enumerate() {
+                if index > 0 {
+                    out.push(b',');
+                }
+                write_string(key, out);
+                out.push(b':');
+                write(value, out);
+            }
+            out.push(b'}');
         }
-        write_string(key, out);
-        out.push(b':');
-        write(value, out);
     }
-    out.push(b'}');
 }
 
-/// Appends a string with its quotation marks.
+/// Appends a quoted string.
 pub fn write_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     let (bytes, mut done, mut at) = (text.as_bytes(), 0, 0);
     loop {
-        at += plain_run(&bytes[at..], is_special);
+        // A byte that needs escaping, or may be the last byte of a sequence that does.
+        at += plain_run(&bytes[at..], |byte| {
+            byte < 0x20 || matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&' | 0xa8 | 0xa9)
+        });
         let Some(&byte) = bytes.get(at) else { break };
         at += 1;
         let Some((escape, length)) = escape(&bytes[..at], byte) else {
@@ -65,12 +64,7 @@ pub fn write_string(text: &str, out: &mut Vec<u8>) {
 
 const UNICODE: &[u8] = b"\\u";
 
-/// Whether a byte cannot stand in a string as it is, or may be the end of something that cannot.
-fn is_special(byte: u8) -> bool {
-    byte < 0x20 || matches!(byte, b'"' | b'\\' | b'<' | b'>' | b'&' | 0xa8 | 0xa9)
-}
-
-/// What stands for the last byte of `text`, and how many bytes it stands for.
+/// The escape for the last byte of `text`, and the number of bytes that it replaces.
 fn escape(text: &[u8], last: u8) -> Option<(&'static [u8], usize)> {
     let escape: &[u8] = match last {
         b'"' => b"\\\"",
@@ -89,8 +83,8 @@ fn escape(text: &[u8], last: u8) -> Option<(&'static [u8], usize)> {
     Some((escape, 1))
 }
 
-/// A float as Go's encoder writes it: shortest digits, an exponent only for the very small and large. It must be
-/// finite: JSON has no other numbers.
+/// A float as Go's encoder prints it: shortest digits, an exponent only for very small and large
+/// numbers. It must be finite.
 pub fn write_number(number: f64) -> String {
     let magnitude = number.abs();
     if magnitude == 0.0 || (1e-6..1e21).contains(&magnitude) {
@@ -104,7 +98,7 @@ pub fn write_number(number: f64) -> String {
     }
 }
 
-/// Text in quotation marks as Go's `%q` prints it, which messages use.
+/// Quotes text as Go's `%q` does.
 pub fn quote(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 2);
     out.push('"');
@@ -134,7 +128,7 @@ pub fn quote(text: &str) -> String {
     out
 }
 
-/// Reformats compact JSON text for people: two blanks a level, as `?pretty=true` asks.
+/// Indents compact JSON by two spaces per level, for `?pretty=true`.
 pub fn pretty(compact: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(compact.len() * 2);
     let (mut depth, mut in_string, mut escaped) = (0usize, false, false);

@@ -1,7 +1,7 @@
-//! How far is a time zone ahead of UTC?
+//! Time zones: the offset from UTC, from the IANA database.
 
-/// The seconds that a zone is ahead of UTC at a moment; `None` if there is no such zone. Names are those of the IANA
-/// database, in their own letters; no name is UTC.
+/// The offset of a zone from UTC in seconds at a given time; `None` if there is no such zone. Names
+/// are those of the IANA database, case-sensitive; the empty name is UTC.
 pub fn offset(name: &str, at: i64) -> Option<i64> {
     match name {
         "" | "UTC" => Some(0),
@@ -20,7 +20,7 @@ fn data(name: &str) -> Option<&'static [u8]> {
         .map(|(_, data)| data)
 }
 
-/// What a TZif file (RFC 9636) says, its second part of 64-bit times.
+/// The 64-bit section of a TZif file (RFC 9636).
 struct Zone<'a> {
     times: &'a [u8],
     kinds: &'a [u8],
@@ -30,9 +30,9 @@ struct Zone<'a> {
 
 impl<'a> Zone<'a> {
     fn read(data: &'a [u8]) -> Option<Zone<'a>> {
-        let first = Counts::read(data)?;
+        let first = ZoneHeader::read(data)?;
         let second = data.get(44 + first.length(4)..)?;
-        let counts = Counts::read(second)?;
+        let counts = ZoneHeader::read(second)?;
         let body = second.get(44..)?;
         let (times, body) = body.split_at_checked(counts.times * 8)?;
         let (kinds, body) = body.split_at_checked(counts.times)?;
@@ -63,7 +63,7 @@ impl<'a> Zone<'a> {
                 high = middle
             }
         }
-        // After the last change the rule in the footer holds.
+        // After the last transition the rule in the footer applies.
         if low == n_times && !self.footer.is_empty() {
             return super::zone_rule::offset(self.footer, at);
         }
@@ -77,8 +77,8 @@ impl<'a> Zone<'a> {
     }
 }
 
-/// How many of each thing a part of the file has.
-struct Counts {
+/// The header of a section: the number of entries of each kind.
+struct ZoneHeader {
     universal: usize,
     standard: usize,
     leaps: usize,
@@ -87,13 +87,13 @@ struct Counts {
     characters: usize,
 }
 
-impl Counts {
-    fn read(data: &[u8]) -> Option<Counts> {
+impl ZoneHeader {
+    fn read(data: &[u8]) -> Option<ZoneHeader> {
         let count = |index: usize| {
             let bytes = data.get(20 + index * 4..24 + index * 4)?.try_into().ok()?;
             Some(u32::from_be_bytes(bytes) as usize)
         };
-        Some(Counts {
+        Some(ZoneHeader {
             universal: count(0)?,
             standard: count(1)?,
             leaps: count(2)?,
@@ -103,7 +103,7 @@ impl Counts {
         })
     }
 
-    /// The octets after the head if a time has so many.
+    /// The length of the section in bytes, for times of `time` bytes.
     fn length(&self, time: usize) -> usize {
         self.times * (time + 1)
             + self.kinds * 6

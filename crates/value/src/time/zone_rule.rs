@@ -1,8 +1,8 @@
-//! How far is a time zone ahead of UTC by a rule like `CET-1CEST,M3.5.0,M10.5.0/3`?
+//! POSIX time zone rules: `CET-1CEST,M3.5.0,M10.5.0/3`.
 
 use super::{date_of, day_of};
 
-/// The seconds ahead of UTC at a moment; `None` if the rule cannot be read.
+/// The offset from UTC in seconds at a given time; `None` if the rule is invalid.
 pub(super) fn offset(rule: &str, at: i64) -> Option<i64> {
     let rest = skip_name(rule)?;
     let (winter, rest) = duration(rest)?;
@@ -26,7 +26,7 @@ pub(super) fn offset(rule: &str, at: i64) -> Option<i64> {
     Some(if is_summer { summer } else { winter })
 }
 
-/// The name of a zone: letters, or anything between angle brackets.
+/// Skips the name of a zone: letters, or anything in angle brackets.
 fn skip_name(rule: &str) -> Option<&str> {
     match rule.strip_prefix('<') {
         Some(quoted) => quoted.split_once('>').map(|(_, rest)| rest),
@@ -34,7 +34,7 @@ fn skip_name(rule: &str) -> Option<&str> {
     }
 }
 
-/// `[+-]hh[:mm[:ss]]` in seconds, and what follows.
+/// Parses `[+-]hh[:mm[:ss]]` as seconds, and returns the rest.
 fn duration(text: &str) -> Option<(i64, &str)> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let end = unsigned
@@ -54,7 +54,7 @@ fn duration(text: &str) -> Option<(i64, &str)> {
     ))
 }
 
-/// When a rule like `M3.5.0/2` falls in a year, in seconds since 1970 on the clock on the wall.
+/// The local time of a transition like `M3.5.0/2` in a year, in seconds since 1970.
 fn change(rule: &str, year: i64) -> Option<i64> {
     let (day, time) = rule.split_once('/').unwrap_or((rule, "2"));
     let (time, _) = duration(time)?;
@@ -76,7 +76,7 @@ fn change(rule: &str, year: i64) -> Option<i64> {
     Some(days * 86_400 + time)
 }
 
-/// The `week`th `weekday` of a month, the last one if there are not so many.
+/// The `week`th `weekday` of a month, or the last one if there are fewer.
 fn weekday_of_month(year: i64, month: i64, week: i64, weekday: i64) -> i64 {
     let first = day_of(year, month, 1);
     let next = if month == 12 {
@@ -88,7 +88,7 @@ fn weekday_of_month(year: i64, month: i64, week: i64, weekday: i64) -> i64 {
     if day >= next { day - 7 } else { day }
 }
 
-/// The days from 1970 to a year.
+/// The number of days from 1970 to a year.
 fn days_before(year: i64) -> i64 {
     day_of(year, 1, 1)
 }

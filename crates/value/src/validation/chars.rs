@@ -1,4 +1,4 @@
-//! The shapes of names, matched by hand: what upstream says with regular expressions.
+//! Character rules of names. Upstream uses regular expressions for them.
 
 /// `[a-z0-9]([-a-z0-9]*[a-z0-9])?`
 pub(super) fn is_label(text: &str) -> bool {
@@ -45,7 +45,7 @@ pub(super) fn is_label_name(text: &str) -> bool {
     )
 }
 
-/// `first(inner*last)?`: one byte of `first`, or more of `inner` between a `first` and a `last`.
+/// `first(inner*last)?`: one byte of `first`, or bytes of `inner` between a `first` and a `last`.
 pub(super) fn between(
     text: &str,
     first: impl Fn(u8) -> bool,

@@ -1,13 +1,14 @@
-//! Is it an address, or a block of them?
+//! Validation of IP addresses and CIDR blocks.
 //!
-//! Kubernetes: old fields once took addresses with leading zeros and IPv4 in IPv6 clothes. Such values are refused
-//! now unless they were stored before, but the reason given depends on whether the old parser took them.
+//! Kubernetes: legacy fields once accepted leading zeros and IPv4-mapped IPv6 addresses. Such
+//! values are now rejected unless they were stored before, but the message depends on whether the
+//! old parser accepts them.
 
 use std::net::IpAddr;
 
 pub use crate::address::{Block, parse_sloppy};
 
-/// An address in the one way to write it.
+/// Validates an address in canonical form.
 pub fn is_ip(text: &str) -> Vec<String> {
     let Some(ip) = parse_sloppy(text) else {
         return vec![NO_IP.into()];
@@ -19,7 +20,7 @@ pub fn is_ip(text: &str) -> Vec<String> {
     }
 }
 
-/// An address in a field that is older than the strict rules: any way to write it that is not ambiguous.
+/// Validates an address of a legacy field: any unambiguous form.
 pub fn is_ip_for_legacy_field(text: &str) -> Vec<String> {
     match parse_sloppy(text) {
         Some(ip) => strict(text, ip),
@@ -27,7 +28,7 @@ pub fn is_ip_for_legacy_field(text: &str) -> Vec<String> {
     }
 }
 
-/// What to tell someone who writes an old field's address in an odd way.
+/// The warning for a legacy field's address that is not in canonical form.
 pub fn ip_warning(path: impl std::fmt::Display, text: &str) -> Option<String> {
     let ip = parse_sloppy(text)?;
     if !strict(text, ip).is_empty() {
@@ -44,7 +45,7 @@ pub fn ip_warning(path: impl std::fmt::Display, text: &str) -> Option<String> {
     })
 }
 
-/// A block of addresses in the one way to write it.
+/// Validates a CIDR block in canonical form.
 pub fn is_cidr(text: &str) -> Vec<String> {
     let Some(block) = Block::parse_sloppy(text) else {
         return vec![NO_CIDR.into()];
@@ -59,7 +60,7 @@ pub fn is_cidr(text: &str) -> Vec<String> {
     }
 }
 
-/// A block of addresses in a field that is older than the strict rules.
+/// Validates a CIDR block of a legacy field.
 pub fn is_cidr_for_legacy_field(text: &str) -> Vec<String> {
     match Block::parse_sloppy(text) {
         Some(block) => block.strict(text),
@@ -67,7 +68,7 @@ pub fn is_cidr_for_legacy_field(text: &str) -> Vec<String> {
     }
 }
 
-/// What to tell someone who writes an old field's block in an odd way.
+/// The warnings for a legacy field's CIDR block that is not in canonical form.
 pub fn cidr_warnings(path: impl std::fmt::Display, text: &str) -> Vec<String> {
     let Some(block) = Block::parse_sloppy(text) else {
         return Vec::new();
@@ -157,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_field_takes_any_spelling_but_ambiguous_ones() {
+    fn a_legacy_field_accepts_any_unambiguous_form() {
         check(
             is_ip_for_legacy_field,
             &[
@@ -189,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_field_takes_only_the_canonical_spelling() {
+    fn a_new_field_accepts_only_the_canonical_form() {
         check(
             is_ip,
             &[

@@ -1,6 +1,6 @@
-//! Checks of short texts: names, label keys, ports, addresses.
+//! Validation of names, label keys, ports and addresses.
 //!
-//! Each function looks at one text and returns what is wrong with it, in upstream's words; nothing if it is valid.
+//! Each function validates one string and returns upstream's messages; none if it is valid.
 //!
 //! Kubernetes: k8s.io/apimachinery/pkg/util/validation.
 

@@ -1,13 +1,13 @@
-//! May something be called that? Names, keys, ports and the other short texts of an API.
+//! Validation of names, keys, ports and other short strings of the API.
 //!
-//! Kubernetes: k8s.io/apimachinery/pkg/util/validation and pkg/api/validate/content. The two count length in
-//! other words ("characters", "bytes"), and so do we.
+//! Kubernetes: k8s.io/apimachinery/pkg/util/validation and pkg/api/validate/content. One counts
+//! "characters" in its messages, the other "bytes"; both wordings are kept.
 
 use super::{chars, ip};
 
-/// How long a DNS label may be.
+/// The maximum length of a DNS label.
 pub const LABEL_LENGTH: usize = 63;
-/// How long a DNS subdomain may be.
+/// The maximum length of a DNS subdomain.
 pub const SUBDOMAIN_LENGTH: usize = 253;
 
 const LABEL: &str = "[a-z0-9]([-a-z0-9]*[a-z0-9])?";
@@ -16,7 +16,7 @@ const LABEL_NAME: &str = "([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]";
 const LABEL_NAME_RULE: &str = "must consist of alphanumeric characters, '-', '_' or '.', and must start and end \
                                with an alphanumeric character";
 
-/// What a name may look like.
+/// How the names of a kind are validated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum NameRule {
     /// A DNS subdomain of up to 253 characters.
@@ -26,17 +26,17 @@ pub enum NameRule {
     Label,
     /// A DNS label that starts with a letter.
     Label1035,
-    /// The same as `Subdomain`, declared in the schema: prefixes of generated names are not validated.
+    /// Like `Subdomain`, declared in the schema: prefixes of generated names are not validated.
     LongName,
-    /// Anything that can stand in a path.
+    /// Anything that can be a path segment.
     PathSegment,
-    /// An IP address. A name is not generated: the prefix is the name.
+    /// An IP address. Names are not generated: the prefix is the name.
     Ip,
-    /// Whatever the kind's own validation allows.
+    /// Only by the kind's own validation.
     Any,
 }
 
-/// What a kind's rule says about a name, or about the prefix of a name that is yet to be generated.
+/// Validates a name, or a `generateName` prefix, by a kind's rule.
 pub fn is_name(rule: NameRule, name: &str, prefix: bool) -> Vec<String> {
     match rule {
         NameRule::Subdomain => is_dns1123_subdomain(&masked(name, prefix)),
@@ -66,7 +66,7 @@ pub fn name_is_dns1035_label(name: &str, prefix: bool) -> Vec<String> {
     is_name(NameRule::Label1035, name, prefix)
 }
 
-/// A prefix may end with a dash, because something follows it.
+/// A prefix may end with a dash, because a suffix follows.
 ///
 /// Kubernetes: `maskTrailingDash` also drops the character before the dash.
 fn masked(name: &str, prefix: bool) -> std::borrow::Cow<'_, str> {
@@ -79,7 +79,7 @@ fn masked(name: &str, prefix: bool) -> std::borrow::Cow<'_, str> {
     }
 }
 
-/// Whether a name can stand in a path.
+/// Whether a name can be a path segment.
 pub fn is_path_segment_name(name: &str) -> Vec<String> {
     match name {
         "." | ".." => vec![format!("may not be '{name}'")],
@@ -87,7 +87,7 @@ pub fn is_path_segment_name(name: &str) -> Vec<String> {
     }
 }
 
-/// Whether a name that starts like this can stand in a path.
+/// Whether a prefix can start a path segment.
 pub fn is_path_segment_prefix(name: &str) -> Vec<String> {
     ["/", "%"]
         .iter()
@@ -96,14 +96,21 @@ pub fn is_path_segment_prefix(name: &str) -> Vec<String> {
         .collect()
 }
 
-/// The key of a label or annotation, a finalizer and the like: a name with an optional DNS prefix.
+/// A label or annotation key, a finalizer and the like: a name with an optional DNS prefix.
 pub fn is_label_key(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     let parts: Vec<&str> = text.split('/').collect();
     let name = match parts[..] {
         [name] => name,
         [prefix, name] => {
-            wrong.extend(label_prefix(prefix));
+            match prefix {
+                "" => wrong.push("prefix part must be non-empty".into()),
+                _ => {
+                    let length = length_in_bytes(prefix, SUBDOMAIN_LENGTH).into_iter();
+                    let messages = length.chain(subdomain_shape(prefix));
+                    wrong.extend(messages.map(|message| format!("prefix part {message}")));
+                }
+            }
             name
         }
         _ => {
@@ -121,21 +128,9 @@ pub fn is_label_key(text: &str) -> Vec<String> {
     wrong
 }
 
-/// The name that upstream's older code has for [`is_label_key`].
+/// Upstream's older name for [`is_label_key`].
 pub fn is_qualified_name(text: &str) -> Vec<String> {
     is_label_key(text)
-}
-
-fn label_prefix(prefix: &str) -> Vec<String> {
-    if prefix.is_empty() {
-        return vec!["prefix part must be non-empty".into()];
-    }
-    let wrong = length_in_bytes(prefix, SUBDOMAIN_LENGTH)
-        .into_iter()
-        .chain(subdomain_shape(prefix));
-    wrong
-        .map(|message| format!("prefix part {message}"))
-        .collect()
 }
 
 fn label_name(name: &str) -> Vec<String> {
@@ -224,7 +219,7 @@ pub fn is_dns1123_subdomain_caseless(text: &str) -> Vec<String> {
     wrong
 }
 
-/// A DNS subdomain the labels of which may have underscores.
+/// A DNS subdomain whose labels may have underscores.
 pub fn is_dns1123_subdomain_with_underscore(text: &str) -> Vec<String> {
     let mut wrong = Vec::from_iter(length(text, SUBDOMAIN_LENGTH));
     if !chars::is_subdomain_with_underscore(text) {
@@ -266,7 +261,7 @@ pub fn is_wildcard_dns1123_subdomain(text: &str) -> Vec<String> {
     wrong
 }
 
-/// An identifier of the language C.
+/// A C identifier.
 pub fn is_c_identifier(text: &str) -> Vec<String> {
     let inner = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let first = |byte: u8| byte.is_ascii_alphabetic() || byte == b'_';
@@ -280,24 +275,24 @@ pub fn is_c_identifier(text: &str) -> Vec<String> {
     })
 }
 
-/// A port that something can listen on.
+/// A port number.
 pub fn is_port_number(port: i64) -> Vec<String> {
     is_in_range(port, 1, 65535)
 }
 
-/// The id of a user or of a group.
+/// A user or group ID.
 pub fn is_user_id(id: i64) -> Vec<String> {
     is_in_range(id, 0, i32::MAX.into())
 }
 
-/// A number between two others, both allowed.
+/// An integer in an inclusive range.
 pub fn is_in_range(number: i64, low: i64, high: i64) -> Vec<String> {
     unless((low..=high).contains(&number), || {
         format!("must be between {low} and {high}, inclusive")
     })
 }
 
-/// The name of a port: up to 15 characters, one of them a letter.
+/// A port name: up to 15 characters, one of them a letter.
 pub fn is_port_name(text: &str) -> Vec<String> {
     let mut wrong = Vec::from_iter(length(text, 15));
     let mut check = |fine: bool, message: &str| wrong.extend((!fine).then(|| message.to_string()));
@@ -335,7 +330,7 @@ pub fn is_http_header_name(text: &str) -> Vec<String> {
     unless(fine, || regex(rule, "[-A-Za-z0-9]+", &["X-Header-Name"]))
 }
 
-/// The name of an environment variable, in the old and narrow sense.
+/// An environment variable name by the old, narrow rule.
 pub fn is_env_var_name(text: &str) -> Vec<String> {
     let inner = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b'_');
     let first = |byte: u8| inner(byte) && !byte.is_ascii_digit();
@@ -351,7 +346,7 @@ pub fn is_env_var_name(text: &str) -> Vec<String> {
     wrong
 }
 
-/// The name of an environment variable: anything printable but `=`.
+/// An environment variable name: any printable characters except `=`.
 pub fn is_relaxed_env_var_name(text: &str) -> Vec<String> {
     if text.is_empty() {
         return vec!["environment variable name must be non-empty".into()];
@@ -382,7 +377,7 @@ pub fn is_config_map_key(text: &str) -> Vec<String> {
     wrong
 }
 
-/// A whole number as people write it.
+/// A decimal integer without sign or leading zeros.
 pub fn is_decimal_integer(text: &str) -> Vec<String> {
     if text.is_empty() {
         return vec!["must be non-empty".into()];
@@ -395,7 +390,7 @@ pub fn is_decimal_integer(text: &str) -> Vec<String> {
     })
 }
 
-/// The reason of a condition.
+/// A condition's reason.
 pub fn is_condition_reason(text: &str) -> Vec<String> {
     let last = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     let inner = |byte: u8| last(byte) || matches!(byte, b',' | b':');
@@ -416,7 +411,7 @@ pub fn is_condition_reason(text: &str) -> Vec<String> {
     })
 }
 
-/// The sentence for a text that a regular expression refuses.
+/// The message for a string that does not match a regular expression.
 pub fn regex(rule: &str, regex: &str, examples: &[&str]) -> String {
     if examples.is_empty() {
         return format!("{rule} (regex used for validation is '{regex}')");
@@ -475,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn a_label_key_has_a_name_and_perhaps_a_prefix() {
+    fn a_label_key_has_a_name_and_an_optional_prefix() {
         check(
             is_label_key,
             &[
@@ -564,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_of_items_do_not_lead_out_of_a_directory() {
+    fn config_map_keys_cannot_traverse_directories() {
         check(
             is_config_map_key,
             &[

@@ -1,36 +1,35 @@
-//! From tokens to nodes: what stands where, before anybody asks what it means.
+//! The composer: tokens become a tree of nodes.
 
 use std::collections::HashMap;
 
-use super::cursor::Mark;
-use super::scan::{Placed, Scanner, Token};
+use super::cursor::TextPosition;
+use super::scan::{PlacedToken, YamlScanner, YamlToken};
 use super::{MAX_DEPTH, Result, YamlError};
 
-/// A document's nodes.
-pub(super) struct Tree {
-    nodes: Vec<Node>,
-    /// Where its root is.
+pub(super) struct NodeTree {
+    nodes: Vec<YamlNode>,
+    /// The index of the root.
     pub(super) root: usize,
 }
 
-impl Tree {
-    pub(super) fn node(&self, index: usize) -> &Node {
+impl NodeTree {
+    pub(super) fn node(&self, index: usize) -> &YamlNode {
         &self.nodes[index]
     }
 }
 
-/// A node, and the line in which it begins, counted from 1.
-pub(super) struct Node {
+/// A node and the line where it starts, counted from 1.
+pub(super) struct YamlNode {
     pub(super) line: usize,
-    pub(super) content: Content,
+    pub(super) content: NodeContent,
 }
 
-pub(super) enum Content {
+pub(super) enum NodeContent {
     Scalar(Scalar),
     List(Vec<usize>),
-    /// Keys and values.
+    /// Pairs of key and value.
     Map(Vec<(usize, usize)>),
-    /// The anchor's name, and the node it stands for.
+    /// The anchor's name, and the node that it refers to.
     Alias(String, usize),
 }
 
@@ -38,14 +37,14 @@ pub(super) enum Content {
 pub(super) struct Scalar {
     pub(super) text: String,
     pub(super) tag: Option<String>,
-    /// Whether what it means is to be seen from its text.
+    /// Whether the type is resolved from the text.
     pub(super) is_plain: bool,
 }
 
-/// Reads the nodes of the first document, if there is one.
-pub(super) fn compose(text: &[u8]) -> Result<Option<Tree>> {
+/// Composes the first document, if there is one.
+pub(super) fn compose(text: &[u8]) -> Result<Option<NodeTree>> {
     let mut composer = Composer {
-        scanner: Scanner::new(text)?,
+        scanner: YamlScanner::new(text)?,
         nodes: Vec::new(),
         anchors: HashMap::new(),
         tags: Vec::new(),
@@ -54,24 +53,24 @@ pub(super) fn compose(text: &[u8]) -> Result<Option<Tree>> {
     let Some(root) = composer.document()? else {
         return Ok(None);
     };
-    Ok(Some(Tree {
+    Ok(Some(NodeTree {
         nodes: composer.nodes,
         root,
     }))
 }
 
 struct Composer {
-    scanner: Scanner,
-    nodes: Vec<Node>,
+    scanner: YamlScanner,
+    nodes: Vec<YamlNode>,
     anchors: HashMap<String, usize>,
-    /// What handles of tags stand for.
+    /// Tag handles and their prefixes.
     tags: Vec<(String, String)>,
     depth: usize,
 }
 
-/// What may stand before a node.
+/// The anchor and the tag of a node.
 struct Properties {
-    start: Mark,
+    start: TextPosition,
     anchor: Option<String>,
     tag: Option<String>,
 }
@@ -79,8 +78,8 @@ struct Properties {
 impl Composer {
     fn document(&mut self) -> Result<Option<usize>> {
         let is_explicit = match self.peek()? {
-            Token::StreamEnd => return Ok(None),
-            Token::Version(..) | Token::TagDirective(..) | Token::DocumentStart => true,
+            YamlToken::StreamEnd => return Ok(None),
+            YamlToken::Version(..) | YamlToken::TagDirective(..) | YamlToken::DocumentStart => true,
             _ => false,
         };
         self.directives()?;
@@ -88,39 +87,39 @@ impl Composer {
             self.expect_document_start()?;
         }
         let root = match self.peek()? {
-            Token::Version(..)
-            | Token::TagDirective(..)
-            | Token::DocumentStart
-            | Token::DocumentEnd
-            | Token::StreamEnd
+            YamlToken::Version(..)
+            | YamlToken::TagDirective(..)
+            | YamlToken::DocumentStart
+            | YamlToken::DocumentEnd
+            | YamlToken::StreamEnd
                 if is_explicit =>
             {
                 self.empty_here()?
             }
             _ => self.node(true, false)?,
         };
-        // Whether the document ends properly shows in the token after it.
+        // The token after the document shows whether it ends properly.
         self.peek()?;
         Ok(Some(root))
     }
 
     fn directives(&mut self) -> Result<()> {
         let mut has_version = false;
-        while let Token::Version(..) | Token::TagDirective(..) = self.peek()? {
+        while let YamlToken::Version(..) | YamlToken::TagDirective(..) = self.peek()? {
             let directive = self.scanner.take()?;
             match directive.token {
-                Token::Version(..) if has_version => {
+                YamlToken::Version(..) if has_version => {
                     return Err(refuse(
                         "found duplicate %YAML directive",
                         directive.start,
                         None,
                     ));
                 }
-                Token::Version(1, 1) => has_version = true,
-                Token::TagDirective(handle, prefix) if self.tag_prefix(&handle).is_none() => {
+                YamlToken::Version(1, 1) => has_version = true,
+                YamlToken::TagDirective(handle, prefix) if self.tag_prefix(&handle).is_none() => {
                     self.tags.push((handle, prefix));
                 }
-                Token::TagDirective(..) => {
+                YamlToken::TagDirective(..) => {
                     return Err(refuse(
                         "found duplicate %TAG directive",
                         directive.start,
@@ -149,7 +148,7 @@ impl Composer {
     fn expect_document_start(&mut self) -> Result<()> {
         let placed = self.scanner.take()?;
         match placed.token {
-            Token::DocumentStart => Ok(()),
+            YamlToken::DocumentStart => Ok(()),
             _ => Err(refuse(
                 "did not find expected <document start>",
                 placed.start,
@@ -158,21 +157,25 @@ impl Composer {
         }
     }
 
-    /// A node, in a block or in a flow. The value of a key may be a list that is not indented.
+    /// Composes a block or flow node. The value of a key may be an indentless list.
     fn node(&mut self, in_block: bool, may_be_indentless: bool) -> Result<usize> {
-        if let Token::Alias(_) = self.peek()? {
+        if let YamlToken::Alias(_) = self.peek()? {
             return self.alias();
         }
         let properties = self.properties()?;
         match self.peek()? {
-            Token::BlockEntry if may_be_indentless => {
+            YamlToken::BlockEntry if may_be_indentless => {
                 self.collection(properties, Composer::indentless_list)
             }
-            Token::Scalar(..) => self.scalar(properties),
-            Token::FlowListStart => self.collection(properties, Composer::flow_list),
-            Token::FlowMapStart => self.collection(properties, Composer::flow_map),
-            Token::BlockListStart if in_block => self.collection(properties, Composer::block_list),
-            Token::BlockMapStart if in_block => self.collection(properties, Composer::block_map),
+            YamlToken::Scalar(..) => self.scalar(properties),
+            YamlToken::FlowListStart => self.collection(properties, Composer::flow_list),
+            YamlToken::FlowMapStart => self.collection(properties, Composer::flow_map),
+            YamlToken::BlockListStart if in_block => {
+                self.collection(properties, Composer::block_list)
+            }
+            YamlToken::BlockMapStart if in_block => {
+                self.collection(properties, Composer::block_map)
+            }
             _ if properties.anchor.is_some() || properties.tag.is_some() => {
                 let is_plain = properties.tag.is_none();
                 Ok(self.add_scalar(properties, String::new(), is_plain))
@@ -190,39 +193,39 @@ impl Composer {
 
     fn alias(&mut self) -> Result<usize> {
         let placed = self.scanner.take()?;
-        let Token::Alias(name) = placed.token else {
+        let YamlToken::Alias(name) = placed.token else {
             unreachable!("the caller saw an alias")
         };
         match self.anchors.get(&name) {
             Some(target) => {
-                let content = Content::Alias(name, *target);
+                let content = NodeContent::Alias(name, *target);
                 Ok(self.add(placed.start, None, content))
             }
             None => Err(YamlError::Anchor(name).into()),
         }
     }
 
-    /// An anchor and a tag, in either order, if they are there.
+    /// Composes an anchor and a tag, in either order, if present.
     fn properties(&mut self) -> Result<Properties> {
         let start = self.scanner.peek()?.start;
         let (mut anchor, mut tag) = (None, None);
         for _ in 0..2 {
             match self.peek()? {
-                Token::Anchor(_) if anchor.is_none() => anchor = Some(self.scanner.take()?),
-                Token::Tag(..) if tag.is_none() => tag = Some(self.scanner.take()?),
+                YamlToken::Anchor(_) if anchor.is_none() => anchor = Some(self.scanner.take()?),
+                YamlToken::Tag(..) if tag.is_none() => tag = Some(self.scanner.take()?),
                 _ => break,
             }
         }
         let anchor = anchor.and_then(|placed| match placed.token {
-            Token::Anchor(name) => Some(name),
+            YamlToken::Anchor(name) => Some(name),
             _ => None,
         });
         let tag = tag.map(|placed| self.full_tag(placed, start)).transpose()?;
         Ok(Properties { start, anchor, tag })
     }
 
-    fn full_tag(&self, placed: Placed, start: Mark) -> Result<String> {
-        let Token::Tag(handle, suffix) = placed.token else {
+    fn full_tag(&self, placed: PlacedToken, start: TextPosition) -> Result<String> {
+        let YamlToken::Tag(handle, suffix) = placed.token else {
             return Ok(String::new());
         };
         if handle.is_empty() {
@@ -239,10 +242,10 @@ impl Composer {
     }
 
     fn scalar(&mut self, properties: Properties) -> Result<usize> {
-        let Token::Scalar(text, is_plain) = self.scanner.take()?.token else {
+        let YamlToken::Scalar(text, is_plain) = self.scanner.take()?.token else {
             unreachable!("the caller saw a scalar")
         };
-        // A lone mark is a tag that says nothing, which makes even a quoted text a plain one.
+        // `!` alone is the non-specific tag, which makes even a quoted scalar a plain one.
         let is_plain = match properties.tag.as_deref() {
             None => is_plain,
             Some(tag) => tag == "!",
@@ -256,12 +259,16 @@ impl Composer {
             tag: properties.tag,
             is_plain,
         };
-        self.add(properties.start, properties.anchor, Content::Scalar(scalar))
+        self.add(
+            properties.start,
+            properties.anchor,
+            NodeContent::Scalar(scalar),
+        )
     }
 
-    fn add(&mut self, start: Mark, anchor: Option<String>, content: Content) -> usize {
+    fn add(&mut self, start: TextPosition, anchor: Option<String>, content: NodeContent) -> usize {
         let index = self.nodes.len();
-        self.nodes.push(Node {
+        self.nodes.push(YamlNode {
             line: start.line + 1,
             content,
         });
@@ -271,12 +278,11 @@ impl Composer {
         index
     }
 
-    /// Nothing, where something could be.
-    fn empty(&mut self, mark: Mark) -> usize {
+    fn empty(&mut self, mark: TextPosition) -> usize {
         self.add(
             mark,
             None,
-            Content::Scalar(Scalar {
+            NodeContent::Scalar(Scalar {
                 is_plain: true,
                 ..Scalar::default()
             }),
@@ -288,16 +294,16 @@ impl Composer {
         Ok(self.empty(mark))
     }
 
-    /// A list or map: it has its place, and its name if it has one, before what is in it.
+    /// Composes a list or map. It gets its index, and its anchor, before its items.
     fn collection(
         &mut self,
         properties: Properties,
-        read: fn(&mut Composer) -> Result<Content>,
+        read: fn(&mut Composer) -> Result<NodeContent>,
     ) -> Result<usize> {
         let index = self.add(
             properties.start,
             properties.anchor,
-            Content::List(Vec::new()),
+            NodeContent::List(Vec::new()),
         );
         self.nodes[index].content = self.nested(read)?;
         Ok(index)
@@ -313,14 +319,14 @@ impl Composer {
         Ok(content)
     }
 
-    fn block_list(&mut self) -> Result<Content> {
+    fn block_list(&mut self) -> Result<NodeContent> {
         let start = self.scanner.take()?.start;
         let mut items = Vec::new();
         loop {
             let placed = self.scanner.take()?;
             match placed.token {
-                Token::BlockEntry => {}
-                Token::BlockEnd => return Ok(Content::List(items)),
+                YamlToken::BlockEntry => {}
+                YamlToken::BlockEnd => return Ok(NodeContent::List(items)),
                 _ => {
                     return Err(refuse(
                         "did not find expected '-' indicator",
@@ -330,37 +336,39 @@ impl Composer {
                 }
             }
             items.push(match self.peek()? {
-                Token::BlockEntry | Token::BlockEnd => self.empty(placed.end),
+                YamlToken::BlockEntry | YamlToken::BlockEnd => self.empty(placed.end),
                 _ => self.node(true, false)?,
             });
         }
     }
 
-    fn indentless_list(&mut self) -> Result<Content> {
+    fn indentless_list(&mut self) -> Result<NodeContent> {
         let mut items = Vec::new();
-        while let Token::BlockEntry = self.peek()? {
+        while let YamlToken::BlockEntry = self.peek()? {
             let end = self.scanner.take()?.end;
             items.push(match self.peek()? {
-                Token::BlockEntry | Token::Key | Token::Value | Token::BlockEnd => self.empty(end),
+                YamlToken::BlockEntry | YamlToken::Key | YamlToken::Value | YamlToken::BlockEnd => {
+                    self.empty(end)
+                }
                 _ => self.node(true, false)?,
             });
         }
-        Ok(Content::List(items))
+        Ok(NodeContent::List(items))
     }
 
-    fn block_map(&mut self) -> Result<Content> {
+    fn block_map(&mut self) -> Result<NodeContent> {
         let start = self.scanner.take()?.start;
         let mut pairs = Vec::new();
         loop {
-            // A value may stand without its key.
+            // A value may have no key.
             let key = match self.peek()? {
-                Token::Key => {
+                YamlToken::Key => {
                     let end = self.scanner.take()?.end;
                     self.block_part(end)?
                 }
-                Token::BlockEnd => {
+                YamlToken::BlockEnd => {
                     self.scanner.take()?;
-                    return Ok(Content::Map(pairs));
+                    return Ok(NodeContent::Map(pairs));
                 }
                 _ => {
                     let found = self.scanner.peek()?.start;
@@ -368,7 +376,7 @@ impl Composer {
                 }
             };
             let value = match self.peek()? {
-                Token::Value => {
+                YamlToken::Value => {
                     let end = self.scanner.take()?.end;
                     self.block_part(end)?
                 }
@@ -378,80 +386,80 @@ impl Composer {
         }
     }
 
-    fn block_part(&mut self, end: Mark) -> Result<usize> {
+    fn block_part(&mut self, end: TextPosition) -> Result<usize> {
         match self.peek()? {
-            Token::Key | Token::Value | Token::BlockEnd => Ok(self.empty(end)),
+            YamlToken::Key | YamlToken::Value | YamlToken::BlockEnd => Ok(self.empty(end)),
             _ => self.node(true, true),
         }
     }
 
-    fn flow_list(&mut self) -> Result<Content> {
+    fn flow_list(&mut self) -> Result<NodeContent> {
         let start = self.scanner.take()?.start;
         let mut items = Vec::new();
         loop {
-            if *self.peek()? != Token::FlowListEnd && !items.is_empty() {
+            if *self.peek()? != YamlToken::FlowListEnd && !items.is_empty() {
                 self.expect_entry("did not find expected ',' or ']'", start)?;
             }
             match self.peek()? {
-                Token::FlowListEnd => break,
-                Token::Key => items.push(self.single_pair()?),
+                YamlToken::FlowListEnd => break,
+                YamlToken::Key => items.push(self.single_pair()?),
                 _ => items.push(self.node(false, false)?),
             }
         }
         self.scanner.take()?;
-        Ok(Content::List(items))
+        Ok(NodeContent::List(items))
     }
 
-    fn expect_entry(&mut self, problem: &'static str, start: Mark) -> Result<()> {
+    fn expect_entry(&mut self, problem: &'static str, start: TextPosition) -> Result<()> {
         match self.scanner.take()? {
-            Placed {
-                token: Token::FlowEntry,
+            PlacedToken {
+                token: YamlToken::FlowEntry,
                 ..
             } => Ok(()),
             placed => Err(refuse(problem, placed.start, Some(start))),
         }
     }
 
-    /// A map of one member among the items of a list: `[a: b]`.
+    /// A map of one member as an item of a flow list: `[a: b]`.
     fn single_pair(&mut self) -> Result<usize> {
         let start = self.scanner.take()?.start;
-        let index = self.add(start, None, Content::Map(Vec::new()));
+        let index = self.add(start, None, NodeContent::Map(Vec::new()));
         let pair = self.nested(|composer| {
             let key = match composer.peek()? {
-                Token::Value | Token::FlowEntry | Token::FlowListEnd => {
-                    // Kubernetes: what follows instead of a key is passed over (parserc.go).
+                YamlToken::Value | YamlToken::FlowEntry | YamlToken::FlowListEnd => {
+                    // Kubernetes: what follows instead of a key is skipped (parserc.go).
                     let end = composer.scanner.take()?.end;
                     composer.empty(end)
                 }
                 _ => composer.node(false, false)?,
             };
-            Ok((key, composer.flow_value(Token::FlowListEnd)?))
+            Ok((key, composer.flow_value(YamlToken::FlowListEnd)?))
         })?;
-        self.nodes[index].content = Content::Map(vec![pair]);
+        self.nodes[index].content = NodeContent::Map(vec![pair]);
         Ok(index)
     }
 
-    fn flow_value(&mut self, end: Token) -> Result<usize> {
-        if *self.peek()? == Token::Value {
+    fn flow_value(&mut self, end: YamlToken) -> Result<usize> {
+        if *self.peek()? == YamlToken::Value {
             self.scanner.take()?;
             let next = self.peek()?;
-            if *next != Token::FlowEntry && *next != end {
+            if *next != YamlToken::FlowEntry && *next != end {
                 return self.node(false, false);
             }
         }
         self.empty_here()
     }
 
-    fn flow_map(&mut self) -> Result<Content> {
+    fn flow_map(&mut self) -> Result<NodeContent> {
         let start = self.scanner.take()?.start;
         let mut pairs = Vec::new();
         loop {
-            if *self.peek()? != Token::FlowMapEnd && !pairs.is_empty() {
+            if *self.peek()? != YamlToken::FlowMapEnd && !pairs.is_empty() {
                 self.expect_entry("did not find expected ',' or '}'", start)?;
             }
             match self.peek()? {
-                Token::FlowMapEnd => break,
-                Token::Key => pairs.push(self.flow_pair()?),
+                YamlToken::FlowMapEnd => break,
+                YamlToken::Key => pairs.push(self.flow_pair()?),
                 _ => {
                     let key = self.node(false, false)?;
                     pairs.push((key, self.empty_here()?));
@@ -459,26 +467,30 @@ impl Composer {
             }
         }
         self.scanner.take()?;
-        Ok(Content::Map(pairs))
+        Ok(NodeContent::Map(pairs))
     }
 
     fn flow_pair(&mut self) -> Result<(usize, usize)> {
         self.scanner.take()?;
         let key = match self.peek()? {
-            Token::Value | Token::FlowEntry | Token::FlowMapEnd => self.empty_here()?,
+            YamlToken::Value | YamlToken::FlowEntry | YamlToken::FlowMapEnd => self.empty_here()?,
             _ => self.node(false, false)?,
         };
-        Ok((key, self.flow_value(Token::FlowMapEnd)?))
+        Ok((key, self.flow_value(YamlToken::FlowMapEnd)?))
     }
 
-    fn peek(&mut self) -> Result<&Token> {
+    fn peek(&mut self) -> Result<&YamlToken> {
         self.scanner.peek().map(|placed| &placed.token)
     }
 }
 
-/// Kubernetes: the line that go-yaml names is one too low, and it names none on the first (decode.go,
+/// Kubernetes: go-yaml reports one line too low, and none for the first line (decode.go,
 /// parser.fail).
-fn refuse(problem: &'static str, found: Mark, context: Option<Mark>) -> Box<YamlError> {
+fn refuse(
+    problem: &'static str,
+    found: TextPosition,
+    context: Option<TextPosition>,
+) -> Box<YamlError> {
     let line = match found.line {
         0 => context.unwrap_or_default().line,
         line => line,

@@ -1,16 +1,17 @@
-//! From nodes to a value: scalars resolved, aliases followed, maps merged, keys made text.
+//! The constructor: nodes become a value. Resolves scalars, follows aliases, merges maps, and makes
+//! keys strings.
 
 use std::collections::HashSet;
 
-use super::compose::{Content, Scalar, Tree};
+use super::compose::{NodeContent, NodeTree, Scalar};
 use super::scalar::{Meaning, float_text, is_timestamp, resolve};
 use super::{Document, Result, YamlError};
 use crate::go_base64;
 use crate::json;
 use crate::{Map, Str, Value};
 
-/// The value that a document is.
-pub(super) fn construct(tree: &Tree) -> Result<Document> {
+/// The value of a document.
+pub(super) fn construct(tree: &NodeTree) -> Result<Document> {
     let mut constructor = Constructor::new(tree);
     // Upstream counts the document as a node too.
     constructor.count()?;
@@ -24,29 +25,29 @@ pub(super) fn construct(tree: &Tree) -> Result<Document> {
     Ok(Document { value, complaint })
 }
 
-/// The most complaints that are kept.
+/// The maximum number of reported complaints.
 const MAX_COMPLAINTS: usize = 100;
 
 struct Constructor<'a> {
-    tree: &'a Tree,
-    /// The aliases that are being followed.
+    tree: &'a NodeTree,
+    /// The aliases that are being expanded.
     followed: Vec<usize>,
     n_nodes: usize,
     n_from_aliases: usize,
     complaints: Vec<String>,
-    /// What JSON cannot say, which matters only if YAML has nothing to complain of.
+    /// A value that JSON cannot express; reported only if there is no YAML error.
     postponed: Option<YamlError>,
 }
 
-/// A map's members, and the keys that it has. Before they become text, `1` and `"1"` are two.
+/// The members of a map, and its keys before they become strings: `1` and `"1"` are two keys.
 #[derive(Default)]
 struct Members {
     map: Map,
-    keys: HashSet<Key>,
+    keys: HashSet<YamlKey>,
 }
 
 #[derive(PartialEq, Eq, Hash)]
-enum Key {
+enum YamlKey {
     Null,
     Bool(bool),
     Int(i64),
@@ -56,7 +57,7 @@ enum Key {
 }
 
 impl<'a> Constructor<'a> {
-    fn new(tree: &'a Tree) -> Constructor<'a> {
+    fn new(tree: &'a NodeTree) -> Constructor<'a> {
         Constructor {
             tree,
             followed: Vec::new(),
@@ -70,22 +71,22 @@ impl<'a> Constructor<'a> {
     fn value(&mut self, index: usize) -> Result<Value> {
         self.count()?;
         match &self.tree.node(index).content {
-            Content::Scalar(scalar) => {
+            NodeContent::Scalar(scalar) => {
                 let meaning = meaning(scalar)?;
                 self.scalar_value(scalar, meaning)
             }
-            Content::List(items) => items
+            NodeContent::List(items) => items
                 .iter()
                 .map(|item| self.value(*item))
                 .collect::<Result<Vec<_>, _>>()
                 .map(Value::List),
-            Content::Map(pairs) => {
+            NodeContent::Map(pairs) => {
                 let mut members = Members::default();
                 self.fill(pairs, &mut members)?;
                 members.map.sort();
                 Ok(members.map.into())
             }
-            Content::Alias(name, target) => {
+            NodeContent::Alias(name, target) => {
                 self.follow(index, name)?;
                 let value = self.value(*target)?;
                 self.followed.pop();
@@ -94,12 +95,17 @@ impl<'a> Constructor<'a> {
         }
     }
 
-    /// Kubernetes: the bounds on what aliases may contribute are go-yaml's (decode.go).
+    /// Kubernetes: the limits on alias expansion are go-yaml's (decode.go).
     fn count(&mut self) -> Result<()> {
         self.n_nodes += 1;
         self.n_from_aliases += usize::from(!self.followed.is_empty());
         let share = self.n_from_aliases as f64 / self.n_nodes as f64;
-        if self.n_from_aliases > 100 && self.n_nodes > 1000 && share > allowed_share(self.n_nodes) {
+        // The allowed share: nearly all nodes of a small document, hardly any of a large one.
+        const SMALL: f64 = 400_000.0;
+        const LARGE: f64 = 4_000_000.0;
+        let position = ((self.n_nodes as f64 - SMALL) / (LARGE - SMALL)).clamp(0.0, 1.0);
+        let allowed = 0.99 - 0.89 * position;
+        if self.n_from_aliases > 100 && self.n_nodes > 1000 && share > allowed {
             return Err(YamlError::Aliases.into());
         }
         Ok(())
@@ -129,7 +135,7 @@ impl<'a> Constructor<'a> {
 
     fn is_merge(&self, key: usize) -> bool {
         match &self.tree.node(key).content {
-            Content::Scalar(scalar) => {
+            NodeContent::Scalar(scalar) => {
                 let tag = scalar.tag.as_deref();
                 scalar.text == "<<" && (scalar.is_plain || tag == Some("tag:yaml.org,2002:merge"))
             }
@@ -137,10 +143,10 @@ impl<'a> Constructor<'a> {
         }
     }
 
-    /// Takes over the members of one map or of several, of which the first counts most.
+    /// Merges one map or several (`<<`), of which the first takes precedence.
     fn merge(&mut self, index: usize, members: &mut Members) -> Result<()> {
         match &self.tree.node(index).content {
-            Content::List(items) => items
+            NodeContent::List(items) => items
                 .iter()
                 .rev()
                 .try_for_each(|item| self.merge_map(*item, members)),
@@ -151,11 +157,11 @@ impl<'a> Constructor<'a> {
     fn merge_map(&mut self, index: usize, members: &mut Members) -> Result<()> {
         self.count()?;
         match &self.tree.node(index).content {
-            Content::Map(pairs) => self.fill(pairs, members),
-            Content::Alias(name, target) => {
+            NodeContent::Map(pairs) => self.fill(pairs, members),
+            NodeContent::Alias(name, target) => {
                 self.follow(index, name)?;
                 match &self.tree.node(*target).content {
-                    Content::Map(pairs) => {
+                    NodeContent::Map(pairs) => {
                         self.count()?;
                         self.fill(pairs, members)?;
                     }
@@ -168,33 +174,33 @@ impl<'a> Constructor<'a> {
         }
     }
 
-    fn key(&mut self, index: usize) -> Result<Key> {
+    fn key(&mut self, index: usize) -> Result<YamlKey> {
         let target = match &self.tree.node(index).content {
-            Content::Alias(_, target) => *target,
+            NodeContent::Alias(_, target) => *target,
             _ => index,
         };
-        let Content::Scalar(scalar) = &self.tree.node(target).content else {
+        let NodeContent::Scalar(scalar) = &self.tree.node(target).content else {
             return Err(YamlError::Key(go_syntax(&self.value(index)?)).into());
         };
         self.count()?;
         Ok(match meaning(scalar)? {
-            Meaning::Null => Key::Null,
-            Meaning::Bool(truth) => Key::Bool(truth),
-            Meaning::Int(int) => Key::Int(int),
-            Meaning::Unsigned(number) => Key::Unsigned(number),
-            Meaning::Float(float) => Key::Float(float.to_bits()),
-            Meaning::Timestamp | Meaning::Text => Key::Text(text(scalar)?),
+            Meaning::Null => YamlKey::Null,
+            Meaning::Bool(truth) => YamlKey::Bool(truth),
+            Meaning::Int(int) => YamlKey::Int(int),
+            Meaning::Unsigned(number) => YamlKey::Unsigned(number),
+            Meaning::Float(float) => YamlKey::Float(float.to_bits()),
+            Meaning::Timestamp | Meaning::Text => YamlKey::Text(text(scalar)?),
         })
     }
 
-    fn set(&mut self, key: Key, value: Value, line: usize, members: &mut Members) {
+    fn set(&mut self, key: YamlKey, value: Value, line: usize, members: &mut Members) {
         let name = match &key {
-            Key::Text(text) => text.clone(),
-            Key::Bool(truth) => truth.to_string().into(),
-            Key::Int(int) => int.to_string().into(),
-            Key::Float(bits) => float_text(f64::from_bits(*bits), true).into(),
-            Key::Null | Key::Unsigned(_) => {
-                self.postpone(unsupported(&key, &value));
+            YamlKey::Text(text) => text.clone(),
+            YamlKey::Bool(truth) => truth.to_string().into(),
+            YamlKey::Int(int) => int.to_string().into(),
+            YamlKey::Float(bits) => float_text(f64::from_bits(*bits), true).into(),
+            YamlKey::Null | YamlKey::Unsigned(_) => {
+                self.postpone(key.unsupported(&value));
                 return;
             }
         };
@@ -202,7 +208,7 @@ impl<'a> Constructor<'a> {
         if members.keys.contains(&key) && self.complaints.len() < MAX_COMPLAINTS {
             self.complaints.push(format!(
                 "line {line}: key {} already set in map",
-                go_key(&key)
+                key.go_syntax()
             ));
         }
         members.keys.insert(key);
@@ -230,14 +236,6 @@ impl<'a> Constructor<'a> {
     fn postpone(&mut self, error: YamlError) {
         self.postponed.get_or_insert(error);
     }
-}
-
-/// Of small documents nearly all may come from aliases, of large ones hardly anything.
-fn allowed_share(n_nodes: usize) -> f64 {
-    const SMALL: f64 = 400_000.0;
-    const LARGE: f64 = 4_000_000.0;
-    let position = ((n_nodes as f64 - SMALL) / (LARGE - SMALL)).clamp(0.0, 1.0);
-    0.99 - 0.89 * position
 }
 
 const STANDARD_TAG: &str = "tag:yaml.org,2002:";
@@ -269,7 +267,7 @@ fn refuse(scalar: &Scalar, meaning: Meaning, wanted: String) -> Result<Meaning> 
     .into())
 }
 
-/// A scalar's text; if it is tagged as binary, the text that it encodes.
+/// The text of a scalar; decoded if it is tagged as binary.
 fn text(scalar: &Scalar) -> Result<Str> {
     if scalar.tag.as_deref() != Some("tag:yaml.org,2002:binary") {
         return Ok(scalar.text.as_str().into());
@@ -278,31 +276,35 @@ fn text(scalar: &Scalar) -> Result<Str> {
     Ok(String::from_utf8_lossy(&bytes).into())
 }
 
-fn unsupported(key: &Key, value: &Value) -> YamlError {
-    let (ty, key) = match key {
-        Key::Unsigned(number) => ("uint64", format!("{number:#x}")),
-        _ => ("%!s(<nil>)", "<nil>".into()),
-    };
-    let value = if value.is_null() {
-        "<nil>".into()
-    } else {
-        go_syntax(value)
-    };
-    YamlError::UnsupportedKey { ty, key, value }
-}
+impl YamlKey {
+    /// The error for a key that JSON cannot express.
+    fn unsupported(&self, value: &Value) -> YamlError {
+        let (ty, key) = match self {
+            YamlKey::Unsigned(number) => ("uint64", format!("{number:#x}")),
+            _ => ("%!s(<nil>)", "<nil>".into()),
+        };
+        let value = if value.is_null() {
+            "<nil>".into()
+        } else {
+            go_syntax(value)
+        };
+        YamlError::UnsupportedKey { ty, key, value }
+    }
 
-fn go_key(key: &Key) -> String {
-    match key {
-        Key::Null => "<nil>".into(),
-        Key::Bool(truth) => truth.to_string(),
-        Key::Int(int) => int.to_string(),
-        Key::Unsigned(number) => format!("{number:#x}"),
-        Key::Float(bits) => float_text(f64::from_bits(*bits), false),
-        Key::Text(text) => json::quote(text),
+    /// The key as Go's `%#v` prints it.
+    fn go_syntax(&self) -> String {
+        match self {
+            YamlKey::Null => "<nil>".into(),
+            YamlKey::Bool(truth) => truth.to_string(),
+            YamlKey::Int(int) => int.to_string(),
+            YamlKey::Unsigned(number) => format!("{number:#x}"),
+            YamlKey::Float(bits) => float_text(f64::from_bits(*bits), false),
+            YamlKey::Text(text) => json::quote(text),
+        }
     }
 }
 
-/// A value as Go's `%#v` shows it, which some messages do.
+/// A value as Go's `%#v` prints it.
 fn go_syntax(value: &Value) -> String {
     match value {
         Value::Null => "interface {}(nil)".into(),

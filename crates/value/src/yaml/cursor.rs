@@ -1,29 +1,29 @@
-//! Where the reader is in a text, and what kinds of characters there are.
+//! The position in the text, and character classes.
 
 use super::{Result, YamlError};
 
-/// A place in the text; everything is counted from 0.
+/// A position in the text, counted from 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Mark {
+pub(super) struct TextPosition {
     pub(super) index: usize,
     pub(super) line: usize,
     pub(super) column: usize,
 }
 
-/// Walks over the characters of a text.
+/// A cursor over the characters of a text.
 pub(super) struct Cursor {
     chars: Vec<char>,
-    pub(super) mark: Mark,
+    pub(super) mark: TextPosition,
 }
 
 impl Cursor {
-    /// Starts at the beginning, after a byte order mark. Control characters are refused here, so that NUL
-    /// can stand for the end from now on.
+    /// Starts after a byte order mark. Control characters are rejected here, so that NUL can mark
+    /// the end.
     pub(super) fn new(text: &[u8]) -> Result<Cursor> {
         let refuse = |problem| Box::new(YamlError::Syntax { line: 0, problem });
         let text = std::str::from_utf8(text).map_err(|error| match error.error_len() {
             None => refuse("incomplete UTF-8 octet sequence"),
-            Some(_) if !starts_sequence(text[error.valid_up_to()]) => {
+            Some(_) if !matches!(text[error.valid_up_to()], 0xc0..=0xf7) => {
                 refuse("invalid leading UTF-8 octet")
             }
             Some(_) => refuse("invalid trailing UTF-8 octet"),
@@ -33,11 +33,15 @@ impl Cursor {
             .unwrap_or(text)
             .chars()
             .collect();
-        match chars.iter().any(|char| is_control(*char)) {
+        let is_allowed = |char: &char| {
+            matches!(char, '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' | '\u{a0}'..='\u{d7ff}'
+                | '\u{e000}'..='\u{fffd}' | '\u{10000}'..)
+        };
+        match !chars.iter().all(is_allowed) {
             true => Err(refuse("control characters are not allowed")),
             false => Ok(Cursor {
                 chars,
-                mark: Mark::default(),
+                mark: TextPosition::default(),
             }),
         }
     }
@@ -47,12 +51,12 @@ impl Cursor {
         self.ahead(0)
     }
 
-    /// The character `n` places ahead.
+    /// The character `n` positions ahead.
     pub(super) fn ahead(&self, n: usize) -> char {
         self.chars.get(self.mark.index + n).copied().unwrap_or('\0')
     }
 
-    /// Whether a line begins here that only says where a document begins or ends.
+    /// Whether this line is a document marker (`---` or `...`).
     pub(super) fn at_document_indicator(&self) -> bool {
         let indicator = [self.ahead(0), self.ahead(1), self.ahead(2)];
         let is_indicator = matches!(indicator, ['-', '-', '-'] | ['.', '.', '.']);
@@ -64,13 +68,13 @@ impl Cursor {
         self.mark.column += n;
     }
 
-    /// Takes the next character, which ends no line.
+    /// Consumes the next character, which is not a line break.
     pub(super) fn read(&mut self, out: &mut String) {
         out.push(self.char());
         self.skip(1);
     }
 
-    /// Takes the line end that is next, if one is. All but the two Unicode has of its own become `\n`.
+    /// Consumes the next line break, if any. All but U+2028 and U+2029 become `\n`.
     pub(super) fn read_break(&mut self, out: &mut String) {
         let char = self.char();
         if !is_break(char) {
@@ -86,7 +90,7 @@ impl Cursor {
         } else {
             '\n'
         });
-        self.mark = Mark {
+        self.mark = TextPosition {
             index: self.mark.index + width,
             line: self.mark.line + 1,
             column: 0,
@@ -97,14 +101,14 @@ impl Cursor {
         self.read_break(&mut String::new());
     }
 
-    /// Skips blanks and tabs.
+    /// Skips spaces and tabs.
     pub(super) fn skip_blanks(&mut self) {
         while is_blank(self.char()) {
             self.skip(1);
         }
     }
 
-    /// Skips a comment up to the end of its line, if one begins here.
+    /// Skips a comment to the end of its line.
     pub(super) fn skip_comment(&mut self) {
         if self.char() == '#' {
             while !is_break_or_end(self.char()) {
@@ -114,21 +118,11 @@ impl Cursor {
     }
 }
 
-fn starts_sequence(byte: u8) -> bool {
-    matches!(byte, 0xc0..=0xf7)
-}
-
-fn is_control(char: char) -> bool {
-    !matches!(char,
-        '\t' | '\n' | '\r' | ' '..='~' | '\u{85}' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}'
-        | '\u{10000}'..)
-}
-
 pub(super) fn is_blank(char: char) -> bool {
     matches!(char, ' ' | '\t')
 }
 
-/// Whether it ends a line, in the eyes of YAML 1.1.
+/// Whether it is a line break in YAML 1.1.
 pub(super) fn is_break(char: char) -> bool {
     matches!(char, '\r' | '\n' | '\u{85}' | '\u{2028}' | '\u{2029}')
 }
@@ -141,7 +135,7 @@ pub(super) fn is_blank_or_end(char: char) -> bool {
     is_blank(char) || is_break_or_end(char)
 }
 
-/// Whether it may stand in the name of an anchor or directive.
+/// Whether it may be in the name of an anchor or directive.
 pub(super) fn is_name(char: char) -> bool {
     char.is_ascii_alphanumeric() || matches!(char, '_' | '-')
 }

@@ -1,12 +1,12 @@
-//! Tokens that are words: texts in each of their styles, anchors, tags and directives.
+//! Scalars in each of their styles, anchors, tags and directives.
 
 use super::Result;
-use super::cursor::{Mark, is_blank, is_blank_or_end, is_break, is_break_or_end, is_name};
-use super::scan::{Scanner, Token};
+use super::cursor::{TextPosition, is_blank, is_blank_or_end, is_break, is_break_or_end, is_name};
+use super::scan::{YamlScanner, YamlToken};
 
-impl Scanner {
+impl YamlScanner {
     /// `&name` or `*name`.
-    pub(super) fn scan_anchor(&mut self) -> Result<Token> {
+    pub(super) fn scan_anchor(&mut self) -> Result<YamlToken> {
         let start = self.cursor.mark;
         let is_alias = self.cursor.char() == '*';
         self.cursor.skip(1);
@@ -19,9 +19,9 @@ impl Scanner {
             ));
         }
         Ok(if is_alias {
-            Token::Alias(name)
+            YamlToken::Alias(name)
         } else {
-            Token::Anchor(name)
+            YamlToken::Anchor(name)
         })
     }
 
@@ -34,7 +34,7 @@ impl Scanner {
     }
 
     /// `!`, `!name`, `!!name`, `!handle!name` or `!<name>`.
-    pub(super) fn scan_tag(&mut self) -> Result<Token> {
+    pub(super) fn scan_tag(&mut self) -> Result<YamlToken> {
         let start = self.cursor.mark;
         let (handle, suffix) = if self.cursor.ahead(1) == '<' {
             self.cursor.skip(2);
@@ -50,23 +50,23 @@ impl Scanner {
         if !is_blank_or_end(self.cursor.char()) {
             return Err(self.refuse(start, "did not find expected whitespace or line break"));
         }
-        Ok(Token::Tag(handle, suffix))
+        Ok(YamlToken::Tag(handle, suffix))
     }
 
-    fn scan_short_tag(&mut self, start: Mark) -> Result<(String, String)> {
+    fn scan_short_tag(&mut self, start: TextPosition) -> Result<(String, String)> {
         let handle = self.scan_handle(false, start)?;
         if handle.len() > 1 && handle.ends_with('!') {
             let suffix = self.scan_uri(String::new(), false, start)?;
             return Ok((handle, suffix));
         }
         match self.scan_uri(handle[1..].into(), true, start)? {
-            // A lone mark is a tag of its own.
+            // `!` alone is a tag of its own.
             suffix if suffix.is_empty() => Ok((suffix, "!".into())),
             suffix => Ok(("!".into(), suffix)),
         }
     }
 
-    fn scan_handle(&mut self, is_directive: bool, start: Mark) -> Result<String> {
+    fn scan_handle(&mut self, is_directive: bool, start: TextPosition) -> Result<String> {
         let mut handle = String::new();
         if self.cursor.char() != '!' {
             return Err(self.refuse(start, "did not find expected '!'"));
@@ -81,8 +81,13 @@ impl Scanner {
         Ok(handle)
     }
 
-    /// The rest of a tag, of which `uri` was read already.
-    fn scan_uri(&mut self, mut uri: String, mut is_any: bool, start: Mark) -> Result<String> {
+    /// Scans the rest of a tag; `uri` was scanned already.
+    fn scan_uri(
+        &mut self,
+        mut uri: String,
+        mut is_any: bool,
+        start: TextPosition,
+    ) -> Result<String> {
         loop {
             match self.cursor.char() {
                 '%' => self.scan_uri_escape(&mut uri, start)?,
@@ -96,8 +101,8 @@ impl Scanner {
         }
     }
 
-    /// One character, as the bytes of its UTF-8 with `%` before each.
-    fn scan_uri_escape(&mut self, uri: &mut String, start: Mark) -> Result<()> {
+    /// Scans one character that is written as percent-encoded UTF-8.
+    fn scan_uri_escape(&mut self, uri: &mut String, start: TextPosition) -> Result<()> {
         let mut bytes = vec![self.scan_octet(start)?];
         let width = match bytes[0] {
             0..=0x7f => 1,
@@ -116,7 +121,7 @@ impl Scanner {
         Ok(())
     }
 
-    fn scan_octet(&mut self, start: Mark) -> Result<u8> {
+    fn scan_octet(&mut self, start: TextPosition) -> Result<u8> {
         let digits = (
             self.cursor.char(),
             self.cursor.ahead(1).to_digit(16),
@@ -129,8 +134,8 @@ impl Scanner {
         Ok((high * 16 + low) as u8)
     }
 
-    /// `%YAML` or `%TAG` and what belongs to it, to the end of the line.
-    pub(super) fn scan_directive(&mut self) -> Result<Token> {
+    /// Scans `%YAML` or `%TAG` with its arguments, to the end of the line.
+    pub(super) fn scan_directive(&mut self) -> Result<YamlToken> {
         let start = self.cursor.mark;
         self.cursor.skip(1);
         let name = self.scan_name();
@@ -150,7 +155,7 @@ impl Scanner {
     }
 
     /// Only a comment may follow on this line.
-    fn end_line(&mut self, start: Mark) -> Result<()> {
+    fn end_line(&mut self, start: TextPosition) -> Result<()> {
         self.cursor.skip_blanks();
         self.cursor.skip_comment();
         if !is_break_or_end(self.cursor.char()) {
@@ -160,17 +165,17 @@ impl Scanner {
         Ok(())
     }
 
-    fn scan_version(&mut self, start: Mark) -> Result<Token> {
+    fn scan_version(&mut self, start: TextPosition) -> Result<YamlToken> {
         self.cursor.skip_blanks();
         let major = self.scan_version_number(start)?;
         if self.cursor.char() != '.' {
             return Err(self.refuse(start, "did not find expected digit or '.' character"));
         }
         self.cursor.skip(1);
-        Ok(Token::Version(major, self.scan_version_number(start)?))
+        Ok(YamlToken::Version(major, self.scan_version_number(start)?))
     }
 
-    fn scan_version_number(&mut self, start: Mark) -> Result<u8> {
+    fn scan_version_number(&mut self, start: TextPosition) -> Result<u8> {
         let mut digits = String::new();
         while self.cursor.char().is_ascii_digit() {
             if digits.len() == 2 {
@@ -183,7 +188,7 @@ impl Scanner {
             .map_err(|_| self.refuse(start, "did not find expected version number"))
     }
 
-    fn scan_tag_directive(&mut self, start: Mark) -> Result<Token> {
+    fn scan_tag_directive(&mut self, start: TextPosition) -> Result<YamlToken> {
         self.cursor.skip_blanks();
         let handle = self.scan_handle(true, start)?;
         if !is_blank(self.cursor.char()) {
@@ -194,11 +199,11 @@ impl Scanner {
         if !is_blank_or_end(self.cursor.char()) {
             return Err(self.refuse(start, "did not find expected whitespace or line break"));
         }
-        Ok(Token::TagDirective(handle, prefix))
+        Ok(YamlToken::TagDirective(handle, prefix))
     }
 
-    /// `|` or `>` and the lines that are indented below it.
-    pub(super) fn scan_block_scalar(&mut self) -> Result<Token> {
+    /// Scans `|` or `>` and the lines that are indented below it.
+    pub(super) fn scan_block_scalar(&mut self) -> Result<YamlToken> {
         let start = self.cursor.mark;
         let is_literal = self.cursor.char() == '|';
         self.cursor.skip(1);
@@ -238,12 +243,12 @@ impl Scanner {
         if chomping == '+' {
             text.push_str(&more_breaks);
         }
-        Ok(Token::Scalar(text, false))
+        Ok(YamlToken::Scalar(text, false))
     }
 
-    /// What becomes of the last line ends (`-`, `+`, or a blank), and how deep the lines are indented (0 if
-    /// that is to be seen from the first), in either order.
-    fn scan_block_header(&mut self, start: Mark) -> Result<(char, usize)> {
+    /// Scans the chomping indicator (`-`, `+`, or a space for none) and the indentation indicator
+    /// (0 if it is detected from the first line), in either order.
+    fn scan_block_header(&mut self, start: TextPosition) -> Result<(char, usize)> {
         let (mut chomping, mut increment) = (' ', 0);
         for _ in 0..2 {
             match self.cursor.char() {
@@ -259,12 +264,13 @@ impl Scanner {
         Ok((chomping, increment))
     }
 
-    /// Skips indentation and takes empty lines; finds out how deep the block is indented if nobody knows.
+    /// Skips indentation and consumes empty lines; detects the indentation of the block if it is
+    /// not given.
     fn scan_block_breaks(
         &mut self,
         indent: &mut usize,
         breaks: &mut String,
-        start: Mark,
+        start: TextPosition,
     ) -> Result<()> {
         let mut deepest = 0;
         loop {
@@ -288,8 +294,8 @@ impl Scanner {
         Ok(())
     }
 
-    /// A text in quotation marks of either kind.
-    pub(super) fn scan_quoted(&mut self) -> Result<Token> {
+    /// Scans a scalar in single or double quotes.
+    pub(super) fn scan_quoted(&mut self) -> Result<YamlToken> {
         let start = self.cursor.mark;
         let quote = self.cursor.char();
         self.cursor.skip(1);
@@ -304,20 +310,25 @@ impl Scanner {
             let is_joined = self.scan_quoted_word(quote, &mut text, start)?;
             if self.cursor.char() == quote {
                 self.cursor.skip(1);
-                return Ok(Token::Scalar(text, false));
+                return Ok(YamlToken::Scalar(text, false));
             }
-            let mut space = Space {
+            let mut space = LineFolding {
                 is_joined,
-                ..Space::default()
+                ..LineFolding::default()
             };
             self.scan_space(&mut space, None)?;
             space.fold_into(&mut text);
         }
     }
 
-    /// The characters up to a blank, a line end or the closing mark. Answers whether it stopped after a
-    /// backslash that joins this line with the next.
-    fn scan_quoted_word(&mut self, quote: char, text: &mut String, start: Mark) -> Result<bool> {
+    /// Scans to a space, a line break or the closing quote. Returns whether it stopped at an
+    /// escaped line break, which joins two lines.
+    fn scan_quoted_word(
+        &mut self,
+        quote: char,
+        text: &mut String,
+        start: TextPosition,
+    ) -> Result<bool> {
         while !is_blank_or_end(self.cursor.char()) {
             match (self.cursor.char(), self.cursor.ahead(1)) {
                 ('\'', '\'') if quote == '\'' => {
@@ -337,7 +348,7 @@ impl Scanner {
         Ok(false)
     }
 
-    fn scan_escape(&mut self, code: char, text: &mut String, start: Mark) -> Result<()> {
+    fn scan_escape(&mut self, code: char, text: &mut String, start: TextPosition) -> Result<()> {
         let n_digits = match code {
             'x' => 2,
             'u' => 4,
@@ -367,11 +378,11 @@ impl Scanner {
         Ok(())
     }
 
-    /// A text without marks, over as many lines as are indented.
-    pub(super) fn scan_plain(&mut self) -> Result<Token> {
+    /// Scans a plain scalar, which may span indented lines.
+    pub(super) fn scan_plain(&mut self) -> Result<YamlToken> {
         let start = self.cursor.mark;
         let indent = (self.indent + 1) as usize;
-        let (mut text, mut space) = (String::new(), Space::default());
+        let (mut text, mut space) = (String::new(), LineFolding::default());
         while !self.cursor.at_document_indicator() && self.cursor.char() != '#' {
             while !is_blank_or_end(self.cursor.char()) && !self.ends_plain() {
                 std::mem::take(&mut space).fold_into(&mut text);
@@ -385,9 +396,9 @@ impl Scanner {
                 break;
             }
         }
-        // After a line end a key may begin again.
+        // A key may start after a line break.
         self.key_allowed |= space.is_joined;
-        Ok(Token::Scalar(text, true))
+        Ok(YamlToken::Scalar(text, true))
     }
 
     fn ends_plain(&self) -> bool {
@@ -397,8 +408,12 @@ impl Scanner {
         }
     }
 
-    /// Takes blanks and line ends. In a plain text, tabs are no indentation.
-    fn scan_space(&mut self, space: &mut Space, plain: Option<(usize, Mark)>) -> Result<()> {
+    /// Consumes spaces and line breaks. In a plain scalar, tabs are not indentation.
+    fn scan_space(
+        &mut self,
+        space: &mut LineFolding,
+        plain: Option<(usize, TextPosition)>,
+    ) -> Result<()> {
         loop {
             let char = self.cursor.char();
             if is_blank(char) {
@@ -428,18 +443,18 @@ impl Scanner {
     }
 }
 
-/// White space between two words of one text.
+/// White space between two words of a scalar, before line folding.
 #[derive(Default)]
-struct Space {
+struct LineFolding {
     blanks: String,
-    /// Whether a line ended in it.
+    /// Whether it contains a line break.
     is_joined: bool,
     first_break: String,
     more_breaks: String,
 }
 
-impl Space {
-    /// A single line end becomes a blank, of several the first is lost.
+impl LineFolding {
+    /// Folds it: a single line break becomes a space, of several the first is dropped.
     fn fold_into(self, text: &mut String) {
         match self.first_break.as_str() {
             "\n" if self.more_breaks.is_empty() => text.push(' '),
@@ -454,7 +469,7 @@ impl Space {
     }
 }
 
-/// The character that a backslash and a letter stand for.
+/// The character of a one-letter escape.
 fn unescape(code: char) -> Option<char> {
     Some(match code {
         '0' => '\0',

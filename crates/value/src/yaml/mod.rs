@@ -1,11 +1,11 @@
-//! YAML as Kubernetes' clients and servers read and write it: version 1.1, where `yes` is true and `010` is
-//! eight, and on the way to JSON, so that every key becomes text.
+//! YAML 1.1 as Kubernetes' clients and servers read and write it: `yes` is true, `010` is eight,
+//! and every key becomes a string, because the result is JSON.
 //!
-//! Reading goes `cursor` (characters) → `scan` and `lexeme` (tokens) → `compose` (nodes) → `construct` (a
-//! value, aliases followed); `scalar` says what a plain word means. Writing is `write`, and `style` says how
-//! a text must be quoted. `plain` is a short cut for what is plain JSON.
+//! Parsing goes `cursor` (characters) → `scan` and `lexeme` (tokens) → `compose` (nodes) →
+//! `construct` (a value); `scalar` resolves plain scalars. Printing is `write`; `style` chooses
+//! quotes. `plain` is a fast path for JSON.
 //!
-//! What is refused, and in which words, is go-yaml's verdict, oddities included: clients see it in a Status.
+//! Errors are those of go-yaml, oddities included, because clients see them in a Status.
 
 mod compose;
 mod construct;
@@ -22,12 +22,12 @@ pub use write::write;
 use crate::Value;
 use crate::json;
 
-/// A document as read.
+/// A parsed document.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Document {
-    /// What it says. Of a repeated key the last one counts. Maps are sorted by key.
+    /// Its value. The last of duplicate keys wins. Maps are sorted by key.
     pub value: Value,
-    /// What a strict reader would refuse, in upstream's words: repeated keys.
+    /// The error of a strict decoder: duplicate keys.
     pub complaint: Option<String>,
 }
 
@@ -40,7 +40,7 @@ impl Document {
     }
 }
 
-/// Reads the first document of a stream and nothing after it. A stream without documents is `null`.
+/// Parses the first document of a stream. A stream without documents is `null`.
 pub fn read(text: &[u8]) -> Result<Document, YamlError> {
     if let Some(value) = plain::read(text) {
         return Ok(Document {
@@ -58,7 +58,7 @@ pub fn read(text: &[u8]) -> Result<Document, YamlError> {
     document.map_err(|error| *error)
 }
 
-/// Errors are boxed inside: reading recurses, and what it returns at each step takes stack.
+/// Errors are boxed to keep the stack frames of the recursive parser small.
 type Result<T, E = Box<YamlError>> = std::result::Result<T, E>;
 
 /// The first document of a stream as JSON text.
@@ -66,59 +66,59 @@ pub fn to_json(text: &[u8]) -> Result<Vec<u8>, YamlError> {
     Ok(read(text)?.to_json())
 }
 
-/// Why a text is no YAML that can be made JSON.
+/// Why a text is not YAML that can be converted to JSON.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum YamlError {
-    /// It does not follow the grammar. The line is 0 where upstream names none.
+    /// A syntax error. The line is 0 where upstream names none.
     #[error("yaml: {}{problem}", at(*.line))]
     Syntax {
-        /// The line in which upstream sees the problem.
+        /// The line that upstream reports.
         line: usize,
-        /// What is wrong.
+        /// The problem.
         problem: &'static str,
     },
-    /// It nests deeper than we follow.
+    /// It is nested too deeply.
     #[error("yaml: exceeded max depth of {0}")]
     Depth(usize),
-    /// An alias stands for nothing.
+    /// An alias without an anchor.
     #[error("yaml: unknown anchor '{0}' referenced")]
     Anchor(String),
-    /// An alias stands inside what it stands for.
+    /// An alias inside of its own anchor.
     #[error("yaml: anchor '{0}' value contains itself")]
     Recursion(String),
-    /// Aliases blow it up.
+    /// Aliases expand to too many nodes.
     #[error("yaml: document contains excessive aliasing")]
     Aliases,
-    /// A scalar is not what its tag says.
+    /// A scalar does not match its tag.
     #[error("yaml: cannot decode {found} `{text}` as a {wanted}")]
     Tag {
-        /// What it is.
+        /// Its type.
         found: &'static str,
         /// Its text.
         text: String,
-        /// What its tag says.
+        /// The type of its tag.
         wanted: String,
     },
     /// A scalar tagged as binary is not base64.
     #[error("yaml: !!binary value contains invalid base64 data")]
     Binary,
-    /// What is merged is no map.
+    /// The value of a merge key is not a map.
     #[error("yaml: map merge requires map or sequence of maps as the value")]
     Merge,
-    /// A map or list is a key.
+    /// A map or list is used as a key.
     #[error("yaml: invalid map key: {0}")]
     Key(String),
-    /// A key that JSON cannot have.
+    /// A key that JSON cannot express.
     #[error("unsupported map key of type: {ty}, key: {key}, value: {value}")]
     UnsupportedKey {
-        /// Its type in Go.
+        /// Its Go type.
         ty: &'static str,
         /// The key.
         key: String,
-        /// What stands under it.
+        /// Its value.
         value: String,
     },
-    /// A number that JSON cannot have.
+    /// A number that JSON cannot express.
     #[error("json: unsupported value: {0}")]
     Number(&'static str),
 }
@@ -131,7 +131,7 @@ fn at(line: usize) -> String {
     }
 }
 
-/// How deep lists and maps may nest. Upstream allows 10,000; nothing real comes near either.
+/// The maximum nesting depth. Upstream allows 10,000.
 const MAX_DEPTH: usize = 300;
 
 #[cfg(test)]

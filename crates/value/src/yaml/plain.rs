@@ -1,12 +1,13 @@
-//! A short cut: most of what is applied is JSON, which is read much faster as such.
+//! A fast path: most applied documents are JSON, which is parsed much faster.
 //!
-//! Invariant: what is read here, the long way reads as well. So nothing is taken in which the two could differ: other
-//! numbers than integers, escapes, repeated or very long keys, tabs, anything that is not ASCII.
+//! Invariant: the YAML parser gives the same result for whatever is accepted here. So nothing is
+//! accepted where the two could differ: numbers other than integers, escapes, duplicate or very
+//! long keys, tabs, anything but ASCII.
 
+use crate::Value;
 use crate::json;
-use crate::{Map, Value};
 
-/// Kubernetes: go-yaml gives up looking for the colon after a key of 1024 bytes.
+/// Kubernetes: go-yaml stops looking for the colon after a key of 1024 bytes.
 const MAX_KEY: usize = 1000;
 
 /// The value of a text that is a plain JSON object.
@@ -17,35 +18,33 @@ pub(super) fn read(text: &[u8]) -> Option<Value> {
     }
     let mut value = json::parse(text).ok()?;
     let mut n_members = 0;
-    bring(&mut value, &mut n_members)?;
-    // Of a repeated key one member is left.
+    sort_and_count(&mut value, &mut n_members)?;
+    // If a key is duplicated, fewer members remain.
     (n_members == n_colons(text)).then_some(value)
 }
 
-/// Sorts maps as the long way does, and counts their members.
-fn bring(value: &mut Value, n_members: &mut usize) -> Option<()> {
+/// Sorts maps as the YAML parser does, and counts their members.
+fn sort_and_count(value: &mut Value, n_members: &mut usize) -> Option<()> {
     match value {
         Value::Number(_) => None,
-        Value::List(items) => items.iter_mut().try_for_each(|item| bring(item, n_members)),
+        Value::List(items) => items
+            .iter_mut()
+            .try_for_each(|item| sort_and_count(item, n_members)),
         Value::Map(map) => {
             *n_members += map.len();
             map.sort();
-            bring_members(map, n_members)
+            map.iter_mut().try_for_each(|(key, value)| {
+                if key.len() > MAX_KEY {
+                    return None;
+                }
+                sort_and_count(value, n_members)
+            })
         }
         _ => Some(()),
     }
 }
 
-fn bring_members(map: &mut Map, n_members: &mut usize) -> Option<()> {
-    map.iter_mut().try_for_each(|(key, value)| {
-        if key.len() > MAX_KEY {
-            return None;
-        }
-        bring(value, n_members)
-    })
-}
-
-/// How many members the text has: colons outside of strings.
+/// The number of members in the text: colons outside of strings.
 fn n_colons(text: &[u8]) -> usize {
     let mut inside = false;
     let mut n_colons = 0;
@@ -76,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_json_is_read_as_the_long_way_reads_it() {
+    fn the_fast_path_equals_the_yaml_parser() {
         check("{}", true);
         check(
             r#"{"b":{"z":1,"a":[true,null,-5,"x: y","yes","1"]},"a":" # {no}"}"#,
@@ -87,7 +86,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_could_differ_goes_the_long_way() {
+    fn ambiguous_json_is_left_to_the_yaml_parser() {
         check(r#"{"a":1,"a":2}"#, false);
         check(r#"{"a":1.5}"#, false);
         check(r#"{"a":1e3}"#, false);

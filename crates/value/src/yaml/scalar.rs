@@ -1,23 +1,23 @@
-//! What a plain word means: nothing, a truth value, a number, or just text.
+//! Resolution of plain scalars: null, boolean, number, or string.
 
 use crate::time::days_in;
 
-/// The meaning of a scalar.
+/// The type and value of a scalar.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Meaning {
     Null,
     Bool(bool),
     Int(i64),
-    /// A whole number that only fits without a sign.
+    /// An integer that only fits an unsigned type.
     Unsigned(u64),
     Float(f64),
-    /// A date, which nobody treats as one but everybody quotes.
+    /// A timestamp. It stays a string when parsed, but is quoted when printed.
     Timestamp,
     Text,
 }
 
 impl Meaning {
-    /// The tag that says so.
+    /// The tag of this type.
     pub(super) fn tag(&self) -> &'static str {
         match self {
             Meaning::Null => "!!null",
@@ -30,7 +30,7 @@ impl Meaning {
     }
 }
 
-/// What a word means when nobody says.
+/// Resolves a plain scalar without a tag.
 pub(super) fn resolve(text: &str) -> Meaning {
     if let Some(meaning) = constant(text) {
         return meaning;
@@ -38,7 +38,11 @@ pub(super) fn resolve(text: &str) -> Meaning {
     match text.as_bytes()[0] {
         b'.' => go_float(text).map_or(Meaning::Text, Meaning::Float),
         b'0'..=b'9' | b'+' | b'-' if is_timestamp(text) => Meaning::Timestamp,
-        b'0'..=b'9' | b'+' | b'-' => number(&text.replace('_', "")),
+        b'0'..=b'9' | b'+' | b'-' => {
+            let text = text.replace('_', "");
+            let float = || go_float(&text).map_or(Meaning::Text, Meaning::Float);
+            go_int(&text).unwrap_or_else(float)
+        }
         _ => Meaning::Text,
     }
 }
@@ -59,14 +63,7 @@ fn constant(text: &str) -> Option<Meaning> {
     })
 }
 
-fn number(text: &str) -> Meaning {
-    if let Some(int) = go_int(text) {
-        return int;
-    }
-    go_float(text).map_or(Meaning::Text, Meaning::Float)
-}
-
-/// A whole number in Go's notation: `0x`, `0o`, `0b`, or just `0` before octal digits.
+/// Parses an integer in Go's notation: `0x`, `0o`, `0b`, or `0` before octal digits.
 fn go_int(text: &str) -> Option<Meaning> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let lower = unsigned.to_ascii_lowercase();
@@ -85,14 +82,14 @@ fn go_int(text: &str) -> Option<Meaning> {
         b'-' => 0i64.checked_sub_unsigned(magnitude).map(Meaning::Int),
         sign => match i64::try_from(magnitude) {
             Ok(int) => Some(Meaning::Int(int)),
-            // Go's unsigned numbers take no sign.
+            // Go's unsigned parser accepts no sign.
             Err(_) => (sign != b'+').then_some(Meaning::Unsigned(magnitude)),
         },
     }
 }
 
-/// Whether it looks like a float: digits with at most one point, and an exponent.
-fn is_float(text: &str) -> bool {
+/// Parses a float: digits with at most one point, and an exponent. `None` if it is out of range.
+fn go_float(text: &str) -> Option<f64> {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let (mantissa, exponent) = match unsigned.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, Some(exponent)),
@@ -107,18 +104,13 @@ fn is_float(text: &str) -> bool {
         let digits = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
         !digits.is_empty() && is_digits(digits)
     });
-    mantissa_fits && exponent_fits
-}
-
-/// A float, unless it is too large for one.
-fn go_float(text: &str) -> Option<f64> {
-    if !is_float(text) {
+    if !mantissa_fits || !exponent_fits {
         return None;
     }
     text.parse().ok().filter(|float: &f64| float.is_finite())
 }
 
-/// Whether it is a date, or a date and a time of day.
+/// Whether it is a date, or a date and a time.
 pub(super) fn is_timestamp(text: &str) -> bool {
     let mut rest = text;
     let Some(year) = digits(&mut rest, 4, 4) else {
@@ -189,7 +181,7 @@ fn strip(rest: &mut &str, prefix: &str) -> bool {
     }
 }
 
-/// The number that the next `min` to `max` digits are.
+/// Parses the next `min` to `max` digits.
 fn digits(rest: &mut &str, min: usize, max: usize) -> Option<i64> {
     let n = rest
         .bytes()
@@ -204,8 +196,8 @@ fn digits(rest: &mut &str, min: usize, max: usize) -> Option<i64> {
     digits.parse().ok()
 }
 
-/// A float in Go's shortest notation: with an exponent once it has more than six digits before the point,
-/// or more than four zeros after it.
+/// A float in Go's shortest notation: with an exponent if there are more than six digits before the
+/// point or more than four zeros after it.
 pub(super) fn float_text(float: f64, is_single: bool) -> String {
     match float {
         f64::INFINITY => return ".inf".into(),

@@ -1,16 +1,16 @@
-//! From characters to tokens.
+//! The scanner: characters become tokens.
 //!
-//! Two things make YAML's tokens depend on each other. Indentation opens and closes blocks, for which tokens
-//! are made that no character stands for. And whether a word is a key is known only once a colon follows,
-//! so the place of each possible key is remembered and the token put there afterwards.
+//! Two features make the tokens of YAML depend on each other. Indentation opens and closes blocks,
+//! which adds tokens without characters. And a word is a key only if a colon follows, so the
+//! position of each possible key is saved and the key token is inserted there afterwards.
 
 use std::collections::{HashMap, VecDeque};
 
-use super::cursor::{Cursor, Mark, is_blank, is_blank_or_end, is_break};
+use super::cursor::{Cursor, TextPosition, is_blank, is_blank_or_end, is_break};
 use super::{Result, YamlError};
 
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Token {
+pub(super) enum YamlToken {
     StreamEnd,
     DocumentStart,
     DocumentEnd,
@@ -33,52 +33,52 @@ pub(super) enum Token {
     Value,
     Alias(String),
     Anchor(String),
-    /// A handle and what follows it.
+    /// A handle and a suffix.
     Tag(String, String),
-    /// A text, and whether it stands there without any marks around it.
+    /// The text of a scalar, and whether it is plain.
     Scalar(String, bool),
 }
 
-/// A token and where it begins and ends.
+/// A token with its start and end.
 #[derive(Debug, Clone)]
-pub(super) struct Placed {
-    pub(super) token: Token,
-    pub(super) start: Mark,
-    pub(super) end: Mark,
+pub(super) struct PlacedToken {
+    pub(super) token: YamlToken,
+    pub(super) start: TextPosition,
+    pub(super) end: TextPosition,
 }
 
-pub(super) struct Scanner {
+pub(super) struct YamlScanner {
     pub(super) cursor: Cursor,
-    tokens: VecDeque<Placed>,
-    /// How many tokens were taken.
+    tokens: VecDeque<PlacedToken>,
+    /// The number of consumed tokens.
     n_taken: usize,
     pub(super) flow_level: usize,
-    /// The column of the innermost block, -1 outside of all.
+    /// The column of the innermost block, -1 outside of all blocks.
     pub(super) indent: isize,
     indents: Vec<isize>,
-    /// Whether a key or a block may begin here.
+    /// Whether a key or a block may start here.
     pub(super) key_allowed: bool,
-    /// What may become a key, for each flow level.
+    /// The possible key of each flow level.
     keys: Vec<PossibleKey>,
-    /// Where in `keys` the key is that begins with a token.
+    /// The index into `keys` of the key that starts at a token.
     keys_by_token: HashMap<usize, usize>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
 struct PossibleKey {
     is_possible: bool,
-    /// Whether it must be one: nothing else can begin a line of a block map.
+    /// Whether it must be a key: nothing else can start a line of a block map.
     is_required: bool,
     token: usize,
-    mark: Mark,
+    mark: TextPosition,
 }
 
-/// A key ends on the line on which it begins, and has no more characters than this.
+/// A key ends on the line where it starts, within this many characters.
 const MAX_KEY: usize = 1024;
 
-impl Scanner {
-    pub(super) fn new(text: &[u8]) -> Result<Scanner> {
-        Ok(Scanner {
+impl YamlScanner {
+    pub(super) fn new(text: &[u8]) -> Result<YamlScanner> {
+        Ok(YamlScanner {
             cursor: Cursor::new(text)?,
             tokens: VecDeque::new(),
             n_taken: 0,
@@ -91,29 +91,29 @@ impl Scanner {
         })
     }
 
-    /// The next token, which stays.
-    pub(super) fn peek(&mut self) -> Result<&Placed> {
+    /// The next token, which is not consumed.
+    pub(super) fn peek(&mut self) -> Result<&PlacedToken> {
         while self.needs_more()? {
             self.fetch()?;
         }
         Ok(&self.tokens[0])
     }
 
-    /// Takes the next token.
-    pub(super) fn take(&mut self) -> Result<Placed> {
-        let end = Placed {
-            token: Token::StreamEnd,
+    /// Consumes the next token.
+    pub(super) fn take(&mut self) -> Result<PlacedToken> {
+        let end = PlacedToken {
+            token: YamlToken::StreamEnd,
             ..*self.peek()?
         };
-        // The end of the stream is never passed.
-        if self.tokens[0].token == Token::StreamEnd {
+        // The end of the stream is never consumed.
+        if self.tokens[0].token == YamlToken::StreamEnd {
             return Ok(end);
         }
         self.n_taken += 1;
         Ok(self.tokens.pop_front().unwrap_or(end))
     }
 
-    /// Whether the first token is still unknown, because something may have to stand before it.
+    /// Whether a token may still be inserted before the first one.
     fn needs_more(&mut self) -> Result<bool> {
         if self.tokens.is_empty() {
             return Ok(true);
@@ -132,19 +132,19 @@ impl Scanner {
             '\0' => self.stream_end(),
             '%' if self.cursor.mark.column == 0 => self.directive(),
             '-' | '.' if self.cursor.at_document_indicator() => self.document_indicator(char),
-            '[' => self.flow_start(Token::FlowListStart),
-            '{' => self.flow_start(Token::FlowMapStart),
-            ']' => self.flow_end(Token::FlowListEnd),
-            '}' => self.flow_end(Token::FlowMapEnd),
+            '[' => self.flow_start(YamlToken::FlowListStart),
+            '{' => self.flow_start(YamlToken::FlowMapStart),
+            ']' => self.flow_end(YamlToken::FlowListEnd),
+            '}' => self.flow_end(YamlToken::FlowMapEnd),
             ',' => self.flow_entry(),
             '-' if is_blank_or_end(next) => self.block_entry(),
             '?' if self.flow_level > 0 || is_blank_or_end(next) => self.key(),
             ':' if self.flow_level > 0 || is_blank_or_end(next) => self.value(),
-            '*' | '&' => self.word(Scanner::scan_anchor),
-            '!' => self.word(Scanner::scan_tag),
+            '*' | '&' => self.word(YamlScanner::scan_anchor),
+            '!' => self.word(YamlScanner::scan_tag),
             '|' | '>' if self.flow_level == 0 => self.block_scalar(),
-            '\'' | '"' => self.word(Scanner::scan_quoted),
-            _ if self.starts_plain(char, next) => self.word(Scanner::scan_plain),
+            '\'' | '"' => self.word(YamlScanner::scan_quoted),
+            _ if self.starts_plain(char, next) => self.word(YamlScanner::scan_plain),
             _ => Err(self.refuse(
                 self.cursor.mark,
                 "found character that cannot start any token",
@@ -160,7 +160,7 @@ impl Scanner {
         }
     }
 
-    /// A tab counts as white space only where no block can begin.
+    /// A tab is white space only where no block can start.
     fn skip_to_token(&mut self) {
         loop {
             let tabs_allowed = self.flow_level > 0 || !self.key_allowed;
@@ -182,11 +182,11 @@ impl Scanner {
             (mark.column, mark.line) = (0, mark.line + 1);
         }
         self.leave_blocks()?;
-        self.push(Token::StreamEnd, self.cursor.mark);
+        self.push(YamlToken::StreamEnd, self.cursor.mark);
         Ok(())
     }
 
-    /// Closes all blocks, before something that stands outside of documents.
+    /// Closes all blocks, before a token outside of documents.
     fn leave_blocks(&mut self) -> Result<()> {
         self.unroll(-1);
         self.drop_key()?;
@@ -206,16 +206,16 @@ impl Scanner {
         self.leave_blocks()?;
         self.symbol(
             if char == '-' {
-                Token::DocumentStart
+                YamlToken::DocumentStart
             } else {
-                Token::DocumentEnd
+                YamlToken::DocumentEnd
             },
             3,
         );
         Ok(())
     }
 
-    fn flow_start(&mut self, token: Token) -> Result<()> {
+    fn flow_start(&mut self, token: YamlToken) -> Result<()> {
         self.save_key()?;
         let key = PossibleKey {
             token: self.next_number(),
@@ -229,12 +229,12 @@ impl Scanner {
         Ok(())
     }
 
-    fn flow_end(&mut self, token: Token) -> Result<()> {
+    fn flow_end(&mut self, token: YamlToken) -> Result<()> {
         self.drop_key()?;
         if self.flow_level > 0 {
             self.flow_level -= 1;
-            // Kubernetes: a collection without a key in it takes the possible key that it is with it, so
-            // `[]: x` has no key (scannerc.go, yaml_parser_decrease_flow_level).
+            // Kubernetes: a flow collection without a key in it removes the possible key that it is
+            // itself, so `[]: x` has no key (scannerc.go, yaml_parser_decrease_flow_level).
             if let Some(key) = self.keys.pop() {
                 self.keys_by_token.remove(&key.token);
             }
@@ -247,29 +247,29 @@ impl Scanner {
     fn flow_entry(&mut self) -> Result<()> {
         self.drop_key()?;
         self.key_allowed = true;
-        self.symbol(Token::FlowEntry, 1);
+        self.symbol(YamlToken::FlowEntry, 1);
         Ok(())
     }
 
     fn block_entry(&mut self) -> Result<()> {
         self.open_block(
-            Token::BlockListStart,
+            YamlToken::BlockListStart,
             "block sequence entries are not allowed in this context",
         )?;
         self.drop_key()?;
         self.key_allowed = true;
-        self.symbol(Token::BlockEntry, 1);
+        self.symbol(YamlToken::BlockEntry, 1);
         Ok(())
     }
 
     fn key(&mut self) -> Result<()> {
         self.open_block(
-            Token::BlockMapStart,
+            YamlToken::BlockMapStart,
             "mapping keys are not allowed in this context",
         )?;
         self.drop_key()?;
         self.key_allowed = self.flow_level == 0;
-        self.symbol(Token::Key, 1);
+        self.symbol(YamlToken::Key, 1);
         Ok(())
     }
 
@@ -277,28 +277,28 @@ impl Scanner {
         let last = self.keys.len() - 1;
         if self.is_valid(last)? {
             let key = self.keys[last];
-            self.insert(key.token, Token::Key, key.mark);
+            self.insert(key.token, YamlToken::Key, key.mark);
             self.roll(
                 key.mark.column,
                 Some(key.token),
-                Token::BlockMapStart,
+                YamlToken::BlockMapStart,
                 key.mark,
             );
             self.forget_key(last);
             self.key_allowed = false;
         } else {
             self.open_block(
-                Token::BlockMapStart,
+                YamlToken::BlockMapStart,
                 "mapping values are not allowed in this context",
             )?;
             self.key_allowed = self.flow_level == 0;
         }
-        self.symbol(Token::Value, 1);
+        self.symbol(YamlToken::Value, 1);
         Ok(())
     }
 
-    /// Opens a block at this column, unless it is open or we are not among blocks.
-    fn open_block(&mut self, token: Token, problem: &'static str) -> Result<()> {
+    /// Opens a block at this column, unless it is open or inside a flow collection.
+    fn open_block(&mut self, token: YamlToken, problem: &'static str) -> Result<()> {
         if self.flow_level == 0 && !self.key_allowed {
             return Err(self.refuse(self.cursor.mark, problem));
         }
@@ -306,8 +306,8 @@ impl Scanner {
         Ok(())
     }
 
-    /// Something that may be a key.
-    fn word(&mut self, scan: fn(&mut Scanner) -> Result<Token>) -> Result<()> {
+    /// Scans a token that may be a key.
+    fn word(&mut self, scan: fn(&mut YamlScanner) -> Result<YamlToken>) -> Result<()> {
         self.save_key()?;
         self.key_allowed = false;
         let start = self.cursor.mark;
@@ -325,28 +325,28 @@ impl Scanner {
         Ok(())
     }
 
-    fn symbol(&mut self, token: Token, width: usize) {
+    fn symbol(&mut self, token: YamlToken, width: usize) {
         let start = self.cursor.mark;
         self.cursor.skip(width);
         self.push(token, start);
     }
 
-    fn push(&mut self, token: Token, start: Mark) {
-        self.tokens.push_back(Placed {
+    fn push(&mut self, token: YamlToken, start: TextPosition) {
+        self.tokens.push_back(PlacedToken {
             token,
             start,
             end: self.cursor.mark,
         });
     }
 
-    /// Puts a token before the token with a number; at the end if that was already taken.
-    fn insert(&mut self, number: usize, token: Token, mark: Mark) {
+    /// Inserts a token before the token of this number, or at the front if that was consumed.
+    fn insert(&mut self, number: usize, token: YamlToken, mark: TextPosition) {
         let at = number
             .checked_sub(self.n_taken)
             .filter(|at| *at <= self.tokens.len());
         self.tokens.insert(
             at.unwrap_or(self.tokens.len()),
-            Placed {
+            PlacedToken {
                 token,
                 start: mark,
                 end: mark,
@@ -354,12 +354,11 @@ impl Scanner {
         );
     }
 
-    /// The number that the next token will have.
     fn next_number(&self) -> usize {
         self.n_taken + self.tokens.len()
     }
 
-    fn roll(&mut self, column: usize, number: Option<usize>, token: Token, mark: Mark) {
+    fn roll(&mut self, column: usize, number: Option<usize>, token: YamlToken, mark: TextPosition) {
         let column = column as isize;
         if self.flow_level == 0 && self.indent < column {
             self.indents.push(self.indent);
@@ -370,7 +369,7 @@ impl Scanner {
 
     fn unroll(&mut self, column: isize) {
         while self.flow_level == 0 && self.indent > column {
-            self.push(Token::BlockEnd, self.cursor.mark);
+            self.push(YamlToken::BlockEnd, self.cursor.mark);
             self.indent = self.indents.pop().unwrap_or(-1);
         }
     }
@@ -411,7 +410,7 @@ impl Scanner {
         self.keys_by_token.remove(&self.keys[at].token);
     }
 
-    /// Whether what may be a key still may.
+    /// Whether a possible key is still one.
     fn is_valid(&mut self, at: usize) -> Result<bool> {
         let key = self.keys[at];
         let mark = self.cursor.mark;
@@ -423,8 +422,8 @@ impl Scanner {
         Ok(self.keys[at].is_possible)
     }
 
-    /// Kubernetes: go-yaml names no line if the problem is on the first (decode.go, parser.fail).
-    pub(super) fn refuse(&self, context: Mark, problem: &'static str) -> Box<YamlError> {
+    /// Kubernetes: go-yaml reports no line if the problem is on the first (decode.go, parser.fail).
+    pub(super) fn refuse(&self, context: TextPosition, problem: &'static str) -> Box<YamlError> {
         let line = match self.cursor.mark.line {
             0 => context.line,
             line => line + 1,

@@ -1,9 +1,8 @@
-//! How a text may be written: plain, in quotation marks of one kind or the other, or as a block of lines.
+//! The choice of a scalar's style: plain, single-quoted, double-quoted or literal.
 
 use super::cursor::is_break;
 use super::scalar::{Meaning, resolve};
 
-/// The ways to write a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Style {
     Plain,
@@ -12,7 +11,7 @@ pub(super) enum Style {
     Literal,
 }
 
-/// What matters about a text for the choice of a style.
+/// The properties of a text on which the style depends.
 #[derive(Default)]
 pub(super) struct Traits {
     /// It has more than one line.
@@ -22,7 +21,7 @@ pub(super) struct Traits {
     block_allowed: bool,
 }
 
-/// The way to write a text, as a key on one line or anywhere else.
+/// The style for a text, as a key on one line or anywhere else.
 pub(super) fn style(text: &str, traits: &Traits, is_key: bool) -> Style {
     let is_text = resolve(text) == Meaning::Text && !is_base60(text);
     let wanted = match text.contains('\n') {
@@ -40,7 +39,7 @@ pub(super) fn style(text: &str, traits: &Traits, is_key: bool) -> Style {
 }
 
 impl Traits {
-    pub(super) fn of(text: &str) -> Traits {
+    pub(super) fn from_text(text: &str) -> Traits {
         if text.is_empty() {
             return Traits {
                 plain_allowed: true,
@@ -64,7 +63,7 @@ impl Traits {
     }
 }
 
-/// Whether something in it would be taken for syntax.
+/// Whether it contains YAML syntax.
 fn has_indicators(text: &str) -> bool {
     let is_blank_at = |at: usize| {
         text[at..]
@@ -90,13 +89,13 @@ fn has_indicators(text: &str) -> bool {
     at_start || is_marker || within
 }
 
-/// Kubernetes: go-yaml does not take what lies beyond 16 bits for printable (yamlprivateh.go).
+/// Kubernetes: go-yaml does not treat characters beyond 16 bits as printable (yamlprivateh.go).
 pub(super) fn is_printable(char: char) -> bool {
     matches!(char, '\n' | ' '..='~' | '\u{a0}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}')
         && char != '\u{feff}'
 }
 
-/// Whether it looks like a number of minutes and seconds, which old readers take for one: `1:30`.
+/// Whether it looks like a base-60 number, which YAML 1.1 parsers accept: `1:30`.
 fn is_base60(text: &str) -> bool {
     let unsigned = text.strip_prefix(['+', '-']).unwrap_or(text);
     let (number, fraction) = unsigned.split_once('.').unwrap_or((unsigned, ""));

@@ -31,7 +31,7 @@ fn check_written(json: &str, expect: Expect) {
 }
 
 #[test]
-fn words_mean_what_yaml_1_1_says() {
+fn plain_scalars_resolve_as_in_yaml_1_1() {
     check(
         "[y, N, yes, No, on, OFF, true, False]",
         expect!["[true,false,true,false,true,false,true,false]"],
@@ -57,7 +57,7 @@ fn words_mean_what_yaml_1_1_says() {
 }
 
 #[test]
-fn a_tag_has_the_last_word() {
+fn a_tag_overrides_resolution() {
     check(
         "[!!str 5, !!float 5, !foo 5, !!binary aGk=]",
         expect![[r#"["5",5,"5","hi"]"#]],
@@ -74,7 +74,7 @@ fn a_tag_has_the_last_word() {
 }
 
 #[test]
-fn keys_become_text() {
+fn keys_become_strings() {
     check(
         "{n: a, 1: b, 1.5: c, 2024-01-01: d}",
         expect![[r#"{"1":"b","1.5":"c","2024-01-01":"d","false":"a"}"#]],
@@ -90,7 +90,7 @@ fn keys_become_text() {
 }
 
 #[test]
-fn blocks_and_flows_nest() {
+fn block_and_flow_collections_nest() {
     check(
         "a:\n- b: 1\n  c: [x, {d: e}, f: g]\n- - h\n-\n? k\n: v\n",
         expect![[r#"{"a":[{"b":1,"c":["x",{"d":"e"},{"f":"g"}]},["h"],null],"k":"v"}"#]],
@@ -102,7 +102,7 @@ fn blocks_and_flows_nest() {
 }
 
 #[test]
-fn texts_have_many_forms() {
+fn scalars_have_many_styles() {
     check("a: |\n  x\n   y\n\n", expect![[r#"{"a":"x\n y\n"}"#]]);
     check("a: |+\n  x\n\n", expect![[r#"{"a":"x\n\n"}"#]]);
     check("a: >-\n  x\n  y\n\n  z\n", expect![[r#"{"a":"x y\nz"}"#]]);
@@ -156,7 +156,7 @@ fn aliases_repeat_and_merge() {
 }
 
 #[test]
-fn a_bomb_does_not_go_off() {
+fn alias_expansion_is_bounded() {
     let mut bomb = String::from("a0: &a0 [x,x,x,x,x,x,x,x,x]\n");
     for level in 1..12 {
         let alias = format!("*a{}", level - 1);
@@ -180,7 +180,7 @@ fn nesting_is_bounded() {
 }
 
 #[test]
-fn repeated_keys_are_reported_and_the_last_one_counts() {
+fn duplicate_keys_are_reported_and_the_last_one_wins() {
     check("a: 1\nb: 2\na: 3\n", expect![[r#"{"a":3,"b":2}"#]]);
     check_complaint(
         "a: 1\nb: 2\na: 3\nb:\n  4\n1: x\n1: y\n\"1\": z\n",
@@ -194,7 +194,7 @@ fn repeated_keys_are_reported_and_the_last_one_counts() {
 }
 
 #[test]
-fn mistakes_are_named_as_go_yaml_names_them() {
+fn errors_equal_go_yaml() {
     check(
         "a: b: c",
         expect!["yaml: mapping values are not allowed in this context"],
@@ -278,7 +278,7 @@ fn values_are_written_in_blocks() {
 }
 
 #[test]
-fn texts_are_quoted_when_they_must_be() {
+fn strings_are_quoted_if_necessary() {
     check_written(
         r##"["a b","yes","1","0x1F","2024-01-01T00:00:00Z","1:30","a: b","- x","#x","it's","x #y"," x","\t","😀","","~"]"##,
         expect![[r##"
@@ -357,7 +357,7 @@ mod any_input {
 
     proptest! {
         #[test]
-        fn is_read_or_refused(text in r#"[ a-c\-:?#&*!|>'"%@`{}\[\],\n\t0-9.<~\\é]{0,60}"#) {
+        fn any_text_is_parsed_or_rejected(text in r#"[ a-c\-:?#&*!|>'"%@`{}\[\],\n\t0-9.<~\\é]{0,60}"#) {
             if let Ok(document) = read(text.as_bytes()) {
                 let written = write(&document.value);
                 let again = read(written.as_bytes());
@@ -366,7 +366,7 @@ mod any_input {
         }
 
         #[test]
-        fn even_if_it_is_no_text(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+        fn arbitrary_bytes_are_parsed_or_rejected(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
             let _ = read(&bytes);
         }
     }

@@ -1,5 +1,5 @@
-//! Writing YAML as go-yaml does: blocks of two blanks, keys in natural order, lists not indented, long lines
-//! folded.
+//! Prints YAML as go-yaml does: indented by two spaces, keys in natural order, lists not indented,
+//! long lines folded.
 
 use std::cmp::Ordering;
 
@@ -9,9 +9,9 @@ use super::style::{Style, Traits, is_printable, style};
 use crate::json;
 use crate::{Map, Value};
 
-/// The text of a value.
+/// The YAML text of a value.
 pub fn write(value: &Value) -> String {
-    let mut writer = Writer {
+    let mut writer = YamlWriter {
         out: String::with_capacity(1024),
         column: 0,
         is_spaced: true,
@@ -22,23 +22,23 @@ pub fn write(value: &Value) -> String {
     writer.out
 }
 
-/// A line is folded at the first blank after so many columns.
+/// A line is folded at the first space after this column.
 const WIDTH: usize = 80;
 
-/// The longest key that can be written on the line of its value.
+/// The maximum length of a simple key.
 const MAX_SIMPLE_KEY: usize = 128;
 
-struct Writer {
+struct YamlWriter {
     out: String,
     column: usize,
-    /// Whether what was written last is white space.
+    /// Whether the last character is white space.
     is_spaced: bool,
-    /// Whether nothing but indentation and list markers stands on this line.
+    /// Whether this line has only indentation and list markers so far.
     is_indented: bool,
 }
 
-impl Writer {
-    /// Writes a value below something that is indented by `parent`, if there is something.
+impl YamlWriter {
+    /// Writes a value below a parent that is indented by `parent`.
     fn node(&mut self, value: &Value, parent: Option<usize>, in_map: bool) {
         match value {
             Value::Map(map) if map.is_empty() => self.word("{}"),
@@ -47,16 +47,26 @@ impl Writer {
             Value::List(items) => self.list(items, parent, in_map),
             Value::String(text) => self.text(text, parent, false),
             Value::Null => self.word("null"),
-            Value::Number(literal) => self.word(&number_text(literal)),
+            // A number as YAML resolves it.
+            Value::Number(literal) => match literal.parse::<f64>() {
+                Ok(float) if float.is_finite() && literal.parse::<u64>().is_err() => {
+                    self.word(&float_text(float, false));
+                }
+                _ => self.word(literal),
+            },
             other => self.word(&json::to_string(other)),
         }
     }
 
     fn map(&mut self, map: &Map, parent: Option<usize>) {
         let indent = parent.map_or(0, |parent| parent + 2);
-        for (key, value) in sorted(map) {
+        let mut members: Vec<_> = map.iter().collect();
+        merge_sort(&mut members, &|left, right| {
+            natural_order(left.0, right.0) == Ordering::Greater
+        });
+        for (key, value) in members {
             self.indent(indent);
-            let traits = Traits::of(key);
+            let traits = Traits::from_text(key);
             if traits.is_multiline || key.len() > MAX_SIMPLE_KEY {
                 self.marker("?");
                 self.text(key, Some(indent), false);
@@ -74,7 +84,7 @@ impl Writer {
     fn list(&mut self, items: &[Value], parent: Option<usize>, in_map: bool) {
         let indent = match parent {
             None => 0,
-            // A list in a map stands right below its key.
+            // A list in a map is not indented.
             Some(parent) if in_map && !self.is_indented => parent,
             Some(parent) => parent + 2,
         };
@@ -87,7 +97,7 @@ impl Writer {
 
     fn text(&mut self, text: &str, parent: Option<usize>, is_key: bool) {
         let indent = parent.map_or(2, |parent| parent + 2);
-        match style(text, &Traits::of(text), is_key) {
+        match style(text, &Traits::from_text(text), is_key) {
             Style::Plain => self.plain(text, indent, is_key),
             Style::Single => self.single(text, indent, is_key),
             Style::Double => self.double(text, indent, is_key),
@@ -110,8 +120,8 @@ impl Writer {
         (self.is_spaced, self.is_indented) = (false, false);
     }
 
-    /// Writes words, with a new line in the place of a single blank where the line is long enough. The
-    /// first and last `margin` characters stay on their line.
+    /// Writes words, and breaks the line at a single space where it is long enough. The first and
+    /// last `margin` characters stay on their line.
     fn folded(&mut self, text: &str, indent: usize, is_key: bool, margin: usize) {
         let (mut after_space, mut after_break) = (false, false);
         for (at, char) in text.char_indices() {
@@ -192,7 +202,7 @@ impl Writer {
         }
     }
 
-    /// Goes to a new line, unless this one still can be used, and indents it.
+    /// Starts a new line, unless this one can still be used, and indents it.
     fn indent(&mut self, indent: usize) {
         if !self.is_indented || self.column > indent || (self.column == indent && !self.is_spaced) {
             self.put_break('\n');
@@ -209,7 +219,7 @@ impl Writer {
         (self.is_spaced, self.is_indented) = (false, false);
     }
 
-    /// A mark after which a map or list can begin on the same line.
+    /// Writes an indicator after which a map or list can start on the same line.
     fn marker(&mut self, marker: &str) {
         self.space();
         self.put(marker);
@@ -238,7 +248,7 @@ impl Writer {
     }
 }
 
-/// What happens to the line ends at the end of a block: `-` there is none, `+` there are several.
+/// The chomping indicator of a block: `-` without a final line break, `+` with several.
 fn chomping(text: &str) -> &'static str {
     let mut backwards = text.chars().rev();
     match (backwards.next().is_some_and(is_break), backwards.next()) {
@@ -276,27 +286,8 @@ fn escape(char: char) -> String {
     format!("\\{short}")
 }
 
-/// A number as it is once YAML has read it.
-fn number_text(literal: &str) -> String {
-    if literal.parse::<u64>().is_ok() {
-        return literal.into();
-    }
-    match literal.parse::<f64>() {
-        Ok(float) if float.is_finite() => float_text(float, false),
-        _ => literal.into(),
-    }
-}
-
-fn sorted(map: &Map) -> Vec<(&str, &Value)> {
-    let mut members: Vec<_> = map.iter().collect();
-    merge_sort(&mut members, &|left, right| {
-        natural_order(left.0, right.0) == Ordering::Greater
-    });
-    members
-}
-
-/// The standard library's sorts may panic if an order contradicts itself, which the natural order does for
-/// some keys with leading zeros.
+/// A merge sort. The standard library's sorts may panic on an inconsistent order, and the natural
+/// order is inconsistent for some keys with leading zeros.
 fn merge_sort<T: Copy>(items: &mut [T], is_after: &impl Fn(T, T) -> bool) {
     if items.len() < 2 {
         return;
@@ -322,7 +313,8 @@ fn merge_sort<T: Copy>(items: &mut [T], is_after: &impl Fn(T, T) -> bool) {
     items.copy_from_slice(&merged);
 }
 
-/// Kubernetes: keys are sorted as go-yaml does it: marks before letters, numbers by value (sorter.go).
+/// Kubernetes: keys are sorted as go-yaml does: punctuation before letters, numbers by value
+/// (sorter.go).
 fn natural_order(left: &str, right: &str) -> Ordering {
     let (left, right): (Vec<char>, Vec<char>) = (left.chars().collect(), right.chars().collect());
     let Some(at) = left
@@ -339,7 +331,7 @@ fn natural_order(left: &str, right: &str) -> Ordering {
         (false, true) => return Ordering::Less,
         (false, false) => {}
     }
-    // Digits that both have in common count if one goes on with a zero: 100 is more than 12.
+    // Common leading digits count if one number continues with a zero: 100 is more than 12.
     let in_common = left[..at]
         .iter()
         .rev()

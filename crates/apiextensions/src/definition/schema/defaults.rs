@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use mizzen_object::schema::Struct;
-use mizzen_object::structural::{BUDGET, Structural, type_name};
+use mizzen_object::structural::{BUDGET, RuleOptions, Structural, type_name};
 use mizzen_object::{Path, Reason, Violation, Violations};
 use mizzen_value::{Map, Value, json};
 
@@ -188,11 +188,15 @@ impl Checker {
         violations: &mut Violations,
     ) {
         let (before, budget) = (violations.0.len(), self.budget.get());
-        let mut left =
-            compiled.validate_rules_at(default, Some(default), resource, path, budget, violations);
+        let options = |old| RuleOptions {
+            old,
+            resource,
+            path,
+            budget,
+        };
+        let mut left = compiled.validate_rules_at(default, options(Some(default)), violations);
         if violations.0.len() == before {
-            let fresh =
-                compiled.validate_rules_at(default, None, resource, path, budget, violations);
+            let fresh = compiled.validate_rules_at(default, options(None), violations);
             left = left.min(fresh);
         }
         self.budget.set(left);

@@ -1,6 +1,6 @@
 //! Rules in a schema: how they are written, and whether they are rules.
 
-use mizzen_object::structural::{Verdict, examine, resolve};
+use mizzen_object::structural::{RuleVerdict, examine, resolve};
 use mizzen_object::{Path, Reason, Violations};
 use mizzen_value::Value;
 
@@ -47,7 +47,7 @@ pub(super) fn validate(
 }
 
 /// What is wrong with a compiled rule.
-fn told(rule: &Value, verdict: &Verdict, around: &Around, place: &Path, found: &mut Found) {
+fn told(rule: &Value, verdict: &RuleVerdict, around: &Around, place: &Path, found: &mut Found) {
     let Found {
         expressions: violations,
         costs,

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use mizzen_apiextensions::expression::{Wanted, compile_in};
 use mizzen_cel as cel;
-use mizzen_cel::{Budget, Environment, Program, Type};
+use mizzen_cel::{Environment, EvalLimits, Program, Type};
 use mizzen_object::{Path, Violations, in_one};
 use mizzen_value::{Str, Value};
 
@@ -61,7 +61,7 @@ impl Conditions {
             match program
                 .evaluate(
                     &variables,
-                    Budget {
+                    EvalLimits {
                         cost: COST,
                         interrupted: None,
                     },

@@ -1,8 +1,8 @@
 //! What does a mutation make of an object?
 
 use mizzen_cel as cel;
-use mizzen_cel::Map;
-use mizzen_object::own;
+use mizzen_cel::MapVal;
+use mizzen_object::managed_fields;
 use mizzen_object::patch::JsonPatch;
 use mizzen_object::schema::Struct;
 use mizzen_value::{Value, json, value};
@@ -62,7 +62,7 @@ fn part(value: &cel::Value) -> Result<Value, String> {
 /// Kubernetes: an object says by its type where it belongs, and has to be there (cel/mutation/dynamic/objects.go).
 fn check_types(value: &cel::Value) -> Result<(), String> {
     let mut wrong = Vec::new();
-    if let Some(kind) = value.as_map().and_then(Map::kind) {
+    if let Some(kind) = value.as_map().and_then(MapVal::kind) {
         check_type(value, kind, &mut wrong);
     }
     if wrong.is_empty() {
@@ -103,7 +103,8 @@ fn lay(schema: &Struct, object: &mut Value, mut part: Value) -> Result<(), Strin
     for field in ["kind", "apiVersion"] {
         part.set(field, object[field].clone());
     }
-    own::lay(schema, object, part).map_err(|error| format!("error applying patch: {error}"))
+    managed_fields::apply_structured_merge(schema, object, part)
+        .map_err(|error| format!("error applying patch: {error}"))
 }
 
 /// The operations of a JSON Patch.
@@ -121,7 +122,7 @@ fn operations(value: &cel::Value) -> Result<Value, String> {
         .map(Value::List)
 }
 
-fn operation(fields: &Map) -> Result<Value, String> {
+fn operation(fields: &MapVal) -> Result<Value, String> {
     let field = |name: &str| fields.field(name).and_then(Result::ok);
     let text = |name: &str| {
         field(name)

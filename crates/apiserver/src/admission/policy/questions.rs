@@ -9,7 +9,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
-use mizzen_cel::library::{Authorize, Decision, Question, Resource, Subject, Target};
+use mizzen_cel::library::{
+    Authorize, AuthorizerCheck, AuthorizerDecision, CheckSubject, CheckTarget, CheckedResource,
+};
 use mizzen_object::User;
 
 use crate::access::{self, Attributes};
@@ -21,27 +23,27 @@ pub(super) struct Questions {
     server: Arc<Inner>,
     user: User,
     /// What the request itself is about.
-    resource: Resource,
+    resource: CheckedResource,
     asked: Mutex<Asked>,
 }
 
 #[derive(Default)]
 struct Asked {
-    known: Vec<(Question, Decision)>,
-    open: Vec<Question>,
+    known: Vec<(AuthorizerCheck, AuthorizerDecision)>,
+    open: Vec<AuthorizerCheck>,
 }
 
 impl Questions {
     /// Of the user who sent a request.
     pub(super) fn of(attributes: &Admission) -> Questions {
         let (call, kind) = (attributes.call, attributes.call.resource.kind());
-        let resource = Resource {
+        let resource = CheckedResource {
             group: kind.gvk.group.to_string(),
             resource: kind.plural.to_string(),
             subresource: call.path.subresource.to_string(),
             namespace: attributes.namespace().into(),
             name: attributes.name().into(),
-            ..Resource::default()
+            ..CheckedResource::default()
         };
         let (server, user) = (call.server.clone(), call.request.user.clone());
         Questions {
@@ -53,7 +55,7 @@ impl Questions {
     }
 
     /// What `authorizer.requestResource` is about.
-    pub(super) fn resource(&self) -> &Resource {
+    pub(super) fn resource(&self) -> &CheckedResource {
         &self.resource
     }
 
@@ -71,10 +73,10 @@ impl Questions {
         self.asked.lock()
     }
 
-    async fn ask(&self, question: &Question) -> Decision {
+    async fn ask(&self, question: &AuthorizerCheck) -> AuthorizerDecision {
         let user = match &question.subject {
-            Subject::Requester => self.user.clone(),
-            Subject::ServiceAccount { namespace, name } => service_account(namespace, name),
+            CheckSubject::Requester => self.user.clone(),
+            CheckSubject::ServiceAccount { namespace, name } => service_account(namespace, name),
         };
         let attributes = Attributes {
             user: &user,
@@ -84,7 +86,7 @@ impl Questions {
         let decision = self.server.access.authorizers.authorize(&attributes).await;
         let reason = decision.reason();
         let error = reason.problem().map(str::to_owned);
-        Decision {
+        AuthorizerDecision {
             allowed: decision.is_allowed(),
             reason: reason.to_string(),
             error,
@@ -93,7 +95,7 @@ impl Questions {
 }
 
 impl Authorize for Questions {
-    fn authorize(&self, question: &Question) -> Decision {
+    fn authorize(&self, question: &AuthorizerCheck) -> AuthorizerDecision {
         if let Some((_, decision)) = self
             .asked()
             .known
@@ -111,7 +113,7 @@ impl Authorize for Questions {
             }
             Poll::Pending => {
                 asked.open.push(question.clone());
-                Decision::default()
+                AuthorizerDecision::default()
             }
         }
     }
@@ -123,10 +125,10 @@ impl fmt::Debug for Questions {
     }
 }
 
-fn target(target: &Target) -> access::Target<'_> {
+fn target(target: &CheckTarget) -> access::Target<'_> {
     match target {
-        Target::Path(path) => access::Target::Page(path),
-        Target::Resource(resource) => access::Target::Resource(access::Resource {
+        CheckTarget::Path(path) => access::Target::Page(path),
+        CheckTarget::Resource(resource) => access::Target::Resource(access::Resource {
             group: &resource.group,
             version: "*",
             resource: &resource.resource,

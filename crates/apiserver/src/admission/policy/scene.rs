@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use mizzen_cel as cel;
-use mizzen_cel::{Activation, Budget, EvalError, Fields, Lazy, Map, Outcome, library};
+use mizzen_cel::{Activation, EvalError, EvalLimits, Lazy, LazyFields, MapVal, Outcome, library};
 use mizzen_value::{Value, json};
 
 use super::questions::Questions;
@@ -155,7 +155,7 @@ impl<'a> Stage<'a> {
         self.bottom.store(stack(), Ordering::Relaxed);
         let evaluation = program.evaluate(
             self,
-            Budget {
+            EvalLimits {
                 cost: CALL,
                 interrupted: None,
             },
@@ -204,7 +204,7 @@ impl<'a> Stage<'a> {
             .map_err(|refusal| failed("compile", refusal))?;
         let evaluation = program.evaluate(
             self,
-            Budget {
+            EvalLimits {
                 cost: CALL,
                 interrupted: None,
             },
@@ -237,7 +237,7 @@ impl Activation for Stage<'_> {
                 let questions = questions?;
                 library::resource_check(questions.clone(), questions.resource().clone())
             }
-            "variables" => cel::Value::Map(Map::Lazy(Lazy(self.lazy.get()?))),
+            "variables" => cel::Value::Map(MapVal::Lazy(Lazy(self.lazy.get()?))),
             _ => return None,
         }))
     }
@@ -246,7 +246,7 @@ impl Activation for Stage<'_> {
 /// A stage's variables, which are part of it.
 struct Computed<'a>(&'a Stage<'a>);
 
-impl Fields for Computed<'_> {
+impl LazyFields for Computed<'_> {
     fn field(&self, name: &str) -> Option<Outcome<'_>> {
         self.0.value(name)
     }

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use mizzen_cel as cel;
-use mizzen_cel::{Budget, Environment, Program, RefuseError, Type, escape};
+use mizzen_cel::{CompileProgramError, Environment, EvalLimits, Program, Type, escape};
 use mizzen_value::{Map, Str, Value};
 
 /// What one expression may cost.
@@ -70,8 +70,8 @@ impl Expression {
             .environment()
             .compile(text)
             .map_err(|error| match error {
-                RefuseError::Compile(issues) => format!("compilation failed: {issues}"),
-                RefuseError::Program(_) => error.to_string(),
+                CompileProgramError::Compile(issues) => format!("compilation failed: {issues}"),
+                CompileProgramError::Program(_) => error.to_string(),
             })?;
         if is_rule && *program.result_type() != Type::Bool {
             return Err("must evaluate to bool".into());
@@ -97,7 +97,7 @@ impl Expression {
         let variables = [(self.sees.variable(), cel::Value::data(&about.0))];
         let evaluation = self.program.evaluate(
             &variables,
-            Budget {
+            EvalLimits {
                 cost: BUDGET,
                 interrupted: None,
             },

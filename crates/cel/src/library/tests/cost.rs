@@ -1,24 +1,24 @@
-//! What expressions cost, and what they may cost.
+//! Runtime and estimated costs of expressions.
 
 use std::sync::Arc;
 
-use super::{Clerk, environment};
+use super::{ReadAuthorizer, environment};
 use crate::library::authorizer;
-use crate::{Budget, Node, Range, Sizes, Type};
+use crate::{AstNode, CostRange, EvalLimits, SizeEstimator, Type};
 
-/// Each line: an expression, its least and its greatest estimate, and its cost.
+/// Each line: an expression, its minimum and maximum estimate, and its runtime cost.
 #[track_caller]
 fn check(table: &str) {
     let (mut expected, mut found) = (Vec::new(), Vec::new());
     for line in table.lines().map(str::trim).filter(|line| !line.is_empty()) {
         let (expression, _) = line.rsplit_once(" => ").expect("a line has an arrow");
         let program = environment().compile(expression).expect(expression);
-        let Range { min, max } = program.estimate(&Short);
-        let variables = [("authorizer", authorizer(Arc::new(Clerk)))];
+        let CostRange { min, max } = program.estimate(&Short);
+        let variables = [("authorizer", authorizer(Arc::new(ReadAuthorizer)))];
         let cost = program
             .evaluate(
                 &variables,
-                Budget {
+                EvalLimits {
                     cost: u64::MAX,
                     interrupted: None,
                 },
@@ -30,12 +30,12 @@ fn check(table: &str) {
     assert_eq!(found.join("\n"), expected.join("\n"));
 }
 
-/// No text is longer than twelve characters.
+/// No string is longer than twelve characters.
 struct Short;
 
-impl Sizes for Short {
-    fn size(&self, node: &Node) -> Option<Range> {
-        matches!(node.kind, Type::String | Type::Bytes).then_some(Range { min: 0, max: 12 })
+impl SizeEstimator for Short {
+    fn size(&self, node: &AstNode) -> Option<CostRange> {
+        matches!(node.kind, Type::String | Type::Bytes).then_some(CostRange { min: 0, max: 12 })
     }
 }
 

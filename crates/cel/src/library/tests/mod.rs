@@ -1,4 +1,4 @@
-//! Expressions and what they yield, a table for each library. The answers are upstream's.
+//! Expressions and their values, a table for each library. The expected values are upstream's.
 
 mod cost;
 mod lists;
@@ -9,9 +9,10 @@ mod values;
 use std::sync::Arc;
 
 use super::{
-    Authorize, Decision, Question, Subject, Target, authorizer, string_format, with_json_patch,
+    Authorize, AuthorizerCheck, AuthorizerDecision, CheckSubject, CheckTarget, authorizer,
+    string_format, with_json_patch,
 };
-use crate::{Budget, Environment, Type, Value};
+use crate::{Environment, EvalLimits, Type, Value};
 use mizzen_value::json::quote;
 
 /// Each line: an expression, `=>`, and its value or error.
@@ -41,11 +42,11 @@ fn evaluate(expression: &str) -> String {
             );
         }
     };
-    let variables = [("authorizer", authorizer(Arc::new(Clerk)))];
+    let variables = [("authorizer", authorizer(Arc::new(ReadAuthorizer)))];
     match program
         .evaluate(
             &variables,
-            Budget {
+            EvalLimits {
                 cost: 10_000_000,
                 interrupted: None,
             },
@@ -67,19 +68,19 @@ fn show(value: &Value) -> String {
     }
 }
 
-/// Lets everybody read, and tells what it was asked.
+/// Allows everyone to read, and returns the check as the reason.
 #[derive(Debug)]
-pub(super) struct Clerk;
+pub(super) struct ReadAuthorizer;
 
-impl Authorize for Clerk {
-    fn authorize(&self, question: &Question) -> Decision {
+impl Authorize for ReadAuthorizer {
+    fn authorize(&self, question: &AuthorizerCheck) -> AuthorizerDecision {
         let subject = match &question.subject {
-            Subject::Requester => String::new(),
-            Subject::ServiceAccount { namespace, name } => format!("{namespace}/{name} "),
+            CheckSubject::Requester => String::new(),
+            CheckSubject::ServiceAccount { namespace, name } => format!("{namespace}/{name} "),
         };
         let target = match &question.target {
-            Target::Path(path) => path.clone(),
-            Target::Resource(resource) => [
+            CheckTarget::Path(path) => path.clone(),
+            CheckTarget::Resource(resource) => [
                 &resource.group,
                 &resource.resource,
                 &resource.subresource,
@@ -91,7 +92,7 @@ impl Authorize for Clerk {
             .map(String::as_str)
             .join("|"),
         };
-        Decision {
+        AuthorizerDecision {
             allowed: question.verb == "get",
             reason: format!("{subject}{} {target}", question.verb),
             error: (question.verb == "fail").then(|| "out of order".into()),

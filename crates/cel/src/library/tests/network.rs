@@ -1,7 +1,7 @@
 use super::check;
 
 #[test]
-fn a_url_is_taken_apart() {
+fn a_url_has_parts() {
     check(
         r#"
         url('https://user:pa%20ss@example.com:8080/a b?k=v#frag').getEscapedPath() => "/a%20b"
@@ -31,7 +31,7 @@ fn a_url_is_taken_apart() {
 }
 
 #[test]
-fn what_is_no_url_is_refused_in_the_words_of_go() {
+fn an_invalid_url_has_gos_error() {
     let prefix = "error: URL parse error during conversion from string: parse";
     let table = r#"
         url('') => "": empty url
@@ -58,7 +58,7 @@ fn what_is_no_url_is_refused_in_the_words_of_go() {
 }
 
 #[test]
-fn an_address_is_of_a_kind() {
+fn addresses_are_classified() {
     check(
         r#"
         ip('1.2.3.4') => 1.2.3.4
@@ -106,7 +106,7 @@ fn a_block_contains_addresses_and_blocks() {
 }
 
 #[test]
-fn what_is_no_address_is_refused_in_the_words_of_go() {
+fn an_invalid_address_has_gos_error() {
     let table = r#"
         '' => unable to parse IP
         '%eth0' => missing IPv6 address
@@ -150,7 +150,7 @@ fn what_is_no_address_is_refused_in_the_words_of_go() {
 }
 
 #[test]
-fn what_is_no_block_is_refused_in_the_words_of_go() {
+fn an_invalid_cidr_block_has_gos_error() {
     let twice = "network address parse error during conversion from string: ".repeat(2);
     let table = r#"
         1.2.3.4 => no '/'

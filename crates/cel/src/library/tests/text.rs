@@ -108,7 +108,7 @@ fn values_are_put_into_text() {
 }
 
 #[test]
-fn numbers_are_written_as_in_the_usa() {
+fn numbers_are_formatted_for_en_us() {
     check(
         r#"
         '%f'.format([1234567.891]) => "1,234,567.891000"
@@ -130,7 +130,7 @@ fn numbers_are_written_as_in_the_usa() {
 }
 
 #[test]
-fn what_cannot_be_put_into_text_is_refused_when_it_is_known() {
+fn unformattable_literals_are_compile_errors() {
     check(
         r#"
         dyn('%d').format([dyn('a')]) => error: error during formatting: decimal clause can only be used on integers, was given string
@@ -155,7 +155,7 @@ fn what_cannot_be_put_into_text_is_refused_when_it_is_known() {
 }
 
 #[test]
-fn a_format_that_does_not_fit_its_list_is_refused_before_it_runs() {
+fn a_format_that_does_not_match_its_list_is_a_compile_error() {
     check(
         r#"
         '%d'.format(['a']) => refused: ERROR: <input>:1:14: error during formatting: decimal clause can only be used on integers, was given string

@@ -26,7 +26,7 @@ fn quantities_are_compared_and_added() {
 }
 
 #[test]
-fn a_quantity_is_whole_by_how_it_is_written() {
+fn a_quantity_is_an_integer_by_its_notation() {
     let whole = [
         "123456789012345678",
         "10000Gi",
@@ -97,7 +97,7 @@ fn versions_have_an_order() {
 }
 
 #[test]
-fn a_text_has_a_format_or_violations() {
+fn a_string_matches_a_format_or_has_violations() {
     check(
         r#"
         format.dns1123Label().validate('abc') => none
@@ -124,7 +124,7 @@ fn a_text_has_a_format_or_violations() {
 }
 
 #[test]
-fn a_value_may_be_missing() {
+fn optionals_may_be_empty() {
     check(
         r#"
         optional.of(1).value() => 1
@@ -150,7 +150,7 @@ fn a_value_may_be_missing() {
 }
 
 #[test]
-fn an_authorizer_is_asked() {
+fn checks_reach_the_authorizer() {
     check(
         r#"
         authorizer.path('/healthz').check('get').allowed() => true

@@ -6,7 +6,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use mizzen_cel::{Environment, Shape as DataShape, Type, escape};
+use mizzen_cel::{DeclType as DataShape, Environment, Type, escape};
 use mizzen_object::GroupVersionKind;
 use mizzen_object::schema::{Shape, Struct, Type as FieldType};
 use mizzen_value::{Str, Value, value};

@@ -2,7 +2,9 @@
 
 use std::sync::OnceLock;
 
-use mizzen_cel::{Environment, Node, Range, RefuseError, Sizes, Type, Version};
+use mizzen_cel::{
+    AstNode, CompileProgramError, CostRange, Environment, SizeEstimator, Type, Version,
+};
 use mizzen_object::{Path, Reason, Violations};
 
 const VERSION: Version = (1, 36);
@@ -22,7 +24,7 @@ const MAX_ENTRIES: u64 = 32;
 pub(super) fn validate(expression: &str, path: &Path, violations: &mut Violations) {
     let program = match environment().compile(expression) {
         Ok(program) => program,
-        Err(RefuseError::Compile(error)) => {
+        Err(CompileProgramError::Compile(error)) => {
             return violations.invalid(path, expression, &format!("compilation failed: {error}"));
         }
         Err(error) => {
@@ -64,8 +66,8 @@ fn environment() -> &'static Environment {
 /// How large the parts of a device are at most.
 struct DeviceSizes;
 
-impl Sizes for DeviceSizes {
-    fn size(&self, node: &Node) -> Option<Range> {
+impl SizeEstimator for DeviceSizes {
+    fn size(&self, node: &AstNode) -> Option<CostRange> {
         let path: Vec<&str> = node.path.iter().map(|name| name.as_str()).collect();
         let max = match path[..] {
             ["device", "driver"] => MAX_DRIVER,
@@ -82,7 +84,7 @@ impl Sizes for DeviceSizes {
             ["device", "attributes", "@values" | "@items", _] => MAX_VALUE,
             _ => return None,
         };
-        Some(Range { min: 0, max })
+        Some(CostRange { min: 0, max })
     }
 }
 

@@ -1,22 +1,27 @@
-//! Applying operations, with the verdicts and words of upstream's library (`evanphx/json-patch`, version 4).
+//! The application of operations, with the errors of upstream's library (`evanphx/json-patch`,
+//! version 4).
 //!
-//! Kubernetes: its ideas of RFC 6902 are generous. A member that is not there may be replaced, and copied as
-//! null; of a pointer, what stands before the first slash is ignored; negative indexes count from the end.
+//! Kubernetes: it is more lenient than RFC 6902. A missing member may be replaced, and copied as
+//! null; the text of a pointer before the first slash is ignored; negative indexes count from the
+//! end.
 
 use std::collections::BTreeSet;
 
-use super::{JsonPatchError, Operation};
+use super::{JsonPatchError, PatchOperation};
 use mizzen_value::json;
 use mizzen_value::{Map, Value};
 
-/// By how many bytes the copies of one patch may make an object grow.
+/// The maximum number of bytes that the copies of one patch may add.
 const MAX_COPIED: usize = 3 * 1024 * 1024;
 
 const MISSING: &str = "missing value";
 
-/// Applies all operations or reports the first that fails.
-pub(super) fn apply(operations: &[Operation], target: &mut Value) -> Result<(), JsonPatchError> {
-    let mut run = Run {
+/// Applies all operations, or returns the error of the first that fails.
+pub(super) fn apply(
+    operations: &[PatchOperation],
+    target: &mut Value,
+) -> Result<(), JsonPatchError> {
+    let mut run = PatchRun {
         target,
         copied: 0,
         put: BTreeSet::new(),
@@ -30,18 +35,18 @@ pub(super) fn apply(operations: &[Operation], target: &mut Value) -> Result<(), 
     Ok(())
 }
 
-struct Run<'a> {
+struct PatchRun<'a> {
     target: &'a mut Value,
-    /// How many bytes were copied.
+    /// The number of copied bytes.
     copied: usize,
-    /// Where the patch has put values, which are spelled as the patch spells them.
+    /// The pointers of values that come from the patch, and keep its spelling.
     put: BTreeSet<String>,
-    /// The maps and lists on the way to what was looked at, by pointer: they come out sorted.
+    /// The pointers of maps and lists that were traversed: they are sorted afterwards.
     opened: BTreeSet<String>,
 }
 
-impl Run<'_> {
-    fn step(&mut self, operation: &Operation) -> Result<(), String> {
+impl PatchRun<'_> {
+    fn step(&mut self, operation: &PatchOperation) -> Result<(), String> {
         let op = operation.op.as_deref().unwrap_or("unknown");
         match op {
             "add" => self.add(operation),
@@ -54,7 +59,7 @@ impl Run<'_> {
         }
     }
 
-    fn add(&mut self, operation: &Operation) -> Result<(), String> {
+    fn add(&mut self, operation: &PatchOperation) -> Result<(), String> {
         let path = operation
             .path
             .as_deref()
@@ -69,7 +74,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn remove(&mut self, operation: &Operation) -> Result<(), String> {
+    fn remove(&mut self, operation: &PatchOperation) -> Result<(), String> {
         let path = operation
             .path
             .as_deref()
@@ -82,7 +87,7 @@ impl Run<'_> {
             .map_err(|error| format!("error in remove for path: '{path}': {error}"))
     }
 
-    fn replace(&mut self, operation: &Operation) -> Result<(), String> {
+    fn replace(&mut self, operation: &PatchOperation) -> Result<(), String> {
         let path = path_of(operation, "replace")?;
         self.put.insert(path.to_string());
         let value = operation.value.clone().unwrap_or_default();
@@ -95,8 +100,8 @@ impl Run<'_> {
         let missing =
             |_| format!("replace operation does not apply: doc is missing key: {path}: {MISSING}");
         match container {
-            Container::Map(map) => drop(map.insert(key.as_str(), value)),
-            Container::List(items) => {
+            PatchContainer::Map(map) => drop(map.insert(key.as_str(), value)),
+            PatchContainer::List(items) => {
                 let index = position(&key, items.len()).map_err(missing)?;
                 items[index] = value;
             }
@@ -114,7 +119,7 @@ impl Run<'_> {
     }
 
     /// The operation `move`.
-    fn shift(&mut self, operation: &Operation) -> Result<(), String> {
+    fn shift(&mut self, operation: &PatchOperation) -> Result<(), String> {
         let from = from_of(operation, "move")?;
         let (container, key) = self.find(from).ok_or_else(|| {
             format!("move operation does not apply: doc is missing from path: {from}: {MISSING}")
@@ -136,7 +141,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Forgets what was looked at in a value that is not there any more; the pointers from there.
+    /// Removes the pointers into a value that was removed; returns them relative to it.
     fn close(&mut self, path: &str) -> Vec<String> {
         let below = |pointer: &String| {
             let below = pointer.strip_prefix(path)?;
@@ -147,7 +152,7 @@ impl Run<'_> {
         closed
     }
 
-    fn copy(&mut self, operation: &Operation) -> Result<(), String> {
+    fn copy(&mut self, operation: &PatchOperation) -> Result<(), String> {
         let from = from_of(operation, "copy")?;
         let (container, key) = self.find(from).ok_or_else(|| {
             format!("copy operation does not apply: doc is missing from path: {from}: {MISSING}")
@@ -174,7 +179,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Sorts what was opened in a value from `from`, of which the text is copied.
+    /// Sorts what was traversed in a value from `from`, whose text is copied.
     fn sort_copy(&self, from: &str, value: &mut Value) {
         let below = self
             .opened
@@ -182,7 +187,7 @@ impl Run<'_> {
             .take_while(|pointer| pointer.starts_with(from));
         for pointer in below.map(|pointer| &pointer[from.len()..]) {
             if (pointer.is_empty() || pointer.starts_with('/'))
-                && let Some(Container::Map(map)) = walk(value, pointer)
+                && let Some(PatchContainer::Map(map)) = walk(value, pointer)
             {
                 map.sort();
             }
@@ -203,10 +208,10 @@ impl Run<'_> {
         ))
     }
 
-    fn test(&mut self, operation: &Operation) -> Result<(), String> {
+    fn test(&mut self, operation: &PatchOperation) -> Result<(), String> {
         let path = path_of(operation, "test")?;
         let expected = operation.value.as_ref().unwrap_or(&Value::Null);
-        // Kubernetes: scalars are compared as text, and the text of an object is what we would write.
+        // Kubernetes: scalars are compared as text, and the text of an object is canonical.
         let spelled_alike = !operation.odd_spelling || self.has_put(path);
         let found = self.tested(path)?;
         match found {
@@ -219,7 +224,7 @@ impl Run<'_> {
         }
     }
 
-    /// Whether the value at `path` is the patch's own, or has something of the patch in it.
+    /// Whether the value at `path` comes from the patch, or contains such a value.
     fn has_put(&self, path: &str) -> bool {
         let at_or_above = |(end, _): (usize, &str)| self.put.contains(&path[..end]);
         let below = self.put.range(path.to_string()..).next();
@@ -236,8 +241,8 @@ impl Run<'_> {
             format!("test operation does not apply: is missing path: {path}: {MISSING}")
         })?;
         match container {
-            Container::Map(map) => Ok(map.get_mut(&key)),
-            Container::List(items) => {
+            PatchContainer::Map(map) => Ok(map.get_mut(&key)),
+            PatchContainer::List(items) => {
                 let index = position(&key, items.len());
                 let index =
                     index.map_err(|error| format!("error in test for path: '{path}': {error}"))?;
@@ -246,10 +251,10 @@ impl Run<'_> {
         }
     }
 
-    /// What the last part of a pointer stands in, and that part.
-    fn find(&mut self, path: &str) -> Option<(Container<'_>, String)> {
+    /// The container of a pointer's last part, and that part.
+    fn find(&mut self, path: &str) -> Option<(PatchContainer<'_>, String)> {
         let (parents, key) = path.rsplit_once('/')?;
-        // What stands before the first slash is ignored.
+        // The text before the first slash is ignored.
         let parents = parents.find('/').map_or("", |start| &parents[start..]);
         self.remember(parents);
         let container = walk(self.target, parents)?;
@@ -265,33 +270,33 @@ impl Run<'_> {
 
     fn sort_opened(&mut self) {
         for pointer in &self.opened {
-            if let Some(Container::Map(map)) = walk(self.target, pointer) {
+            if let Some(PatchContainer::Map(map)) = walk(self.target, pointer) {
                 map.sort();
             }
         }
     }
 }
 
-fn path_of<'a>(operation: &'a Operation, op: &str) -> Result<&'a str, String> {
+fn path_of<'a>(operation: &'a PatchOperation, op: &str) -> Result<&'a str, String> {
     let missing =
         || format!("{op} operation failed to decode path: operation missing path field: {MISSING}");
     operation.path.as_deref().ok_or_else(missing)
 }
 
-fn from_of<'a>(operation: &'a Operation, op: &str) -> Result<&'a str, String> {
+fn from_of<'a>(operation: &'a PatchOperation, op: &str) -> Result<&'a str, String> {
     let missing = || {
         format!("{op} operation failed to decode from: operation, missing from field: {MISSING}")
     };
     operation.from.as_deref().ok_or_else(missing)
 }
 
-/// Something that has members or items.
-enum Container<'a> {
+/// A map or list.
+enum PatchContainer<'a> {
     Map(&'a mut Map),
     List(&'a mut Vec<Value>),
 }
 
-fn walk<'a>(target: &'a mut Value, pointer: &str) -> Option<Container<'a>> {
+fn walk<'a>(target: &'a mut Value, pointer: &str) -> Option<PatchContainer<'a>> {
     let found = pointer
         .split('/')
         .skip(1)
@@ -304,8 +309,8 @@ fn walk<'a>(target: &'a mut Value, pointer: &str) -> Option<Container<'a>> {
             _ => None,
         })?;
     match found {
-        Value::Map(map) => Some(Container::Map(map)),
-        Value::List(items) => Some(Container::List(items)),
+        Value::Map(map) => Some(PatchContainer::Map(map)),
+        Value::List(items) => Some(PatchContainer::List(items)),
         _ => None,
     }
 }
@@ -315,18 +320,18 @@ fn unescaped(part: &str) -> String {
     part.replace("~1", "/").replace("~0", "~")
 }
 
-fn get<'a>(container: &'a Container, key: &str) -> Result<Option<&'a Value>, String> {
+fn get<'a>(container: &'a PatchContainer, key: &str) -> Result<Option<&'a Value>, String> {
     match container {
-        Container::Map(map) => Ok(map.get(key)),
-        Container::List(items) => Ok(Some(&items[position(key, items.len())?])),
+        PatchContainer::Map(map) => Ok(map.get(key)),
+        PatchContainer::List(items) => Ok(Some(&items[position(key, items.len())?])),
     }
 }
 
-fn insert(container: Container, key: &str, value: Value) -> Result<(), String> {
+fn insert(container: PatchContainer, key: &str, value: Value) -> Result<(), String> {
     match container {
-        Container::Map(map) => drop(map.insert(key, value)),
-        Container::List(items) if key == "-" => items.push(value),
-        Container::List(items) => {
+        PatchContainer::Map(map) => drop(map.insert(key, value)),
+        PatchContainer::List(items) if key == "-" => items.push(value),
+        PatchContainer::List(items) => {
             let index =
                 position(key, items.len() + 1).map_err(|error| match key.parse::<i64>() {
                     Ok(_) => error,
@@ -338,13 +343,13 @@ fn insert(container: Container, key: &str, value: Value) -> Result<(), String> {
     Ok(())
 }
 
-fn take(container: Container, key: &str) -> Result<Value, String> {
+fn take(container: PatchContainer, key: &str) -> Result<Value, String> {
     match container {
-        // Its members come out sorted.
-        Container::Map(map) => map
+        // Its members are sorted afterwards.
+        PatchContainer::Map(map) => map
             .swap_remove(key)
             .ok_or_else(|| format!("Unable to remove nonexistent key: {key}: {MISSING}")),
-        Container::List(items) => {
+        PatchContainer::List(items) => {
             let index = position(key, items.len())?;
             Ok(items.remove(index))
         }

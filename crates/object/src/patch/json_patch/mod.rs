@@ -1,74 +1,74 @@
-//! JSON Patch (RFC 6902): a list of operations on places named by JSON pointers.
+//! JSON Patch (RFC 6902).
 
 mod apply;
 
 use mizzen_value::json::{self, Scanner, SyntaxError};
 use mizzen_value::{Str, Value};
 
-/// The most operations that one patch may have.
+/// The maximum number of operations of a patch.
 const MAX_OPERATIONS: usize = 10_000;
 
 /// Operations, in order.
 #[derive(Debug)]
 pub struct JsonPatch {
-    operations: Vec<Operation>,
-    /// What a strict reader would refuse: `json patch unknown field "[0].extra"`.
+    operations: Vec<PatchOperation>,
+    /// The errors of a strict decoder: `json patch unknown field "[0].extra"`.
     pub complaints: Vec<String>,
 }
 
-/// Why a patch could not be read or applied.
+/// Why a patch is invalid or cannot be applied.
 #[derive(Debug, thiserror::Error)]
 pub enum JsonPatchError {
-    /// It is no patch.
+    /// It is not a patch.
     #[error("{0}")]
     Malformed(String),
     /// It has too many operations.
     #[error("The allowed maximum operations in a JSON patch is {MAX_OPERATIONS}, got {0}")]
     TooLong(usize),
-    /// An operation does not fit the object.
+    /// An operation failed.
     #[error("{0}")]
     Failed(String),
 }
 
 impl JsonPatchError {
-    /// Whether a `test` found something else, rather than nothing at all.
+    /// Whether a `test` found another value, rather than none.
     pub fn is_failed_test(&self) -> bool {
         matches!(self, JsonPatchError::Failed(message) if message.ends_with(": test failed"))
     }
 }
 
 #[derive(Debug, Default)]
-struct Operation {
+struct PatchOperation {
     op: Option<Str>,
     path: Option<Str>,
     from: Option<Str>,
     value: Option<Value>,
-    /// The value is not spelled as we would write it: `"\u00e9"` for `"é"`, `"<"` for `"\u003c"`.
+    /// The value is not in canonical spelling: `"\u00e9"` for `"é"`, `"<"` for `"\u003c"`.
     odd_spelling: bool,
 }
 
 impl JsonPatch {
-    /// Reads a patch.
+    /// Parses a patch.
     pub fn parse(text: &[u8]) -> Result<JsonPatch, JsonPatchError> {
         let malformed = |error: SyntaxError| JsonPatchError::Malformed(error.to_string());
-        // Whatever is wrong with the syntax comes before whatever is wrong with the types.
+        // A syntax error takes precedence over a type error.
         let mut whole = Scanner::new(text);
         whole
             .peek()
             .and_then(|_| json::skip(&mut whole))
             .and_then(|()| whole.end())
             .map_err(malformed)?;
-        let mut reader = Reader::default();
+        let mut reader = PatchReader::default();
         reader.patch(&mut Scanner::new(text)).map_err(malformed)?;
         match reader {
-            Reader {
+            PatchReader {
                 problem: Some(problem),
                 ..
             } => Err(JsonPatchError::Malformed(problem)),
-            Reader { operations, .. } if operations.len() > MAX_OPERATIONS => {
+            PatchReader { operations, .. } if operations.len() > MAX_OPERATIONS => {
                 Err(JsonPatchError::TooLong(operations.len()))
             }
-            Reader {
+            PatchReader {
                 operations,
                 complaints,
                 ..
@@ -79,26 +79,26 @@ impl JsonPatch {
         }
     }
 
-    /// Whether it changes nothing.
+    /// Whether it has no operations.
     pub fn is_empty(&self) -> bool {
         self.operations.is_empty()
     }
 
-    /// Applies all operations or reports the first that fails.
+    /// Applies all operations, or returns the error of the first that fails.
     pub fn apply(&self, target: &mut Value) -> Result<(), JsonPatchError> {
         apply::apply(&self.operations, target)
     }
 }
 
 #[derive(Default)]
-struct Reader {
-    operations: Vec<Operation>,
+struct PatchReader {
+    operations: Vec<PatchOperation>,
     complaints: Vec<String>,
-    /// The first wrong type, in the words of Go's decoder.
+    /// The first type error; Go's message.
     problem: Option<String>,
 }
 
-impl Reader {
+impl PatchReader {
     fn patch(&mut self, scanner: &mut Scanner) -> Result<(), SyntaxError> {
         if scanner.peek()? != b'[' {
             let value = json::read(scanner)?;
@@ -113,8 +113,8 @@ impl Reader {
         Ok(())
     }
 
-    fn operation(&mut self, scanner: &mut Scanner) -> Result<Operation, SyntaxError> {
-        let mut operation = Operation::default();
+    fn operation(&mut self, scanner: &mut Scanner) -> Result<PatchOperation, SyntaxError> {
+        let mut operation = PatchOperation::default();
         if scanner.peek()? != b'{' {
             let value = json::read(scanner)?;
             self.mismatch(&value, "Go value of type handlers.jsonPatchOp");
@@ -136,7 +136,7 @@ impl Reader {
         &mut self,
         scanner: &mut Scanner,
         key: &str,
-        operation: &mut Operation,
+        operation: &mut PatchOperation,
     ) -> Result<(), SyntaxError> {
         scanner.peek()?;
         let start = scanner.offset();
@@ -191,7 +191,7 @@ impl Reader {
     }
 }
 
-/// JSON text without the space between its parts.
+/// JSON text without white space.
 fn compact(text: &[u8]) -> Vec<u8> {
     let (mut quoted, mut escaped) = (false, false);
     let mut out = Vec::with_capacity(text.len());
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_do_what_they_say() {
+    fn operations_are_applied() {
         check(
             r#"{"a":[1,2]}"#,
             r#"[{"op":"add","path":"/a/-","value":3}]"#,
@@ -295,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_may_be_replaced_copied_and_compared_to_null() {
+    fn missing_members_can_be_replaced_copied_and_tested_for_null() {
         check(
             "{}",
             r#"[{"op":"replace","path":"/a","value":1}]"#,
@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn values_that_do_not_match_are_rejected() {
         for (operation, expect) in [
             (
                 r#""op":"remove","path":"/b""#,
@@ -430,7 +430,7 @@ mod tests {
     }
 
     #[test]
-    fn maps_on_the_way_come_out_sorted() {
+    fn traversed_maps_are_sorted() {
         check(
             r#"{"b":{"y":{"q":1,"p":2},"x":1},"a":{"d":1,"c":2}}"#,
             r#"[{"op":"test","path":"/b/x","value":1}]"#,
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn what_takes_the_place_of_a_list_on_the_way_is_not_sorted() {
+    fn replaced_lists_are_not_sorted() {
         check(
             r#"{"a":[{"d":1,"c":2}]}"#,
             r#"[{"op":"move","from":"/a/0","path":"/a"}]"#,
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn patches_of_another_shape_are_refused_in_gos_words() {
+    fn malformed_patches_have_gos_errors() {
         for (patch, expect) in [
             (
                 "{}",
@@ -497,7 +497,7 @@ mod tests {
     }
 
     #[test]
-    fn strange_fields_are_reported() {
+    fn unknown_options_are_reported() {
         let patch = br#"[{"op":"add","op":"add","path":"/a","value":1,"extra":1}]"#;
         assert_eq!(
             JsonPatch::parse(patch).unwrap().complaints,

@@ -1,12 +1,12 @@
-//! The patch that turns one object into another.
+//! The strategic merge patch between two objects.
 //!
-//! Null and absent are the same here, as they are in a patch. Where a change cannot be said piece by piece (keys
-//! that are missing or not distinct, fields that the schema does not know) the whole list or map is replaced.
+//! Null and absent are the same here, as in a patch. If a change cannot be expressed item by item
+//! (missing or duplicate keys, unknown fields), the whole list or map is replaced.
 
 use std::collections::{HashMap, HashSet};
 
-use super::lookup::Place;
-use super::{DELETE, DELETE_LIST, DIRECTIVE, ELEMENT_ORDER, Key, REPLACE, RETAIN_KEYS};
+use super::lookup::PatchMetaSchema;
+use super::{DELETE, DELETE_LIST, DIRECTIVE, ELEMENT_ORDER, MergeKeyValue, REPLACE, RETAIN_KEYS};
 use crate::schema::{Patch, Struct};
 use mizzen_value::{Map, Str, Value};
 
@@ -14,15 +14,32 @@ use mizzen_value::{Map, Str, Value};
 pub fn strategic_diff(ty: &Struct, from: &Value, to: &Value) -> Value {
     let none = Map::default();
     let (from, to) = (from.as_map().unwrap_or(&none), to.as_map().unwrap_or(&none));
-    let patch = diff_map(Place::root(ty), false, from, to);
+    let patch = diff_map(PatchMetaSchema::root(ty), false, from, to);
     Value::Map(patch.unwrap_or_else(|| whole(to)))
 }
 
-/// `None` where the change cannot be said member by member.
-fn diff_map(place: Place, retain_keys: bool, from: &Map, to: &Map) -> Option<Map> {
+/// `None` if the change cannot be expressed member by member.
+fn diff_map(place: PatchMetaSchema, retain_keys: bool, from: &Map, to: &Map) -> Option<Map> {
     let mut patch = Map::default();
     for (name, new) in to.iter() {
-        diff_member(place, name, from.get(name), new, &mut patch)?;
+        match (from.get(name), new) {
+            (Some(old), new) if old == new => {}
+            (Some(Value::Map(old)), Value::Map(new)) => {
+                let (place, how) = place.map(name).ok()?;
+                let changed = match how.replace {
+                    true => new.clone(),
+                    false => {
+                        diff_map(place, how.retain_keys, old, new).unwrap_or_else(|| whole(new))
+                    }
+                };
+                patch.insert(name, changed);
+            }
+            (Some(Value::List(old)), Value::List(new)) => {
+                let (place, how) = place.items(name).ok()?;
+                diff_list(place, how, old, new)?.write(name, &mut patch);
+            }
+            _ => drop(patch.insert(name, new.clone())),
+        }
     }
     for name in from.keys().filter(|name| !to.contains_key(name)) {
         patch.insert(name.clone(), Value::Null);
@@ -37,74 +54,37 @@ fn diff_map(place: Place, retain_keys: bool, from: &Map, to: &Map) -> Option<Map
     Some(patch)
 }
 
-fn diff_member(
-    place: Place,
-    name: &str,
-    old: Option<&Value>,
-    new: &Value,
-    patch: &mut Map,
-) -> Option<()> {
-    match (old, new) {
-        (Some(old), new) if old == new => {}
-        (Some(Value::Map(old)), Value::Map(new)) => {
-            let (place, how) = place.map(name).ok()?;
-            patch.insert(name, changed_map(place, how, old, new));
-        }
-        (Some(Value::List(old)), Value::List(new)) => {
-            let (place, how) = place.items(name).ok()?;
-            patch_list(place, how, name, old, new, patch)?;
-        }
-        _ => drop(patch.insert(name, new.clone())),
-    }
-    Some(())
-}
-
-fn changed_map(place: Place, how: &Patch, old: &Map, new: &Map) -> Map {
-    match how.replace {
-        true => new.clone(),
-        false => diff_map(place, how.retain_keys, old, new).unwrap_or_else(|| whole(new)),
-    }
-}
-
 fn whole(to: &Map) -> Map {
     let mut patch = to.clone();
     patch.insert(DIRECTIVE, REPLACE);
     patch
 }
 
-fn patch_list(
-    place: Place,
+fn diff_list(
+    place: PatchMetaSchema,
     how: &Patch,
-    name: &str,
     old: &[Value],
     new: &[Value],
-    patch: &mut Map,
-) -> Option<()> {
-    let change = match &how.key {
-        _ if !how.merge => Change::replace(new),
-        Some(key) => match diff_structs(place, how, key, old, new) {
-            Some(change) => change,
-            None => replace_structs(key, new)?,
-        },
-        None => diff_scalars(old, new)?,
-    };
-    change.write(name, patch);
-    Some(())
+) -> Option<ListPatch> {
+    match &how.key {
+        _ if !how.merge => Some(ListPatch::replace(new)),
+        Some(key) => diff_structs(place, how, key, old, new).or_else(|| replace_structs(key, new)),
+        None => diff_scalars(old, new),
+    }
 }
 
-/// What a patch says about a list.
 #[derive(Default)]
-struct Change {
+struct ListPatch {
     items: Option<Vec<Value>>,
     deleted: Vec<Value>,
     order: Vec<Value>,
 }
 
-impl Change {
-    fn replace(new: &[Value]) -> Change {
-        Change {
+impl ListPatch {
+    fn replace(new: &[Value]) -> ListPatch {
+        ListPatch {
             items: Some(new.to_vec()),
-            ..Change::default()
+            ..ListPatch::default()
         }
     }
 
@@ -121,19 +101,19 @@ impl Change {
     }
 }
 
-fn diff_scalars(old: &[Value], new: &[Value]) -> Option<Change> {
+fn diff_scalars(old: &[Value], new: &[Value]) -> Option<ListPatch> {
     let (old_keys, new_keys) = (distinct(old, None)?, distinct(new, None)?);
-    let lacking = |items: &[Value], keys: &HashSet<Key>| -> Vec<Value> {
+    let lacking = |items: &[Value], keys: &HashSet<MergeKeyValue>| -> Vec<Value> {
         items
             .iter()
-            .filter(|item| Key::of(item).is_some_and(|key| !keys.contains(&key)))
+            .filter(|item| MergeKeyValue::from_value(item).is_some_and(|key| !keys.contains(&key)))
             .cloned()
             .collect()
     };
     let added = lacking(new, &old_keys.into_iter().collect());
     let deleted = lacking(old, &new_keys.into_iter().collect());
     let items = Some(added).filter(|added| !added.is_empty());
-    Some(Change {
+    Some(ListPatch {
         items,
         deleted,
         order: new.to_vec(),
@@ -141,65 +121,51 @@ fn diff_scalars(old: &[Value], new: &[Value]) -> Option<Change> {
 }
 
 fn diff_structs(
-    place: Place,
+    place: PatchMetaSchema,
     how: &Patch,
     key: &Str,
     old: &[Value],
     new: &[Value],
-) -> Option<Change> {
+) -> Option<ListPatch> {
     let old_keys = distinct(old, Some(key))?;
     let new_keys = distinct(new, Some(key))?;
-    let live: HashMap<&Key, &Value> = old_keys.iter().zip(old).collect();
+    let live: HashMap<&MergeKeyValue, &Value> = old_keys.iter().zip(old).collect();
     let mut items = Vec::new();
     for (item_key, item) in new_keys.iter().zip(new) {
-        items.extend(match live.get(item_key) {
-            Some(old) => changed_item(place, how, key, old.as_map()?, item.as_map()?)?,
-            None => Some(item.clone()),
-        });
+        let Some(old) = live.get(item_key) else {
+            items.push(item.clone());
+            continue;
+        };
+        let mut patch = diff_map(place, how.retain_keys, old.as_map()?, item.as_map()?)?;
+        if !patch.is_empty() {
+            patch.insert(key.clone(), item.get(key)?.clone());
+            items.push(patch.into());
+        }
     }
-    let kept: HashSet<&Key> = new_keys.iter().collect();
+    let kept: HashSet<&MergeKeyValue> = new_keys.iter().collect();
     let gone = old_keys
         .iter()
         .zip(old)
         .filter(|(item_key, _)| !kept.contains(item_key));
-    items.extend(gone.map(|(_, item)| deletion(key, item)));
+    items.extend(gone.map(|(_, item)| {
+        Value::from(Map::from_iter([
+            (key.clone(), item[key.as_str()].clone()),
+            (DIRECTIVE.into(), DELETE.into()),
+        ]))
+    }));
     let order = new
         .iter()
         .map(|item| Map::from_iter([(key.clone(), item[key.as_str()].clone())]).into());
-    Some(Change {
+    Some(ListPatch {
         items: Some(items).filter(|items| !items.is_empty()),
         deleted: Vec::new(),
         order: order.collect(),
     })
 }
 
-/// The patch of an item, `Some(None)` if it did not change.
-fn changed_item(
-    place: Place,
-    how: &Patch,
-    key: &Str,
-    old: &Map,
-    new: &Map,
-) -> Option<Option<Value>> {
-    let mut patch = diff_map(place, how.retain_keys, old, new)?;
-    if patch.is_empty() {
-        return Some(None);
-    }
-    patch.insert(key.clone(), new.get(key)?.clone());
-    Some(Some(patch.into()))
-}
-
-fn deletion(key: &Str, item: &Value) -> Value {
-    Map::from_iter([
-        (key.clone(), item[key.as_str()].clone()),
-        (DIRECTIVE.into(), DELETE.into()),
-    ])
-    .into()
-}
-
 /// Kubernetes: in a replaced list, items of the same key move together.
-fn replace_structs(key: &Str, new: &[Value]) -> Option<Change> {
-    let mut keys = Key::of_items(new, Some(key)).ok()?;
+fn replace_structs(key: &Str, new: &[Value]) -> Option<ListPatch> {
+    let mut keys = MergeKeyValue::of_items(new, Some(key)).ok()?;
     keys.dedup();
     let mut seen = HashSet::new();
     if !keys.iter().all(|key| seen.insert(key)) {
@@ -207,12 +173,12 @@ fn replace_structs(key: &Str, new: &[Value]) -> Option<Change> {
     }
     let mut items = new.to_vec();
     items.push(Map::from_iter([(DIRECTIVE, REPLACE)]).into());
-    Some(Change::replace(&items))
+    Some(ListPatch::replace(&items))
 }
 
-/// The keys of the items, if each has one of its own.
-fn distinct(items: &[Value], key: Option<&str>) -> Option<Vec<Key>> {
-    let keys = Key::of_items(items, key).ok()?;
+/// The keys of the items, if they are unique.
+fn distinct(items: &[Value], key: Option<&str>) -> Option<Vec<MergeKeyValue>> {
+    let keys = MergeKeyValue::of_items(items, key).ok()?;
     let mut seen = HashSet::new();
     keys.iter()
         .all(|key| seen.insert(key))

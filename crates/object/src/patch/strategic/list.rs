@@ -1,27 +1,26 @@
-//! Merging lists: scalars as a set, structs by a key.
+//! Merging of lists: scalars as a set, structs by a merge key.
 
 use std::collections::{HashMap, HashSet};
 use std::mem::discriminant;
 
-use super::lookup::Place;
+use super::lookup::PatchMetaSchema;
 use super::merge::merge_map;
 use super::order::arrange;
-use super::{DELETE, DIRECTIVE, Key, MERGE, REPLACE, StrategicError, as_map, member};
+use super::{DELETE, DIRECTIVE, MERGE, MergeKeyValue, REPLACE, StrategicError, as_map, member};
 use crate::patch::go_text::go_list;
 use mizzen_value::Value;
 
-/// A merged list.
 pub(super) struct Merged {
-    /// Its items, in order.
+    /// The items, in order.
     pub(super) items: Vec<Value>,
-    /// Kubernetes: what upstream's array of the old items holds afterwards: removed items make room, added
-    /// ones move in. `$setElementOrder` takes it for the order on the server.
-    pub(super) slots: Vec<Key>,
+    /// Kubernetes: upstream's array of the old items after the merge: removed items free a slot,
+    /// added ones fill it. `$setElementOrder` uses it as the order on the server.
+    pub(super) slots: Vec<MergeKeyValue>,
 }
 
-/// Merges the patch's items `new` into `old`, a list of `place`s that `key` tells apart.
+/// Merges the patch's items `new` into `old`, a list of `place`s with the merge key `key`.
 pub(super) fn merge_list(
-    place: Place,
+    place: PatchMetaSchema,
     key: Option<&str>,
     old: Vec<Value>,
     new: &mut [Value],
@@ -44,9 +43,9 @@ pub(super) fn merge_list(
 
 /// Removes scalars from a list.
 ///
-/// Kubernetes: structs are merged, though the directive says delete.
+/// Kubernetes: structs are merged although the directive says delete.
 pub(super) fn delete(
-    place: Place,
+    place: PatchMetaSchema,
     key: Option<&str>,
     old: &mut Vec<Value>,
     new: &mut [Value],
@@ -58,12 +57,12 @@ pub(super) fn delete(
         *old = merge_list(place, key, std::mem::take(old), new)?.items;
         return Ok(());
     }
-    let doomed: HashSet<Key> = Key::of_items(new, None)?.into_iter().collect();
-    old.retain(|item| Key::of(item).is_none_or(|key| !doomed.contains(&key)));
+    let doomed: HashSet<MergeKeyValue> = MergeKeyValue::of_items(new, None)?.into_iter().collect();
+    old.retain(|item| MergeKeyValue::from_value(item).is_none_or(|key| !doomed.contains(&key)));
     Ok(())
 }
 
-/// The first item, which stands for the type of all, or why it cannot.
+/// The first item, which determines the type of all items.
 pub(super) fn first_item<'a>(
     old: &'a [Value],
     new: &'a [Value],
@@ -91,11 +90,14 @@ fn merge_scalars(
     old: Vec<Value>,
     new: &[Value],
 ) -> Result<Merged, StrategicError> {
-    let (slots, wanted) = (Key::of_items(&old, key)?, Key::of_items(new, key)?);
+    let (slots, wanted) = (
+        MergeKeyValue::of_items(&old, key)?,
+        MergeKeyValue::of_items(new, key)?,
+    );
     let mut seen = HashSet::new();
     let all = old.into_iter().chain(new.iter().cloned());
     let distinct = all
-        .filter(|item| Key::of(item).is_none_or(|key| seen.insert(key)))
+        .filter(|item| MergeKeyValue::from_value(item).is_none_or(|key| seen.insert(key)))
         .collect();
     Ok(Merged {
         items: arrange(distinct, &wanted, &slots, key)?,
@@ -104,7 +106,7 @@ fn merge_scalars(
 }
 
 fn merge_structs(
-    place: Place,
+    place: PatchMetaSchema,
     key: &str,
     mut old: Vec<Value>,
     new: &mut [Value],
@@ -117,16 +119,19 @@ fn merge_structs(
         .collect();
     if replaced {
         let items: Vec<Value> = plain.into_iter().map(|item| item.clone()).collect();
-        let keys = Key::of_items(&items, Some(key))?;
+        let keys = MergeKeyValue::of_items(&items, Some(key))?;
         return Ok(Merged {
             items: arrange(items, &[], &keys, Some(key))?,
-            slots: known_keys(key, &old),
+            slots: old
+                .iter()
+                .filter_map(|item| item.get(key).and_then(MergeKeyValue::from_value))
+                .collect(),
         });
     }
     old.retain(|item| {
         !item
             .get(key)
-            .and_then(Key::of)
+            .and_then(MergeKeyValue::from_value)
             .is_some_and(|key| doomed.contains(&key))
     });
     let survivors = old.len();
@@ -134,30 +139,26 @@ fn merge_structs(
 
     let wanted = plain
         .iter()
-        .map(|item| Key::of_item(item, Some(key)))
+        .map(|item| MergeKeyValue::of_item(item, Some(key)))
         .collect::<Result<Vec<_>, _>>()?;
-    let mut slots = Key::of_items(&old, Some(key))?;
+    let mut slots = MergeKeyValue::of_items(&old, Some(key))?;
     let items = arrange(old, &wanted, &slots[..survivors], Some(key))?;
     slots.truncate(room);
     Ok(Merged { items, slots })
 }
 
-fn known_keys(key: &str, items: &[Value]) -> Vec<Key> {
-    items
-        .iter()
-        .filter_map(|item| item.get(key).and_then(Key::of))
-        .collect()
-}
-
 /// The keys of items to remove, and whether the patch replaces the list.
-fn read_directives(key: &str, new: &[Value]) -> Result<(HashSet<Key>, bool), StrategicError> {
+fn read_directives(
+    key: &str,
+    new: &[Value],
+) -> Result<(HashSet<MergeKeyValue>, bool), StrategicError> {
     let (mut doomed, mut replaced) = (HashSet::new(), false);
     for item in new {
         let Some(directive) = item.get(DIRECTIVE) else {
             continue;
         };
         match directive.as_str() {
-            Some(DELETE) => doomed.extend(Key::of(member(item, key)?)),
+            Some(DELETE) => doomed.extend(MergeKeyValue::from_value(member(item, key)?)),
             Some(REPLACE) => replaced = true,
             Some(MERGE) => {
                 return fail("merging lists cannot yet be specified in the patch".into());
@@ -168,22 +169,22 @@ fn read_directives(key: &str, new: &[Value]) -> Result<(HashSet<Key>, bool), Str
     Ok((doomed, replaced))
 }
 
-/// Merges each item into the first of the same key, or appends it.
+/// Merges each item into the first one with the same key, or appends it.
 fn merge_plain(
-    place: Place,
+    place: PatchMetaSchema,
     key: &str,
     old: &mut Vec<Value>,
     plain: &mut [&mut Value],
 ) -> Result<(), StrategicError> {
-    let mut index: HashMap<Key, usize> = HashMap::new();
+    let mut index: HashMap<MergeKeyValue, usize> = HashMap::new();
     for (at, item) in old.iter().enumerate() {
-        if let Some(key) = item.get(key).and_then(Key::of) {
+        if let Some(key) = item.get(key).and_then(MergeKeyValue::from_value) {
             index.entry(key).or_insert(at);
         }
     }
     for item in plain {
         let at = *index
-            .entry(Key::of_item(item, Some(key))?)
+            .entry(MergeKeyValue::of_item(item, Some(key))?)
             .or_insert(old.len());
         match (old.get_mut(at), &mut **item) {
             (Some(Value::Map(old)), Value::Map(new)) => merge_map(place, old, new)?,

@@ -1,11 +1,11 @@
-//! What the schema says about a member of a map, as upstream finds it in Go's types.
+//! Lookup of patch metadata in the schema, as upstream finds it in Go's types.
 
 use super::StrategicError;
 use crate::schema::{Field, Patch, Presence, Shape, Struct, Type};
 
-/// A place in an object, as Go's type system sees it.
+/// A type as Go's reflection sees it. Kubernetes: `PatchMetaFromStruct` of strategicpatch/meta.go.
 #[derive(Clone, Copy)]
-pub(super) struct Place<'a> {
+pub(super) struct PatchMetaSchema<'a> {
     ty: Ty<'a>,
     pointer: bool,
 }
@@ -16,22 +16,31 @@ enum Ty<'a> {
     Other(&'a Type),
 }
 
-impl<'a> Place<'a> {
-    pub(super) fn root(ty: &'a Struct) -> Place<'a> {
-        Place {
+impl<'a> PatchMetaSchema<'a> {
+    pub(super) fn root(ty: &'a Struct) -> PatchMetaSchema<'a> {
+        PatchMetaSchema {
             ty: Ty::Struct(ty),
             pointer: false,
         }
     }
 
-    /// The map that stands in the member `name`, and how it is patched.
-    pub(super) fn map(self, name: &str) -> Result<(Place<'a>, &'a Patch), StrategicError> {
+    /// The map in the member `name`, and its patch strategy.
+    pub(super) fn map(
+        self,
+        name: &str,
+    ) -> Result<(PatchMetaSchema<'a>, &'a Patch), StrategicError> {
         let field = self.field(name)?;
-        Ok((Place::of(&field.ty, is_pointer(field)), &field.patch))
+        Ok((
+            PatchMetaSchema::new(&field.ty, is_pointer(field)),
+            &field.patch,
+        ))
     }
 
-    /// The items of the list that stands in the member `name`, and how it is patched.
-    pub(super) fn items(self, name: &str) -> Result<(Place<'a>, &'a Patch), StrategicError> {
+    /// The items of the list in the member `name`, and its patch strategy.
+    pub(super) fn items(
+        self,
+        name: &str,
+    ) -> Result<(PatchMetaSchema<'a>, &'a Patch), StrategicError> {
         let field = self.field(name)?;
         let item = match &field.ty.shape {
             Shape::List(item) => item,
@@ -44,14 +53,14 @@ impl<'a> Place<'a> {
                 ));
             }
         };
-        Ok((Place::of(item, false), &field.patch))
+        Ok((PatchMetaSchema::new(item, false), &field.patch))
     }
 
-    fn of(ty: &'a Type, pointer: bool) -> Place<'a> {
+    fn new(ty: &'a Type, pointer: bool) -> PatchMetaSchema<'a> {
         let ty = ty
             .as_struct()
             .map_or(Ty::Other(ty), |inner| Ty::Struct(inner));
-        Place { ty, pointer }
+        PatchMetaSchema { ty, pointer }
     }
 
     fn field(self, name: &str) -> Result<&'a Field, StrategicError> {
@@ -67,7 +76,7 @@ impl<'a> Place<'a> {
                 ));
             }
         };
-        // Kubernetes: as in Go's decoder, a name matches in whatever case if it matches in none exactly.
+        // Kubernetes: as in Go's decoder, a name without an exact match is matched ignoring case.
         let in_any_case = || {
             ty.fields()
                 .iter()
@@ -79,7 +88,7 @@ impl<'a> Place<'a> {
         }
     }
 
-    /// The word that Go's reflection has for the type.
+    /// The `reflect.Kind` of the type.
     pub(super) fn kind(self) -> &'static str {
         match self.ty {
             _ if self.pointer => "ptr",

@@ -1,28 +1,29 @@
-//! Merging a patch into a map, member by member.
+//! Merging of a patch into a map.
 
 use std::collections::HashSet;
 use std::mem::discriminant;
 
 use super::list::{self, merge_list};
-use super::lookup::Place;
+use super::lookup::PatchMetaSchema;
 use super::order::merge_in_order;
 use super::{DELETE, DELETE_LIST, DIRECTIVE, ELEMENT_ORDER, REPLACE, RETAIN_KEYS};
-use super::{Key, StrategicError, has_directive};
+use super::{MergeKeyValue, StrategicError, has_directive};
 use crate::schema::Struct;
 use mizzen_value::{Map, Str, Value};
 
-/// Applies `patch` to `target`, an object of type `ty`. Whatever the patch adds is not checked against the
-/// schema, unknown members stay for a decoder to complain about. After an error the target is half patched.
+/// Applies `patch` to `target`, an object of type `ty`. Added values are not checked against the
+/// schema: unknown members stay for a decoder to report. After an error the target is partly
+/// patched.
 ///
-/// Kubernetes: the patch is left as upstream leaves it, directives spent and nulls gone where something was
-/// added, for later errors show it so ([`go_text()`](crate::patch::go_text())).
+/// Kubernetes: the patch is modified as upstream does, directives removed and nulls dropped where
+/// values were added, because later errors show it ([`go_text()`](crate::patch::go_text())).
 pub fn strategic_merge(
     ty: &Struct,
     target: &mut Value,
     patch: &mut Value,
 ) -> Result<(), StrategicError> {
     match patch {
-        Value::Map(patch) => merge_map(Place::root(ty), target.make_map(), patch),
+        Value::Map(patch) => merge_map(PatchMetaSchema::root(ty), target.make_map(), patch),
         Value::Null => Ok(()),
         other => {
             let message = "into Go value of type map[string]interface {}";
@@ -36,7 +37,7 @@ pub fn strategic_merge(
 
 /// Merges `patch` into the map at `place`.
 pub(super) fn merge_map(
-    place: Place,
+    place: PatchMetaSchema,
     target: &mut Map,
     patch: &mut Map,
 ) -> Result<(), StrategicError> {
@@ -45,8 +46,14 @@ pub(super) fn merge_map(
     }
     retain_keys(target, patch)?;
     merge_in_order(place, target, patch)?;
-    remove_members(target, patch);
-    // Kubernetes: in no order. We delete last, as upstream does after `$setElementOrder`.
+    // Nulls are removed all at once, because each single removal moves the members behind it.
+    let nulls = patch.iter().filter(|(_, value)| value.is_null());
+    let gone: HashSet<&str> = nulls.map(|(key, _)| key).collect();
+    if !gone.is_empty() {
+        target.retain(|key, _| !gone.contains(key));
+    }
+    // Kubernetes: in no defined order. Deletions come last, as upstream does after
+    // `$setElementOrder`.
     let (deletions, others): (Vec<Str>, Vec<Str>) = patch
         .keys()
         .cloned()
@@ -55,15 +62,6 @@ pub(super) fn merge_map(
         merge_member(place, target, &key, patch.entry(&key))?;
     }
     Ok(())
-}
-
-/// Takes out what the patch says is null, all at once, for one by one costs as much each time.
-fn remove_members(target: &mut Map, patch: &Map) {
-    let nulls = patch.iter().filter(|(_, value)| value.is_null());
-    let gone: HashSet<&str> = nulls.map(|(key, _)| key).collect();
-    if !gone.is_empty() {
-        target.retain(|key, _| !gone.contains(key));
-    }
 }
 
 fn take_whole(target: &mut Map, patch: &mut Map) -> Result<(), StrategicError> {
@@ -91,7 +89,7 @@ fn retain_keys(target: &mut Map, patch: &mut Map) -> Result<(), StrategicError> 
     let Value::List(retained) = directive else {
         return Err(malformed());
     };
-    Key::of_items(&retained, None)?;
+    MergeKeyValue::of_items(&retained, None)?;
     let retained: HashSet<&str> = retained.iter().filter_map(Value::as_str).collect();
     let is_retained = |key: &str| retained.contains(key);
     let is_directive = |key: &str| key.starts_with(DELETE_LIST) || key.starts_with(ELEMENT_ORDER);
@@ -106,7 +104,7 @@ fn retain_keys(target: &mut Map, patch: &mut Map) -> Result<(), StrategicError> 
 }
 
 fn merge_member(
-    place: Place,
+    place: PatchMetaSchema,
     target: &mut Map,
     key: &str,
     change: &mut Value,
@@ -118,9 +116,21 @@ fn merge_member(
     match (target.get_mut(name), change) {
         (None, Value::Null) => {}
         (Some(_), Value::Null) => drop(target.remove(name)),
-        (Some(Value::Map(old)), Value::Map(new)) => merge_map_member(place, name, old, new)?,
+        (Some(Value::Map(old)), Value::Map(new)) => {
+            let (place, how) = place.map(name)?;
+            match how.replace {
+                true => *old = new.clone(),
+                false => merge_map(place, old, new)?,
+            }
+        }
         (Some(Value::List(old)), Value::List(new)) => {
-            merge_list_member(place, name, old, new, deleting)?
+            let (place, how) = place.items(name)?;
+            let key = how.key.as_deref();
+            match (how.merge, deleting) {
+                (false, false) => *old = new.to_vec(),
+                (_, false) => *old = merge_list(place, key, std::mem::take(old), new)?.items,
+                (_, true) => list::delete(place, key, old, new)?,
+            }
         }
         // Kubernetes: `$deleteFromPrimitiveList/<name>` of a scalar sets it.
         (old, new) if deleting => {
@@ -133,44 +143,13 @@ fn merge_member(
     Ok(())
 }
 
-fn merge_map_member(
-    place: Place,
-    name: &str,
-    old: &mut Map,
-    new: &mut Map,
-) -> Result<(), StrategicError> {
-    let (place, how) = place.map(name)?;
-    if how.replace {
-        *old = new.clone();
-        return Ok(());
-    }
-    merge_map(place, old, new)
-}
-
-fn merge_list_member(
-    place: Place,
-    name: &str,
-    old: &mut Vec<Value>,
-    new: &mut [Value],
-    deleting: bool,
-) -> Result<(), StrategicError> {
-    let (place, how) = place.items(name)?;
-    let key = how.key.as_deref();
-    match (how.merge, deleting) {
-        (false, false) => *old = new.to_vec(),
-        (_, false) => *old = merge_list(place, key, std::mem::take(old), new)?.items,
-        (_, true) => list::delete(place, key, old, new)?,
-    }
-    Ok(())
-}
-
-/// The list that a directive `<prefix>/<list>` is about.
+/// The list of a directive `<prefix>/<list>`.
 pub(super) fn list_name<'a>(directive: &'a str, prefix: &str) -> Result<&'a str, StrategicError> {
     match directive
         .strip_prefix(prefix)
         .and_then(|rest| rest.strip_prefix('/'))
     {
-        // Kubernetes: without a name it is about the member that is called like the directive.
+        // Kubernetes: without a name it is about the member with the name of the directive.
         Some("") if prefix == DELETE_LIST => Ok(directive),
         Some(name) => Ok(name),
         None => Err(StrategicError::bad_format(prefix)),
@@ -203,7 +182,7 @@ fn discard_nulls(value: &mut Value) {
     }
 }
 
-/// Drops what carries a `$patch`; false if that is the value itself.
+/// Drops values with a `$patch`; returns false if that is the value itself.
 pub(super) fn remove_directives(value: &mut Value) -> bool {
     match value {
         _ if has_directive(value) => return false,

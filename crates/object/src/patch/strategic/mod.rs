@@ -37,16 +37,16 @@ const RETAIN_KEYS: &str = "$retainKeys";
 const ELEMENT_ORDER: &str = "$setElementOrder";
 const DELETE_LIST: &str = "$deleteFromPrimitiveList";
 
-/// Why a strategic merge patch could not be applied, in upstream's words, by how the API answers.
+/// Why a strategic merge patch cannot be applied, with upstream's message, by status code.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum StrategicError {
     /// A directive is malformed: 400.
     #[error("{0}")]
     BadRequest(String),
-    /// A merged list holds lists: 422.
+    /// A merged list contains lists: 422.
     #[error("{0}")]
     Unprocessable(String),
-    /// The patch does not fit the object: 500, for upstream does not know its own errors from the client's.
+    /// The patch does not match the object: 500, as upstream responds.
     #[error("{0}")]
     Internal(String),
 }
@@ -86,9 +86,9 @@ impl StrategicError {
     }
 }
 
-/// What tells the items of a list apart: a scalar, compared as Go compares it.
+/// The value of a merge key: a scalar, compared as Go compares it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum Key {
+enum MergeKeyValue {
     Null,
     Bool(bool),
     Int(i64),
@@ -96,31 +96,34 @@ enum Key {
     Text(Str),
 }
 
-impl Key {
-    fn of(value: &Value) -> Option<Key> {
+impl MergeKeyValue {
+    fn from_value(value: &Value) -> Option<MergeKeyValue> {
         Some(match value {
-            Value::Null => Key::Null,
-            Value::Bool(bool) => Key::Bool(*bool),
-            Value::Int(int) => Key::Int(*int),
-            Value::Number(_) => Key::Float(value.as_f64().unwrap_or_default().to_bits()),
-            Value::String(text) => Key::Text(text.clone()),
+            Value::Null => MergeKeyValue::Null,
+            Value::Bool(bool) => MergeKeyValue::Bool(*bool),
+            Value::Int(int) => MergeKeyValue::Int(*int),
+            Value::Number(_) => MergeKeyValue::Float(value.as_f64().unwrap_or_default().to_bits()),
+            Value::String(text) => MergeKeyValue::Text(text.clone()),
             Value::List(_) | Value::Map(_) => return None,
         })
     }
 
     /// The key of a list item: the item itself, or its member `merge_key`.
-    fn of_item(item: &Value, merge_key: Option<&str>) -> Result<Key, StrategicError> {
+    fn of_item(item: &Value, merge_key: Option<&str>) -> Result<MergeKeyValue, StrategicError> {
         let value = match merge_key {
             Some(name) => member(item, name)?,
             None => item,
         };
-        Key::of(value).ok_or_else(|| StrategicError::not_comparable(value))
+        MergeKeyValue::from_value(value).ok_or_else(|| StrategicError::not_comparable(value))
     }
 
-    fn of_items(items: &[Value], merge_key: Option<&str>) -> Result<Vec<Key>, StrategicError> {
+    fn of_items(
+        items: &[Value],
+        merge_key: Option<&str>,
+    ) -> Result<Vec<MergeKeyValue>, StrategicError> {
         items
             .iter()
-            .map(|item| Key::of_item(item, merge_key))
+            .map(|item| MergeKeyValue::of_item(item, merge_key))
             .collect()
     }
 }

@@ -1,25 +1,27 @@
-//! Where the items of a merged list end up.
+//! The order of the items of a merged list.
 //!
-//! Items that the patch names keep the order in which it names them, the others keep the order they had. The two
-//! rows are then interleaved: an item of the server goes before an item of the patch only if it stood before it
-//! on the server. So what is new comes first.
+//! Items in the patch keep the order of the patch, the remaining ones keep their order. The two
+//! sequences are then interleaved: an item of the server comes before an item of the patch only if
+//! it was before it on the server. So new items come first.
 
 use std::collections::{HashMap, HashSet};
 use std::mem::discriminant;
 
 use super::list::{Merged, first_item, merge_list};
-use super::lookup::Place;
+use super::lookup::PatchMetaSchema;
 use super::merge::{list_name, remove_directives};
-use super::{DELETE, DIRECTIVE, ELEMENT_ORDER, Key, StrategicError, as_map, has_directive, member};
+use super::{
+    DELETE, DIRECTIVE, ELEMENT_ORDER, MergeKeyValue, StrategicError, as_map, has_directive, member,
+};
 use crate::patch::go_text::go_list;
 use mizzen_value::{Map, Str, Value};
 
-/// Up to this length Go sorts by insertion, which shows when the order is none.
+/// Up to this length Go uses insertion sort, which is visible if the order is inconsistent.
 const INSERTION_SORTED: usize = 20;
 
-/// Merges the lists for which the patch has a `$setElementOrder`, and takes both out of the patch.
+/// Merges the lists for which the patch has a `$setElementOrder`, and removes both from the patch.
 pub(super) fn merge_in_order(
-    place: Place,
+    place: PatchMetaSchema,
     target: &mut Map,
     patch: &mut Map,
 ) -> Result<(), StrategicError> {
@@ -43,7 +45,7 @@ pub(super) fn merge_in_order(
 }
 
 fn merge_one(
-    place: Place,
+    place: PatchMetaSchema,
     target: &mut Map,
     patch: &mut Map,
     name: &str,
@@ -53,30 +55,33 @@ fn merge_one(
     let (place, how) = place.items(name)?;
     check_order(change.unwrap_or_default(), order, how.key.as_deref())?;
     let any_item = live.into_iter().chain(change).flatten().next();
-    // Kubernetes: without a key, structs are told apart by the key "", which none of them has.
+    // Kubernetes: without a merge key, structs are identified by the key "", which none of them
+    // has.
     let key = how
         .key
         .as_deref()
         .or(any_item.and_then(Value::as_map).map(|_| ""));
     let Merged { items, slots } = match (live, change) {
         (None, None) => return Ok(()),
-        (None, Some(change)) => Merged {
-            items: kept(change),
-            slots: Vec::new(),
-        },
+        (None, Some(change)) => {
+            let mut items = change.to_vec();
+            items.retain_mut(remove_directives);
+            let slots = Vec::new();
+            Merged { items, slots }
+        }
         (Some(live), None) => Merged {
             items: live.to_vec(),
-            slots: Key::of_items(live, key)?,
+            slots: MergeKeyValue::of_items(live, key)?,
         },
         (Some(live), Some(change)) if how.merge => {
             merge_list(place, key, live.to_vec(), &mut change.to_vec())?
         }
         (Some(live), Some(change)) => Merged {
             items: change.to_vec(),
-            slots: Key::of_items(live, key)?,
+            slots: MergeKeyValue::of_items(live, key)?,
         },
     };
-    let wanted = wanted_keys(order, key, &Key::of_items(&items, key)?)?;
+    let wanted = wanted_keys(order, key, &MergeKeyValue::of_items(&items, key)?)?;
     first_item(live.unwrap_or_default(), change.unwrap_or_default())?;
     target.insert(name, arrange(items, &wanted, &slots, key)?);
     patch.remove(name);
@@ -91,23 +96,19 @@ fn as_list(value: Option<&Value>) -> Result<Option<&[Value]>, StrategicError> {
     }
 }
 
-fn kept(change: &[Value]) -> Vec<Value> {
-    let mut items = change.to_vec();
-    items.retain_mut(remove_directives);
-    items
-}
-
 /// The keys in `order`; `present` are those of the list to be ordered.
 fn wanted_keys(
     order: &[Value],
     key: Option<&str>,
-    present: &[Key],
-) -> Result<Vec<Key>, StrategicError> {
+    present: &[MergeKeyValue],
+) -> Result<Vec<MergeKeyValue>, StrategicError> {
     let stranger = order.iter().position(|item| !matches!(item, Value::Map(_)));
     let (Some(_), Some(at)) = (key, stranger) else {
-        return Key::of_items(order, key);
+        return MergeKeyValue::of_items(order, key);
     };
-    let before: HashSet<Key> = Key::of_items(&order[..at], key)?.into_iter().collect();
+    let before: HashSet<MergeKeyValue> = MergeKeyValue::of_items(&order[..at], key)?
+        .into_iter()
+        .collect();
     match present.iter().all(|key| before.contains(key)) {
         true => Err(StrategicError::wrong_type(
             "map[string]interface {}",
@@ -119,7 +120,7 @@ fn wanted_keys(
     }
 }
 
-/// The patch may name only items that the order names, and in the same order.
+/// The patch may have only items that the order lists, in the same order.
 fn check_order(change: &[Value], order: &[Value], key: Option<&str>) -> Result<(), StrategicError> {
     if change.is_empty() || order.is_empty() {
         return Ok(());
@@ -157,7 +158,10 @@ fn same(item: &Value, ordered: Option<&Value>, key: Option<&str>) -> Result<bool
 }
 
 fn equal(left: &Value, right: &Value) -> Result<bool, StrategicError> {
-    match (Key::of(left), Key::of(right)) {
+    match (
+        MergeKeyValue::from_value(left),
+        MergeKeyValue::from_value(right),
+    ) {
         (None, None) if discriminant(left) == discriminant(right) => {
             Err(StrategicError::not_comparable(left))
         }
@@ -169,29 +173,28 @@ fn equal(left: &Value, right: &Value) -> Result<bool, StrategicError> {
 /// Orders merged `items`: `wanted` is the order of the patch, `live` that on the server.
 pub(super) fn arrange(
     items: Vec<Value>,
-    wanted: &[Key],
-    live: &[Key],
+    wanted: &[MergeKeyValue],
+    live: &[MergeKeyValue],
     key: Option<&str>,
 ) -> Result<Vec<Value>, StrategicError> {
     let (wanted, live) = (Ranks::new(wanted), Ranks::new(live));
-    let keys = Key::of_items(&items, key)?;
+    let keys = MergeKeyValue::of_items(&items, key)?;
     let (mut named, mut others): (Vec<_>, Vec<_>) = keys
         .into_iter()
         .zip(items)
-        .partition(|(key, _)| wanted.of(key).is_some());
+        .partition(|(key, _)| wanted.rank(key).is_some());
     wanted.sort(&mut named);
     live.sort(&mut others);
     Ok(interleave(named, others, &live))
 }
 
-type Item = (Key, Value);
+type Item = (MergeKeyValue, Value);
 
 fn interleave(named: Vec<Item>, others: Vec<Item>, live: &Ranks) -> Vec<Value> {
     let mut result = Vec::with_capacity(named.len() + others.len());
     let (mut named, mut others) = (named.into_iter().peekable(), others.into_iter().peekable());
     while let (Some((name, _)), Some((other, _))) = (named.peek(), others.peek()) {
-        let other_first =
-            matches!((live.of(other), live.of(name)), (Some(other), Some(name)) if other < name);
+        let other_first = matches!((live.rank(other), live.rank(name)), (Some(other), Some(name)) if other < name);
         let next = if other_first {
             others.next()
         } else {
@@ -203,11 +206,11 @@ fn interleave(named: Vec<Item>, others: Vec<Item>, live: &Ranks) -> Vec<Value> {
     result
 }
 
-/// Where in a list each key first stands.
-struct Ranks<'a>(HashMap<&'a Key, usize>);
+/// The first position of each key in a list.
+struct Ranks<'a>(HashMap<&'a MergeKeyValue, usize>);
 
 impl<'a> Ranks<'a> {
-    fn new(keys: &'a [Key]) -> Ranks<'a> {
+    fn new(keys: &'a [MergeKeyValue]) -> Ranks<'a> {
         let mut ranks = HashMap::with_capacity(keys.len());
         for (at, key) in keys.iter().enumerate() {
             ranks.entry(key).or_insert(at);
@@ -215,22 +218,22 @@ impl<'a> Ranks<'a> {
         Ranks(ranks)
     }
 
-    fn of(&self, key: &Key) -> Option<usize> {
+    fn rank(&self, key: &MergeKeyValue) -> Option<usize> {
         self.0.get(key).copied()
     }
 
     fn sort(&self, items: &mut [Item]) {
-        if items.len() > INSERTION_SORTED || items.iter().all(|(key, _)| self.of(key).is_some()) {
-            items.sort_by_key(|(key, _)| self.of(key));
+        if items.len() > INSERTION_SORTED || items.iter().all(|(key, _)| self.rank(key).is_some()) {
+            items.sort_by_key(|(key, _)| self.rank(key));
         } else {
             self.insertion_sort(items);
         }
     }
 
-    /// Kubernetes: whatever has no rank is less than everything, and everything is less than it; where items
-    /// end up depends on how Go sorts.
+    /// Kubernetes: an item without a rank is less than every other, and every other is less than
+    /// it; the result depends on Go's sort.
     fn insertion_sort(&self, items: &mut [Item]) {
-        let less = |left: &Item, right: &Item| match (self.of(&left.0), self.of(&right.0)) {
+        let less = |left: &Item, right: &Item| match (self.rank(&left.0), self.rank(&right.0)) {
             (Some(left), Some(right)) => left < right,
             _ => true,
         };

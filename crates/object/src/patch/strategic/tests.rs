@@ -59,7 +59,7 @@ fn value(text: &str) -> Value {
     json::parse(text.as_bytes()).unwrap()
 }
 
-/// Applies a patch to the ship; the members that it names show what came out.
+/// Applies a patch to the ship; returns the members that it names.
 fn apply(patch: &str) -> Result<Value, StrategicError> {
     let (types, mut ship, mut patch) = (types(), value(SHIP), value(patch));
     let named: Vec<String> = patch
@@ -155,7 +155,7 @@ fn scalars_merge_as_a_set() {
 }
 
 #[test]
-fn what_is_new_comes_first_and_the_rest_stays() {
+fn new_items_come_first_and_the_rest_stays() {
     check_names(r#"{"crew":[{"name":"dee"}]}"#, "dee ann bob cid");
     check_names(
         r#"{"crew":[{"name":"bob"},{"name":"dee"}]}"#,
@@ -174,12 +174,12 @@ fn the_patch_may_set_the_order() {
         r#"{"$setElementOrder/crew":[{"name":"cid"},{"name":"dee"}],"crew":[{"name":"dee"}]}"#,
         "ann bob cid dee",
     );
-    // A removed item makes room for the new one, which so has a place on the server.
+    // A removed item frees a slot for the new one, which so has a position on the server.
     check_names(
         r#"{"$setElementOrder/crew":[{"name":"dee"}],"crew":[{"name":"dee"},{"name":"ann","$patch":"delete"}]}"#,
         "bob cid dee",
     );
-    // Without any order Go's sort decides.
+    // With an inconsistent order the result depends on Go's sort.
     check_names(
         r#"{"$setElementOrder/crew":[],"crew":[{"name":"dee"},{"name":"eve"}]}"#,
         "ann bob cid eve dee",
@@ -211,7 +211,7 @@ fn a_map_may_be_replaced_or_reduced() {
 }
 
 #[test]
-fn what_is_added_is_kept_but_for_nulls_and_directives() {
+fn added_values_lose_nulls_and_directives() {
     check(
         r#"{"bogus":{"a":null,"b":{"$patch":"delete"},"c":[{"$patch":"replace"},{"d":null}],"$retainKeys":["x"]}}"#,
         expect![[r#"{"bogus":{"c":[{}],"$retainKeys":["x"]}}"#]],
@@ -224,7 +224,7 @@ fn what_is_added_is_kept_but_for_nulls_and_directives() {
 }
 
 #[test]
-fn malformed_directives_are_refused() {
+fn malformed_directives_are_rejected() {
     check(
         r#"{"$retainKeys":"name"}"#,
         expect!["400 invalid patch format of retainKeys"],
@@ -264,7 +264,7 @@ fn malformed_directives_are_refused() {
 }
 
 #[test]
-fn patches_that_do_not_fit_are_refused() {
+fn patches_that_do_not_match_are_rejected() {
     check(
         r#"{"crew":[{"rank":"cook"}]}"#,
         expect!["500 map: map[rank:cook] does not contain declared merge key: name"],
@@ -305,7 +305,7 @@ fn patches_that_do_not_fit_are_refused() {
 }
 
 #[test]
-fn a_spent_patch_shows_what_is_left_of_it() {
+fn an_applied_patch_is_modified_as_upstream_does() {
     let (types, mut ship) = (types(), value(SHIP));
     let mut patch = value(
         r#"{"rig":{"$retainKeys":["kind"],"sails":null},"$setElementOrder/crew":[{"name":"ann"}],
@@ -322,7 +322,7 @@ fn a_spent_patch_shows_what_is_left_of_it() {
 fn check_diff(to: &str, expect: Expect) {
     let (types, ship, mut to) = (types(), value(SHIP), value(to));
     let ty = &types.types["example/v1.Ship"];
-    // What `to` does not name stays as it is.
+    // Members that `to` does not have stay.
     if let (Value::Map(ship), Value::Map(to)) = (&ship, &mut to) {
         for (name, value) in ship
             .iter()
@@ -350,7 +350,7 @@ fn sorted(mut value: Value) -> Value {
 }
 
 #[test]
-fn a_diff_says_no_more_than_it_must() {
+fn a_diff_is_minimal() {
     check_diff("{}", expect!["{}"]);
     check_diff(
         r#"{"labels":{"a":"1"}}"#,
@@ -375,7 +375,7 @@ fn a_diff_says_no_more_than_it_must() {
 }
 
 #[test]
-fn a_diff_replaces_what_it_cannot_describe() {
+fn a_diff_replaces_lists_that_cannot_be_merged() {
     check_diff(
         r#"{"crew":[{"name":"eve"},{"name":"eve"}]}"#,
         expect![[r#"{"crew":[{"name":"eve"},{"name":"eve"},{"$patch":"replace"}]}"#]],

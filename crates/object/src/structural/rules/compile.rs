@@ -1,36 +1,35 @@
-//! What does it take to run the rules of a place?
+//! Compilation of the rules of a node.
 
-use super::Rule;
-use super::declare::Declared;
-use mizzen_cel::{Environment, Program, RefuseError, Shape, Type, Version};
+use super::ValidationRule;
+use super::declare::DeclaredNode;
+use mizzen_cel::{CompileProgramError, DeclType, Environment, Program, Type, Version};
 
-/// The rules of a place, ready to be run.
+/// The compiled rules of a node.
 #[derive(Debug)]
 pub(super) struct Compiled {
-    /// How the data is read; none if expressions cannot see it.
-    pub shape: Option<Shape>,
+    /// The declared type of the value; `None` if CEL cannot access it.
+    pub shape: Option<DeclType>,
     /// In the order of the schema.
     pub rules: Vec<CompiledRule>,
-    /// Whether any rule asks what the value was.
+    /// Whether any rule refers to `oldSelf`.
     pub asks_for_old: bool,
 }
 
-/// A rule, ready to be run.
 #[derive(Debug, Default)]
 pub(super) struct CompiledRule {
-    /// None if it is empty; why not, if it is none.
+    /// `None` if it is empty; the error if it does not compile.
     pub program: Option<Result<Program, String>>,
-    /// What says what is wrong. None if there is nothing, or no program.
+    /// The `messageExpression`. `None` if it is empty, or if the rule does not compile.
     pub message: Option<Result<Program, String>>,
-    /// Whether it asks what the value was.
+    /// Whether it refers to `oldSelf`.
     pub asks_for_old: bool,
 }
 
-/// The version whose language rules are written in.
+/// The CEL environment version of rules.
 const VERSION: Version = (1, 36);
 
 impl Compiled {
-    pub(super) fn new(rules: &[Rule], declared: Declared) -> Compiled {
+    pub(super) fn new(rules: &[ValidationRule], declared: DeclaredNode) -> Compiled {
         let shape = declared.shape("selfType");
         let rules: Vec<CompiledRule> = match &shape {
             Some(shape) => compile_all(rules, shape),
@@ -45,14 +44,14 @@ impl Compiled {
     }
 }
 
-fn compile_all(rules: &[Rule], shape: &Shape) -> Vec<CompiledRule> {
+fn compile_all(rules: &[ValidationRule], shape: &DeclType) -> Vec<CompiledRule> {
     let kind = shape.static_type();
     let base = Environment::new(VERSION)
         .with_shape(shape)
         .with_variable("self", kind.clone());
     let certain = base.clone().with_variable("oldSelf", kind.clone());
     let optional = base.with_variable("oldSelf", Type::optional(kind));
-    let one = |rule: &Rule| {
+    let one = |rule: &ValidationRule| {
         compile(
             rule,
             if rule.optional_old_self {
@@ -65,7 +64,7 @@ fn compile_all(rules: &[Rule], shape: &Shape) -> Vec<CompiledRule> {
     rules.iter().map(one).collect()
 }
 
-fn compile(rule: &Rule, environment: &Environment) -> CompiledRule {
+fn compile(rule: &ValidationRule, environment: &Environment) -> CompiledRule {
     if rule.rule.trim().is_empty() {
         return CompiledRule::default();
     }
@@ -87,7 +86,7 @@ fn compile(rule: &Rule, environment: &Environment) -> CompiledRule {
     }
 }
 
-/// A program of a type; `what` begins the message if it is none.
+/// Compiles a program of a result type; `what` starts the error message.
 fn program(
     text: &str,
     environment: &Environment,
@@ -95,11 +94,11 @@ fn program(
     what: &str,
 ) -> Result<Program, String> {
     let program = environment.compile(text).map_err(|error| match error {
-        RefuseError::Compile(error) => format!("{what}compilation failed: {error}"),
-        RefuseError::Program(error) if what.is_empty() => {
+        CompileProgramError::Compile(error) => format!("{what}compilation failed: {error}"),
+        CompileProgramError::Program(error) if what.is_empty() => {
             format!("program instantiation failed: {error}")
         }
-        RefuseError::Program(error) => format!("{what}instantiation failed: {error}"),
+        CompileProgramError::Program(error) => format!("{what}instantiation failed: {error}"),
     })?;
     if program.result_type() == kind {
         return Ok(program);

@@ -1,33 +1,33 @@
-//! What must the author of a rule be told?
+//! Static checks of rules, for the author of a definition.
 
 use super::compile::{Compiled, CompiledRule};
-use super::declare::{Declared, cardinality};
-use crate::structural::node::Node;
+use super::declare::{DeclaredNode, cardinality};
+use crate::structural::node::SchemaNode;
 use mizzen_cel::Program;
 use mizzen_value::Value;
 
-/// What there is to say about a rule before it ever runs.
+/// The result of the static checks of a rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verdict {
-    /// Why it is no rule.
+pub struct RuleVerdict {
+    /// The compile error of the rule.
     pub refusal: Option<String>,
-    /// Why its message expression is none.
+    /// The compile error of its `messageExpression`.
     pub message_refusal: Option<String>,
-    /// The most that it may cost.
+    /// The maximum estimated cost.
     pub cost: u64,
-    /// The most that its message expression may cost, if it has one.
+    /// The maximum estimated cost of its `messageExpression`, if it has one.
     pub message_cost: Option<u64>,
-    /// How often the value can stand in one object if nothing around it says.
+    /// The maximum number of occurrences of the value in an object, if nothing around it bounds it.
     pub cardinality: u64,
-    /// Whether it asks what the value was.
+    /// Whether it refers to `oldSelf`.
     pub asks_for_old: bool,
 }
 
-/// Looks at the rules of a schema, not at those inside it; one verdict for each. `resource` says whether an object
-/// with metadata stands there. `None` if expressions cannot see what does.
-pub fn examine(schema: &Value, resource: bool) -> Option<Vec<Verdict>> {
-    let node = Node::compile(schema);
-    let declared = Declared::new(&node, resource);
+/// Checks the rules of a schema, without those of nested schemas; one result for each. `resource`
+/// means that the value is an object with metadata. `None` if CEL cannot access the value.
+pub fn examine(schema: &Value, resource: bool) -> Option<Vec<RuleVerdict>> {
+    let node = SchemaNode::compile(schema);
+    let declared = DeclaredNode::new(&node, resource);
     let Some(rules) = node.rules() else {
         return Some(Vec::new());
     };
@@ -37,27 +37,29 @@ pub fn examine(schema: &Value, resource: bool) -> Option<Vec<Verdict>> {
         compiled
             .rules
             .iter()
-            .map(|rule| verdict(rule, declared))
+            .map(|rule| RuleVerdict::new(rule, declared))
             .collect(),
     )
 }
 
-fn verdict(rule: &CompiledRule, declared: Declared) -> Verdict {
-    let refusal =
-        |program: &Option<Result<Program, String>>| program.as_ref()?.as_ref().err().cloned();
-    let cost = |program: &Option<Result<Program, String>>| {
-        program
-            .as_ref()?
-            .as_ref()
-            .ok()
-            .map(|program| program.estimate(&declared).max)
-    };
-    Verdict {
-        refusal: refusal(&rule.program),
-        message_refusal: refusal(&rule.message),
-        cost: cost(&rule.program).unwrap_or_default(),
-        message_cost: cost(&rule.message),
-        cardinality: cardinality(declared),
-        asks_for_old: rule.asks_for_old,
+impl RuleVerdict {
+    fn new(rule: &CompiledRule, declared: DeclaredNode) -> RuleVerdict {
+        let refusal =
+            |program: &Option<Result<Program, String>>| program.as_ref()?.as_ref().err().cloned();
+        let cost = |program: &Option<Result<Program, String>>| {
+            program
+                .as_ref()?
+                .as_ref()
+                .ok()
+                .map(|program| program.estimate(&declared).max)
+        };
+        RuleVerdict {
+            refusal: refusal(&rule.program),
+            message_refusal: refusal(&rule.message),
+            cost: cost(&rule.program).unwrap_or_default(),
+            message_cost: cost(&rule.message),
+            cardinality: cardinality(declared),
+            asks_for_old: rule.asks_for_old,
+        }
     }
 }

@@ -1,9 +1,9 @@
-//! Expressions that must hold (`x-kubernetes-validations`), kept on the node where they stand.
+//! CEL validation rules (`x-kubernetes-validations`).
 //!
-//! [`Structural::validate_rules`] walks an object together with what it was (`walk`), runs the rules of each place
-//! (`run`) and says what does not hold (`report`). A place's rules are compiled when an object first comes by
-//! (`compile`): a cluster with thousands of definitions pays for those that are used. `declare` says how
-//! expressions see the data of a place, and [`examine()`] tells the author of a definition what is wrong with rules.
+//! [`Structural::validate_rules`] walks an object together with its old value (`walk`), runs the
+//! rules of each node (`run`) and reports violations (`report`). Rules are compiled at the first
+//! validation (`compile`), so that unused definitions cost nothing. `declare` declares the types of
+//! data for CEL, and [`examine()`] checks the rules of a definition.
 
 mod compile;
 mod declare;
@@ -14,7 +14,7 @@ mod run;
 mod tests;
 mod walk;
 
-pub use examine::{Verdict, examine};
+pub use examine::{RuleVerdict, examine};
 
 use std::sync::OnceLock;
 
@@ -22,64 +22,66 @@ use super::correlate::Correlated;
 use super::{Structural, resolve};
 use crate::violation::{Path, Reason, Violations};
 use compile::Compiled;
-use declare::Declared;
-use mizzen_cel::Shape;
+use declare::DeclaredNode;
+use mizzen_cel::DeclType;
 use mizzen_value::{Str, Value};
-use walk::{Past, Walk};
+use walk::{OldValue, RuleTarget, RuleWalk};
 
-/// What all rules together may cost for one object. Kubernetes: about a second (pkg/apis/cel/config.go).
+/// The cost limit of all rules for one object. Kubernetes: about a second (pkg/apis/cel/config.go).
 pub const BUDGET: i64 = 10_000_000;
 
-/// What one evaluation may cost.
+/// The cost limit of one evaluation.
 const CALL_LIMIT: u64 = 1_000_000;
 
-/// One expression and what to say if it does not hold.
+/// A rule of `x-kubernetes-validations`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Rule {
-    /// The expression; `self` is the value at this place.
+pub struct ValidationRule {
+    /// The expression; `self` is the value of the node.
     pub rule: Str,
-    /// What to say; may be empty.
+    /// The message; may be empty.
     pub message: Str,
-    /// An expression that yields what to say; may be empty.
+    /// An expression for the message; may be empty.
     pub message_expression: Str,
-    /// The machine's word for the refusal; may be empty.
+    /// The machine-readable reason; may be empty.
     pub reason: Str,
-    /// The place below that is to blame, as messages name it; may be empty.
+    /// The field that is reported, relative to the node; may be empty.
     pub field_path: Str,
     /// Whether the rule runs, with an empty `oldSelf`, when there is no old value.
     pub optional_old_self: bool,
 }
 
-/// The rules of one place.
 #[derive(Debug)]
-pub(crate) struct Rules {
-    rules: Box<[Rule]>,
+pub(crate) struct NodeRules {
+    rules: Box<[ValidationRule]>,
     compiled: OnceLock<Box<Compiled>>,
 }
 
-impl Rules {
+impl NodeRules {
     /// The rules of a schema, if it has any.
-    pub(crate) fn read(schema: &Value) -> Option<Rules> {
+    pub(crate) fn read(schema: &Value) -> Option<NodeRules> {
         let rules = schema["x-kubernetes-validations"].list();
-        let rules: Box<[Rule]> = rules.iter().map(|rule| Rule::read(rule, schema)).collect();
-        (!rules.is_empty()).then_some(Rules {
+        let rules: Box<[ValidationRule]> = rules
+            .iter()
+            .map(|rule| ValidationRule::read(rule, schema))
+            .collect();
+        (!rules.is_empty()).then_some(NodeRules {
             rules,
             compiled: OnceLock::new(),
         })
     }
 
-    /// Ready to be run. Invariant: a node is always declared in the same way.
-    fn compiled(&self, declared: Declared) -> &Compiled {
+    /// The compiled rules. Invariant: a node is always declared in the same way.
+    fn compiled(&self, declared: DeclaredNode) -> &Compiled {
         self.compiled
             .get_or_init(|| Box::new(Compiled::new(&self.rules, declared)))
     }
 }
 
-impl Rule {
-    fn read(rule: &Value, schema: &Value) -> Rule {
+impl ValidationRule {
+    fn read(rule: &Value, schema: &Value) -> ValidationRule {
         let text = |name: &str| rule[name].str().into();
         let place = resolve(rule["fieldPath"].str(), schema, true);
-        Rule {
+        ValidationRule {
             rule: text("rule"),
             message: text("message"),
             message_expression: text("messageExpression"),
@@ -94,74 +96,81 @@ impl Rule {
 
 const UNCHECKED: &str = "some validation rules were not checked because the object was invalid; correct the existing errors to complete validation";
 
+/// The context of [`Structural::validate_rules_at`].
+#[derive(Clone, Copy)]
+pub struct RuleOptions<'a> {
+    /// The value of `oldSelf`.
+    pub old: Option<&'a Value>,
+    /// Whether the value is an object with metadata.
+    pub resource: bool,
+    /// The path of the value.
+    pub path: &'a Path<'a>,
+    /// The remaining cost budget.
+    pub budget: i64,
+}
+
 impl Structural {
-    /// How expressions see objects; `name` is that of their type.
-    pub fn shape(&self, name: &str) -> Option<Shape> {
-        Declared::new(self.root(), true).shape(name)
+    /// The declared type of objects; `name` is the name of the type.
+    pub fn shape(&self, name: &str) -> Option<DeclType> {
+        DeclaredNode::new(self.root(), true).shape(name)
     }
 
-    /// Whether the schema has expressions anywhere.
+    /// Whether the schema has CEL rules.
     pub fn has_rules(&self) -> bool {
         self.rules
     }
 
-    /// The expressions of the schema, after everything else has been checked. What did not hold before and has not
-    /// changed is only warned of. Kubernetes: what is wrong with an object's shape keeps them from being evaluated,
-    /// and that is said (customresource/strategy.go).
+    /// Runs the CEL rules, after all other validation. Violations in unchanged values are only
+    /// warnings. Kubernetes: violations of the schema prevent the evaluation, which is reported
+    /// (customresource/strategy.go).
     pub fn validate_rules(&self, new: &Value, old: Option<&Value>, violations: &mut Violations) {
         if !self.has_rules() {
             return;
         }
-        if violations
-            .0
-            .iter()
-            .any(|violation| is_blocking(violation.reason))
-        {
+        if violations.0.iter().any(|violation| {
+            use Reason::{NotSupported, Required, TooLong, TooMany, TypeInvalid};
+            matches!(
+                violation.reason,
+                NotSupported | Required | TooLong | TooMany | TypeInvalid
+            )
+        }) {
             return violations.invalid("<nil>", Value::Null, UNCHECKED);
         }
-        let past = Past::new(old.map(|old| Correlated::new(&self.root, new, old)));
-        let mut walk = Walk {
+        let past = OldValue::new(old.map(|old| Correlated::new(&self.root, new, old)));
+        let mut walk = RuleWalk {
             budget: BUDGET,
             violations,
         };
-        // What is over budget has been said.
-        let _ = walk.value(
-            Declared::new(&self.root, true),
+        // An exceeded budget was reported already.
+        let _ = walk.value(RuleTarget {
+            declared: DeclaredNode::new(&self.root, true),
             new,
             old,
             past,
-            &Path::new(""),
-        );
+            path: &Path::new(""),
+        });
     }
 
-    /// The same for a value that stands at the root of the schema and at `path` in something greater, such as a
-    /// default. `resource` says whether it is an object with metadata. Returns what is left of the budget, less than
-    /// nothing if it was not enough.
+    /// Like [`Structural::validate_rules`], for a value of the root schema inside of another, such
+    /// as a default. Returns the remaining budget, negative if it was exceeded.
     pub fn validate_rules_at(
         &self,
         value: &Value,
-        old: Option<&Value>,
-        resource: bool,
-        path: &Path,
-        budget: i64,
+        options: RuleOptions,
         violations: &mut Violations,
     ) -> i64 {
-        let mut walk = Walk { budget, violations };
-        let declared = Declared::new(&self.root, resource);
-        match walk.value(declared, value, old, Past::new(None), path) {
+        let budget = options.budget;
+        let mut walk = RuleWalk { budget, violations };
+        let target = RuleTarget {
+            declared: DeclaredNode::new(&self.root, options.resource),
+            new: value,
+            old: options.old,
+            past: OldValue::new(None),
+            path: options.path,
+        };
+        match walk.value(target) {
             Ok(()) => walk.budget,
             Err(_) => -1,
         }
     }
-}
-
-fn is_blocking(reason: Reason) -> bool {
-    matches!(
-        reason,
-        Reason::NotSupported
-            | Reason::Required
-            | Reason::TooLong
-            | Reason::TooMany
-            | Reason::TypeInvalid
-    )
 }

@@ -1,55 +1,55 @@
-//! What is said of a rule that does not hold?
+//! Violations of rules.
 
-use super::Rule;
-use crate::structural::node::{Node, Type};
+use super::ValidationRule;
+use crate::structural::node::{NodeType, SchemaNode};
 use crate::violation::{Path, Reason, Violation, Violations, show};
 use mizzen_value::Value;
 
-/// A value, and where it stands.
 #[derive(Clone, Copy)]
-pub(super) struct Blame<'a> {
-    pub node: &'a Node,
+pub(super) struct RuleLocation<'a> {
+    pub node: &'a SchemaNode,
     pub value: &'a Value,
     pub path: &'a Path<'a>,
 }
 
-/// The same, with the place that a rule puts the blame on.
-pub(super) struct At<'a> {
-    blame: Blame<'a>,
+/// A location with the field that a rule reports.
+pub(super) struct RuleField<'a> {
+    location: RuleLocation<'a>,
     field: String,
 }
 
-impl<'a> Blame<'a> {
+impl<'a> RuleLocation<'a> {
     /// The field that a rule names.
-    pub(super) fn below(&self, rule: &Rule) -> At<'a> {
+    pub(super) fn below(&self, rule: &ValidationRule) -> RuleField<'a> {
         let field = match (self.path.to_string(), rule.field_path.as_str()) {
             (path, "") => shown(path),
             (path, below) if path.is_empty() => below.to_owned(),
             (path, below) => format!("{path}.{below}"),
         };
-        At {
-            blame: *self,
+        RuleField {
+            location: *self,
             field,
         }
     }
 
-    /// A rule could not be run.
+    /// The violation of a rule that failed to run.
     pub(super) fn failed(&self, detail: &str) -> Violation {
-        At {
-            blame: *self,
+        RuleField {
+            location: *self,
             field: shown(self.path.to_string()),
         }
         .failed(detail)
     }
 }
 
-impl At<'_> {
-    /// A rule could not be run. Kubernetes: the type is shown where the value would be.
+impl RuleField<'_> {
+    /// The violation of a rule that failed to run. Kubernetes: it shows the type instead of the
+    /// value.
     pub(super) fn failed(self, detail: &str) -> Violation {
-        let ty = if self.blame.node.ty == Type::IntOrString {
+        let ty = if self.location.node.ty == NodeType::IntOrString {
             ""
         } else {
-            self.blame.node.ty.words()
+            self.location.node.ty.words()
         };
         self.violation(
             Reason::Invalid,
@@ -57,9 +57,9 @@ impl At<'_> {
         )
     }
 
-    /// A rule does not hold. Kubernetes: the value is shown if it is a scalar.
+    /// The violation of a rule. Kubernetes: it shows the value if it is a scalar.
     pub(super) fn refused(self, reason: &str, detail: &str) -> Violation {
-        let Blame { node, value, .. } = self.blame;
+        let RuleLocation { node, value, .. } = self.location;
         let value = if node.is_object() || node.is_list() {
             String::new()
         } else {
@@ -96,17 +96,17 @@ fn shown(path: String) -> String {
     }
 }
 
-/// Adds a violation, or a warning if it is let through.
-pub(super) fn push(violation: Violation, is_let_through: bool, violations: &mut Violations) {
-    if is_let_through {
+/// Adds a violation, or a warning if it is tolerated.
+pub(super) fn push(violation: Violation, is_tolerated: bool, violations: &mut Violations) {
+    if is_tolerated {
         violations.1.push(violation.to_string());
     } else {
         violations.0.push(violation);
     }
 }
 
-/// What to say of a rule that says nothing itself.
-pub(super) fn default(rule: &Rule) -> String {
+/// The default message of a rule.
+pub(super) fn default(rule: &ValidationRule) -> String {
     if rule.message.is_empty() {
         format!("failed rule: {}", words(rule))
     } else {
@@ -114,8 +114,8 @@ pub(super) fn default(rule: &Rule) -> String {
     }
 }
 
-/// A rule in its own words.
-pub(super) fn words(rule: &Rule) -> &str {
+/// The expression of a rule, trimmed.
+pub(super) fn words(rule: &ValidationRule) -> &str {
     if rule.message.is_empty() {
         rule.rule.trim()
     } else {

@@ -1,15 +1,13 @@
-//! Do the rules of a place hold for a value?
+//! Evaluation of the rules of a node.
 
 use std::sync::Arc;
 
 use super::compile::{Compiled, CompiledRule};
-use super::declare::Declared;
-use super::report::{self, Blame};
-use super::walk::{Exhausted, Past, Walk};
-use super::{CALL_LIMIT, Rule};
-use crate::violation::Path;
+use super::report::{self, RuleLocation};
+use super::walk::{BudgetExhausted, OldValue, RuleTarget, RuleWalk};
+use super::{CALL_LIMIT, ValidationRule};
 use mizzen_cel as cel;
-use mizzen_cel::{Activation, Budget, EvalError, Evaluation, Outcome, Program, Shape};
+use mizzen_cel::{Activation, DeclType, EvalError, EvalLimits, EvalResult, Outcome, Program};
 use mizzen_value::Value;
 use mizzen_value::json;
 
@@ -17,10 +15,9 @@ const NO_BUDGET: &str =
     "validation failed due to running out of cost budget, no further validation rules will be run";
 const NO_BUDGET_FOR_MESSAGE: &str = "messageExpression evaluation failed due to running out of cost budget, no further validation rules will be run";
 
-/// The longest message that an expression may make, in octets.
+/// The maximum length of a computed message, in bytes.
 const MESSAGE_LIMIT: usize = 5 * 1024;
 
-/// What expressions can name.
 struct Variables<'a> {
     new: Outcome<'a>,
     old: Option<Outcome<'a>>,
@@ -37,7 +34,7 @@ impl Activation for Variables<'_> {
 }
 
 impl<'a> Variables<'a> {
-    fn new(new: &'a Value, old: Option<&'a Value>, shape: &'a Shape) -> Variables<'a> {
+    fn new(new: &'a Value, old: Option<&'a Value>, shape: &'a DeclType) -> Variables<'a> {
         let read = |value| cel::Value::shaped(value, shape);
         Variables {
             new: read(new),
@@ -45,7 +42,7 @@ impl<'a> Variables<'a> {
         }
     }
 
-    /// The same with an old value that may be missing.
+    /// The variables with an optional old value.
     fn optional(&self) -> Variables<'a> {
         let old = self.old.clone().transpose();
         let old = old.map(|old| cel::Value::Optional(old.map(Arc::new)));
@@ -56,27 +53,21 @@ impl<'a> Variables<'a> {
     }
 }
 
-impl Walk<'_> {
-    /// Runs the rules of a place.
-    pub(super) fn run(
-        &mut self,
-        declared: Declared,
-        new: &Value,
-        old: Option<&Value>,
-        past: Past,
-        path: &Path,
-    ) -> Result<(), Exhausted> {
+impl RuleWalk<'_> {
+    /// Runs the rules of a node.
+    pub(super) fn run(&mut self, target: RuleTarget) -> Result<(), BudgetExhausted> {
+        let RuleTarget { declared, new, .. } = target;
         let Some(rules) = declared.node.rules() else {
             return Ok(());
         };
         let compiled = rules.compiled(declared);
-        let mut place = Place {
-            blame: Blame {
+        let mut place = RuleRun {
+            location: RuleLocation {
                 node: declared.node,
                 value: new,
-                path,
+                path: target.path,
             },
-            past,
+            past: target.past,
             walk: self,
         };
         let Some(shape) = &compiled.shape else {
@@ -87,25 +78,25 @@ impl Walk<'_> {
         if place.walk.budget <= 0 {
             return Err(place.ended(NO_BUDGET));
         }
-        let variables = Variables::new(new, old.filter(|_| compiled.asks_for_old), shape);
+        let variables = Variables::new(new, target.old.filter(|_| compiled.asks_for_old), shape);
         place.run_all(&rules.rules, compiled, &variables)
     }
 }
 
-/// A value whose rules are run.
-struct Place<'w, 'v, 'a> {
-    walk: &'w mut Walk<'v>,
-    blame: Blame<'a>,
-    past: Past<'a>,
+/// The run of the rules for one value.
+struct RuleRun<'w, 'v, 'a> {
+    walk: &'w mut RuleWalk<'v>,
+    location: RuleLocation<'a>,
+    past: OldValue<'a>,
 }
 
-impl Place<'_, '_, '_> {
+impl RuleRun<'_, '_, '_> {
     fn run_all(
         &mut self,
-        rules: &[Rule],
+        rules: &[ValidationRule],
         compiled: &Compiled,
         plain: &Variables,
-    ) -> Result<(), Exhausted> {
+    ) -> Result<(), BudgetExhausted> {
         let optional = compiled.asks_for_old.then(|| plain.optional());
         for (rule, ready) in rules.iter().zip(&compiled.rules) {
             let program = match &ready.program {
@@ -116,7 +107,7 @@ impl Place<'_, '_, '_> {
                     continue;
                 }
             };
-            // A rule about a change has nothing to say where nothing was before.
+            // A transition rule does not run without an old value.
             if ready.asks_for_old && plain.old.is_none() && !rule.optional_old_self {
                 continue;
             }
@@ -125,7 +116,8 @@ impl Place<'_, '_, '_> {
                 .filter(|_| rule.optional_old_self)
                 .unwrap_or(plain);
             if !self.holds(rule, program, variables)? {
-                // Kubernetes: messages never see an optional old value (schema/cel/validation.go).
+                // Kubernetes: message expressions never see an optional old value
+                // (schema/cel/validation.go).
                 let detail = self.message(rule, ready, plain)?;
                 self.refuse(rule, ready, &detail);
             }
@@ -133,21 +125,21 @@ impl Place<'_, '_, '_> {
         Ok(())
     }
 
-    /// Whether a rule holds, as far as it can be told: what goes wrong is said here.
+    /// Whether a rule holds; evaluation errors are reported here.
     fn holds(
         &mut self,
-        rule: &Rule,
+        rule: &ValidationRule,
         program: &Program,
         variables: &Variables,
-    ) -> Result<bool, Exhausted> {
+    ) -> Result<bool, BudgetExhausted> {
         let evaluation = program.evaluate(
             variables,
-            Budget {
+            EvalLimits {
                 cost: CALL_LIMIT,
                 interrupted: None,
             },
         );
-        if !self.pay(&evaluation) {
+        if !self.charge(&evaluation) {
             return Err(self.ended(NO_BUDGET));
         }
         let error = match evaluation.value {
@@ -170,24 +162,24 @@ impl Place<'_, '_, '_> {
         Ok(true)
     }
 
-    /// What to say: what the expression says, or else what stands in the rule.
+    /// The message: the result of the expression, or else the static one.
     fn message(
         &mut self,
-        rule: &Rule,
+        rule: &ValidationRule,
         ready: &CompiledRule,
         variables: &Variables,
-    ) -> Result<String, Exhausted> {
+    ) -> Result<String, BudgetExhausted> {
         let Some(Ok(program)) = &ready.message else {
             return Ok(report::default(rule));
         };
         let evaluation = program.evaluate(
             variables,
-            Budget {
+            EvalLimits {
                 cost: CALL_LIMIT,
                 interrupted: None,
             },
         );
-        let wrong = if !self.pay(&evaluation) {
+        let wrong = if !self.charge(&evaluation) {
             NO_BUDGET_FOR_MESSAGE.to_owned()
         } else if matches!(evaluation.value, Err(EvalError::CostLimit)) {
             let text = json::quote(&rule.message_expression);
@@ -195,29 +187,32 @@ impl Place<'_, '_, '_> {
                 "no further validation rules will be run due to call cost exceeds limit for messageExpression: {text}"
             )
         } else {
-            let text = evaluation
-                .value
-                .ok()
-                .and_then(|value| usable(value.as_str()?));
+            let text = evaluation.value.ok().and_then(|value| {
+                let text = value.as_str()?.trim();
+                let is_valid =
+                    !text.is_empty() && text.len() <= MESSAGE_LIMIT && !text.contains('\n');
+                is_valid.then(|| text.to_owned())
+            });
             return Ok(text.unwrap_or_else(|| report::default(rule)));
         };
-        let violation = self.blame.below(rule).failed(&wrong);
-        report::push(violation, self.is_let_through(ready), self.walk.violations);
-        Err(Exhausted)
+        let violation = self.location.below(rule).failed(&wrong);
+        report::push(violation, self.is_tolerated(ready), self.walk.violations);
+        Err(BudgetExhausted)
     }
 
-    fn refuse(&mut self, rule: &Rule, ready: &CompiledRule, detail: &str) {
-        let violation = self.blame.below(rule).refused(&rule.reason, detail);
-        report::push(violation, self.is_let_through(ready), self.walk.violations);
+    fn refuse(&mut self, rule: &ValidationRule, ready: &CompiledRule, detail: &str) {
+        let violation = self.location.below(rule).refused(&rule.reason, detail);
+        report::push(violation, self.is_tolerated(ready), self.walk.violations);
     }
 
-    /// What was so before is let through, unless the rule is about the change.
-    fn is_let_through(&self, ready: &CompiledRule) -> bool {
+    /// Whether a violation is tolerated: the value is unchanged and the rule is not a transition
+    /// rule.
+    fn is_tolerated(&self, ready: &CompiledRule) -> bool {
         !ready.asks_for_old && self.past.is_same()
     }
 
-    /// Takes what an evaluation did cost, if that much is left.
-    fn pay(&mut self, evaluation: &Evaluation) -> bool {
+    /// Charges the cost of an evaluation; returns whether the budget suffices.
+    fn charge(&mut self, evaluation: &EvalResult) -> bool {
         let cost = i64::try_from(evaluation.cost)
             .ok()
             .filter(|cost| *cost <= self.walk.budget);
@@ -226,19 +221,12 @@ impl Place<'_, '_, '_> {
     }
 
     fn failed(&mut self, detail: &str) {
-        let violation = self.blame.failed(detail);
+        let violation = self.location.failed(detail);
         self.walk.violations.0.push(violation);
     }
 
-    fn ended(&mut self, detail: &str) -> Exhausted {
+    fn ended(&mut self, detail: &str) -> BudgetExhausted {
         self.failed(detail);
-        Exhausted
+        BudgetExhausted
     }
-}
-
-/// A message that can be shown: one line, not empty, not too long.
-fn usable(text: &str) -> Option<String> {
-    let text = text.trim();
-    (!text.is_empty() && text.len() <= MESSAGE_LIMIT && !text.contains('\n'))
-        .then(|| text.to_owned())
 }

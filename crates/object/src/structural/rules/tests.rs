@@ -1,4 +1,4 @@
-//! Objects, rules, and what is said of them. The words are upstream's, as it said them.
+//! Objects, rules, and their violations, with upstream's messages.
 
 use expect_test::{Expect, expect};
 
@@ -11,7 +11,7 @@ fn parse(text: &str) -> Value {
     json::parse(text.as_bytes()).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
-/// A schema from its properties, and rules of the whole.
+/// A schema with properties and root rules.
 fn schema(properties: &str, rules: &str) -> Structural {
     let text = format!(
         r#"{{"type":"object","properties":{{"spec":{{"type":"object","properties":{{{properties}}},"x-kubernetes-validations":[{rules}]}}}}}}"#
@@ -60,7 +60,7 @@ const SCALARS: &str = r#"
     "d":{"type":"string","format":"duration","x-kubernetes-validations":[{"rule":"self > duration('1h')"}]}"#;
 
 #[test]
-fn a_scalar_is_shown_and_null_is_not_judged() {
+fn scalars_are_shown_and_null_is_not_validated() {
     check(
         SCALARS,
         "",
@@ -91,7 +91,7 @@ const CONTAINERS: &str = r#"
          {"rule":"!has(self.a__dot__b)","fieldPath":"['a.b']","reason":"FieldValueForbidden"}]}"#;
 
 #[test]
-fn a_container_is_named_and_not_shown() {
+fn lists_and_maps_are_shown_by_type() {
     check(
         CONTAINERS,
         "",
@@ -108,7 +108,7 @@ fn a_container_is_named_and_not_shown() {
 }
 
 #[test]
-fn what_a_rule_cannot_compute_is_told() {
+fn evaluation_errors_of_rules_are_reported() {
     let properties = r#""i":{"x-kubernetes-int-or-string":true},"a":{"type":"integer"},"l":{"type":"array","items":{"type":"integer"}}"#;
     let rules = r#"{"rule":"self.i > 1"},{"rule":"10 / self.a > 0","message":"the message"},{"rule":"self.l[2] == 1"}"#;
     check(
@@ -124,7 +124,7 @@ fn what_a_rule_cannot_compute_is_told() {
 }
 
 #[test]
-fn the_root_knows_its_names() {
+fn the_root_has_declared_names() {
     let text = r#"{"type":"object","properties":{"spec":{"type":"object","x-kubernetes-preserve-unknown-fields":true}},
         "x-kubernetes-validations":[{"rule":"self.metadata.name == 'y' && self.kind == 'Foo'"},{"rule":"!has(self.spec)","fieldPath":".spec"}]}"#;
     let schema = Structural::compile(&parse(text), false);
@@ -136,7 +136,7 @@ fn the_root_knows_its_names() {
 }
 
 #[test]
-fn an_embedded_object_knows_its_names_too() {
+fn embedded_objects_have_declared_names() {
     let properties = r#""e":{"type":"object","x-kubernetes-embedded-resource":true,"x-kubernetes-preserve-unknown-fields":true,
         "x-kubernetes-validations":[{"rule":"self.kind == 'Pod'"},{"rule":"self.metadata.name.startsWith('x')"}]}"#;
     check(
@@ -151,7 +151,7 @@ fn an_embedded_object_knows_its_names_too() {
 }
 
 #[test]
-fn an_expression_says_what_is_wrong_if_it_can() {
+fn a_message_expression_overrides_the_message() {
     let properties = r#""a":{"type":"integer"},"s":{"type":"string"}"#;
     let rules = r#"
         {"rule":"self.a > 0","messageExpression":"'  a is ' + string(self.a)"},
@@ -198,7 +198,7 @@ const CHANGES: &str = r#"
          {"rule":"oldSelf.hasValue() ? self > oldSelf.value() : self == 1","optionalOldSelf":true}]}"#;
 
 #[test]
-fn a_rule_about_a_change_needs_what_was_before() {
+fn a_transition_rule_needs_an_old_value() {
     check(
         CHANGES,
         "",
@@ -220,7 +220,7 @@ fn a_rule_about_a_change_needs_what_was_before() {
 }
 
 #[test]
-fn a_rule_may_ask_whether_anything_was_before() {
+fn a_rule_may_have_an_optional_old_value() {
     check(
         CHANGES,
         "",
@@ -247,7 +247,7 @@ const STRICT: &str = r#"
     "l":{"type":"array","items":{"type":"object","properties":{"v":{"type":"integer","x-kubernetes-validations":[{"rule":"self > 10"}]}}}}"#;
 
 #[test]
-fn what_was_wrong_before_is_only_warned_of() {
+fn rule_violations_in_unchanged_values_are_warnings() {
     let old = r#"{"a":1,"l":[{"v":1}]}"#;
     let rules = r#"{"rule":"self.a > 11"}"#;
     check_update(
@@ -287,7 +287,7 @@ fn what_was_wrong_before_is_only_warned_of() {
 }
 
 #[test]
-fn a_rule_that_would_run_for_ever_is_cut_off() {
+fn an_expensive_rule_exceeds_the_cost_limit() {
     let loops =
         "self.all(a, self.all(b, self.all(c, self.all(d, self.all(e, self.all(f, true))))))";
     let properties = format!(
@@ -307,7 +307,7 @@ fn a_rule_that_would_run_for_ever_is_cut_off() {
 
 #[test]
 fn all_rules_of_an_object_share_a_budget() {
-    // Long texts and expressions are dear, and quick all the same.
+    // Long strings and expressions are expensive by cost, but fast.
     let rule = format!("!self.matches('{}')", "a".repeat(300));
     let field = |n: usize| {
         format!(r#""s{n:02}":{{"type":"string","x-kubernetes-validations":[{{"rule":"{rule}"}}]}}"#)
@@ -359,7 +359,7 @@ fn rules_are_compiled_when_they_are_first_needed() {
 }
 
 #[test]
-fn a_rule_that_is_none_is_told_when_it_is_run() {
+fn a_rule_that_does_not_compile_is_reported_at_validation() {
     check(
         r#""a":{"type":"integer"}"#,
         r#"{"rule":"self.a > 'x'"}"#,

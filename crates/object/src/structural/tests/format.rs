@@ -1,4 +1,4 @@
-//! Texts that have a format, and texts that do not.
+//! Strings that match a format, and strings that do not.
 
 use super::{compile, with};
 use crate::violation::Violations;
@@ -22,7 +22,7 @@ fn check_format(format: &str, good: &[&str], bad: &[&str]) {
 }
 
 #[test]
-fn formats_have_the_verdicts_of_their_go_functions() {
+fn formats_match_their_go_functions() {
     check_format("date", &["2020-02-29"], &["2021-02-29", "2020-1-1", ""]);
     check_format(
         "date-time",

@@ -1,4 +1,4 @@
-//! Schemas, objects, and what comes of them.
+//! Schemas, objects, and the results of each operation.
 
 mod format;
 mod property;
@@ -64,7 +64,7 @@ fn with(property: &str) -> String {
 }
 
 #[test]
-fn types_are_told_as_go_tells_them() {
+fn types_have_go_names() {
     check(
         &with(r#"{"type":"integer"}"#),
         r#"{"a":"x"}"#,
@@ -166,9 +166,9 @@ fn numbers_have_bounds() {
     );
 }
 
-/// Each was seen at v1.36.4 on amd64, where Go makes the least int64 of a float that fits none.
+/// Recorded at v1.36.4 on amd64, where Go converts a float that is out of range to the least int64.
 #[test]
-fn whole_numbers_are_compared_with_what_go_makes_of_a_large_bound() {
+fn integers_are_compared_with_truncated_bounds() {
     let cases = [
         (
             "maximum",
@@ -242,7 +242,7 @@ fn lists_and_maps_have_sizes() {
 }
 
 #[test]
-fn listed_values_are_the_only_ones() {
+fn enum_values_are_validated() {
     check(
         &with(r#"{"type":"string","enum":["x","y"]}"#),
         r#"{"a":"z"}"#,
@@ -260,7 +260,7 @@ fn listed_values_are_the_only_ones() {
 }
 
 #[test]
-fn of_alternatives_the_closest_is_told() {
+fn the_best_matching_alternative_is_reported() {
     let one_of = r#"{"type":"object","properties":{"a":{"type":"string"},"b":{"type":"string"}},
         "oneOf":[{"required":["a"]},{"required":["b"],"properties":{"b":{"pattern":"^x"}}}]}"#;
     check(
@@ -294,7 +294,7 @@ fn of_alternatives_the_closest_is_told() {
 }
 
 #[test]
-fn what_was_wrong_and_has_not_changed_is_let_through() {
+fn violations_in_unchanged_values_are_tolerated() {
     let schema = with(
         r#"{"type":"object","properties":{"n":{"type":"integer","minimum":5},"m":{"type":"string"}},"required":["m"]}"#,
     );
@@ -317,7 +317,7 @@ fn what_was_wrong_and_has_not_changed_is_let_through() {
 }
 
 #[test]
-fn items_of_keyed_lists_know_what_they_were() {
+fn items_of_lists_with_map_keys_correlate() {
     let keyed = with(
         r#"{"type":"array","x-kubernetes-list-type":"map","x-kubernetes-list-map-keys":["k"],"items":{"type":"object",
             "properties":{"k":{"type":"string"},"n":{"type":"integer","minimum":5}}}}"#,
@@ -393,7 +393,7 @@ fn lists_that_are_sets_or_maps_have_no_item_twice() {
 }
 
 #[test]
-fn embedded_objects_say_what_they_are() {
+fn embedded_objects_have_a_kind() {
     let mut violations = Violations::default();
     let schema = with(r#"{"type":"object","x-kubernetes-embedded-resource":true}"#);
     let object = r#"{"a":{"apiVersion":"a/b/c","metadata":{"labels":{"x y":"z"}}}}"#;
@@ -407,7 +407,7 @@ fn embedded_objects_say_what_they_are() {
 }
 
 #[test]
-fn rules_that_could_not_be_checked_are_told() {
+fn rules_that_were_not_checked_are_reported() {
     let schema = compile(&with(
         r#"{"type":"integer","x-kubernetes-validations":[{"rule":"self > 1"}]}"#,
     ));
@@ -424,7 +424,7 @@ fn rules_that_could_not_be_checked_are_told() {
 }
 
 #[test]
-fn what_is_not_declared_is_taken_away() {
+fn undeclared_fields_are_pruned() {
     check_prune(
         &with(r#"{"type":"object","properties":{"b":{"type":"string"}}}"#),
         r#"{"apiVersion":"v1","kind":"X","metadata":{"q":1},"z":1,"a":{"b":"","c":{"d":1}}}"#,
@@ -459,7 +459,7 @@ fn what_is_not_declared_is_taken_away() {
 }
 
 #[test]
-fn a_definition_that_keeps_everything_keeps_everything() {
+fn preserve_unknown_fields_disables_pruning() {
     let mut object = parse(r#"{"z":1}"#);
     assert!(
         Structural::compile(&parse(r#"{"type":"object"}"#), true)
@@ -470,7 +470,7 @@ fn a_definition_that_keeps_everything_keeps_everything() {
 }
 
 #[test]
-fn defaults_fill_what_nobody_said() {
+fn absent_fields_get_defaults() {
     let schema =
         with(r#"{"type":"object","default":{},"properties":{"b":{"type":"integer","default":3}}}"#);
     check_default(&schema, "{}", expect![[r#"{"a":{"b":3}}"#]]);
@@ -483,7 +483,7 @@ fn defaults_fill_what_nobody_said() {
 }
 
 #[test]
-fn pruning_takes_out_nulls_that_mean_nothing() {
+fn pruning_removes_nulls_that_are_not_allowed() {
     check_prune(
         &with(r#"{"type":"string"}"#),
         r#"{"a":null,"b":null}"#,
@@ -508,7 +508,7 @@ fn pruning_takes_out_nulls_that_mean_nothing() {
 }
 
 #[test]
-fn defaults_take_the_place_of_nulls_that_are_not_allowed() {
+fn defaults_replace_nulls_that_are_not_allowed() {
     check_default(
         &with(r#"{"type":"string"}"#),
         r#"{"a":null,"b":null}"#,

@@ -1,11 +1,11 @@
-//! What must hold for every schema and every object.
+//! Properties that hold for every schema and object.
 
 use proptest::prelude::*;
 
 use super::{Structural, parse};
 use mizzen_value::{Map, Value};
 
-/// Schemas and objects that have something to do with each other.
+/// Schemas and matching objects.
 fn schema() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(r#"{"type":"string","default":"d"}"#),
@@ -62,7 +62,7 @@ fn object() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn pruning_and_defaulting_twice_is_doing_it_once(schema in schema(), object in object()) {
+    fn pruning_and_defaulting_are_idempotent(schema in schema(), object in object()) {
         let mut root = parse(r#"{"type":"object"}"#);
         root.entry("properties").set("a", schema);
         let schema = Structural::compile(&root, false);

@@ -1,12 +1,12 @@
 //! Does a device suit an expression?
 
-use mizzen_cel::{Budget, Environment, Map, Program, Text, Type, Value as CelValue};
+use mizzen_cel::{Environment, EvalLimits, MapVal, Program, StringVal, Type, Value as CelValue};
 use mizzen_value::{Str, Value};
 
 /// The version whose expressions are understood.
 const VERSION: (u16, u16) = (1, 36);
 /// How much one look at a device may cost.
-const BUDGET: Budget<'static> = Budget {
+const BUDGET: EvalLimits<'static> = EvalLimits {
     cost: 1_000_000,
     interrupted: None,
 };
@@ -114,7 +114,7 @@ fn truth(outcome: CelValue) -> Result<bool, String> {
 }
 
 fn text(text: &str) -> CelValue<'static> {
-    CelValue::String(Text::Shared(text.into()))
+    CelValue::String(StringVal::Shared(text.into()))
 }
 
 /// Names with a domain, or in the driver's, as maps of maps. A domain of which there is nothing is empty.
@@ -136,13 +136,13 @@ fn by_domain(
         .into_iter()
         .map(|(domain, entries)| Ok((text(&domain), map(entries)?)));
     let domains: Vec<_> = domains.collect::<Result<_, String>>()?;
-    Map::open(domains)
+    MapVal::open(domains)
         .map(CelValue::Map)
         .ok_or_else(|| "a key occurs twice".to_string())
 }
 
 fn map(entries: Vec<(CelValue<'static>, CelValue<'static>)>) -> Result<CelValue<'static>, String> {
-    Map::new(entries)
+    MapVal::new(entries)
         .map(CelValue::Map)
         .ok_or_else(|| "a key occurs twice".to_string())
 }
