@@ -1,4 +1,4 @@
-//! What every loop is given: a way to the API, shared caches, a recorder, and the seams of time and chance.
+//! The controller context: API client, shared informers, event recorder, clock and random numbers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,64 +17,66 @@ use mizzen_sdk::{Key, Object, Resource};
 use mizzen_value::address::Block;
 use mizzen_value::{Value, time};
 
-use crate::census::Census;
-use crate::certificates::Sign;
+use crate::certificates::CertificateSigner;
+use crate::metadata_informers::MetadataInformers;
 use crate::node_ipam::NodeMasks;
 use crate::node_lifecycle::NodeMonitor;
 
-/// The way to the API for the loop of a name; for the caches that all share, the name is empty.
+/// The client for the controller of a name; the name is empty for the shared informers.
 pub type Clients = Arc<dyn Fn(&str) -> Client + Send + Sync>;
 
-/// Makes a token of claims, signed with the key by which the server knows its tokens; none if that cannot be done.
+/// Signs a token with the service account key of the API server; none if that fails.
 pub type SignToken = Arc<dyn Fn(&Value) -> Option<String> + Send + Sync>;
 
-/// How the loops are set up.
+/// The options of the controllers.
 #[derive(Clone)]
 pub struct Options {
-    /// The ways to the API.
+    /// The API clients.
     pub clients: Clients,
-    /// The time of day.
+    /// The wall clock.
     pub clock: Clock,
-    /// Where chance comes from.
-    pub chance: Chance,
-    /// Which loops run, by name; empty for all.
-    pub loops: Vec<String>,
-    /// How many workers the queues of a loop have, by its name, where it is not as many as usual.
+    /// The source of random numbers.
+    pub rng: Chance,
+    /// The controllers that run, by name; empty for all.
+    pub controllers: Vec<String>,
+    /// The number of workers for each queue of a controller, by name, where it is not the default.
     pub n_workers: HashMap<String, usize>,
-    /// Who signs certificates; without anybody none are signed.
-    pub authority: Option<Arc<dyn Sign>>,
-    /// The addresses of pods, one range per family, such as `10.244.0.0/16`; without any, nodes get no blocks of them.
+    /// Signs certificates; without it none are signed.
+    pub authority: Option<Arc<dyn CertificateSigner>>,
+    /// The pod CIDRs, one for each family, such as `10.244.0.0/16`; without any, nodes get no
+    /// podCIDR.
     pub pod_ranges: Vec<String>,
-    /// How long the prefixes of nodes' blocks are.
+    /// The prefix lengths of podCIDRs.
     pub node_masks: NodeMasks,
-    /// The addresses of services, which nodes do not get.
+    /// The service CIDRs, which are not allocated to nodes.
     pub service_ranges: Vec<Block>,
-    /// How nodes are monitored.
+    /// The options of the node lifecycle controller.
     pub node_monitor: NodeMonitor,
-    /// How many pods that have ended are kept; zero keeps all.
+    /// How many terminated pods are kept; 0 keeps all.
     pub terminated_pod_gc_threshold: usize,
-    /// How often autoscalers look at their metrics.
+    /// How often metrics of autoscalers are evaluated.
     pub autoscaler_sync_period: Duration,
-    /// For how long certificates are good at most.
+    /// The longest validity of signed certificates.
     pub signing_duration: Duration,
-    /// The addresses of simulated load balancers, one range per family; without any, Services of type LoadBalancer get none.
+    /// The addresses of simulated load balancers, one range for each family; without any, Services
+    /// of type LoadBalancer get no address.
     pub load_balancer_ranges: Vec<Block>,
-    /// The certificate, in PEM, by which the server is known. Without it none is published.
+    /// The CA bundle of the API server as PEM. Without it, none is published.
     pub root_ca: Option<String>,
-    /// Signs the tokens that are kept in secrets. Without it there are none.
+    /// Signs the tokens of service account token secrets. Without it, none are created.
     pub sign_token: Option<SignToken>,
-    /// What follows objects; the loops' own if nothing is said.
+    /// The shared informers; by default the controllers create their own.
     pub informers: Option<Factory>,
 }
 
 impl Options {
-    /// All loops, on the wall clock.
+    /// All controllers with default options, on the system clock.
     pub fn new(clients: Clients) -> Options {
         Options {
             clients,
             clock: seam::wall_clock(),
-            chance: seam::chance(),
-            loops: Vec::new(),
+            rng: seam::chance(),
+            controllers: Vec::new(),
             n_workers: HashMap::new(),
             authority: None,
             pod_ranges: Vec::new(),
@@ -92,36 +94,36 @@ impl Options {
     }
 }
 
-/// What a loop is given. Cheap to clone.
+/// What a controller is given. Cheap to clone.
 #[derive(Clone)]
-pub struct Context {
-    /// Reads and writes under the loop's own name.
+pub struct ControllerContext {
+    /// Reads and writes under the controller's own name.
     pub api: Api,
-    /// The time of day.
+    /// The wall clock.
     pub clock: Clock,
     timeline: Arc<Timeline>,
-    /// Where chance comes from.
-    pub chance: Chance,
-    /// How all loops are set up.
+    /// The source of random numbers.
+    pub rng: Chance,
+    /// The options of all controllers.
     pub options: Arc<Options>,
     informers: Factory,
-    census: Census,
+    census: MetadataInformers,
     broadcaster: Arc<Broadcaster>,
     recorder: Recorder,
 }
 
-impl Context {
-    /// What is given to a loop that has no name yet. To be called within a runtime.
-    pub fn new(options: Options) -> Context {
+impl ControllerContext {
+    /// The context of a controller without a name. Must be called within a runtime.
+    pub fn new(options: Options) -> ControllerContext {
         let client = (options.clients)("");
         let sinks: Vec<_> = vec![Box::new(ApiSink::core((options.clients)("events"))) as _];
         let broadcaster = Broadcaster::with(sinks, Limits::default(), options.clock.clone());
-        Context {
+        ControllerContext {
             api: Api::new(client.clone()),
             clock: options.clock.clone(),
             timeline: Arc::new(Timeline::new(options.clock.clone())),
-            chance: options.chance.clone(),
-            census: Census::new(client.clone()),
+            rng: options.rng.clone(),
+            census: MetadataInformers::new(client.clone()),
             informers: options
                 .informers
                 .clone()
@@ -132,50 +134,51 @@ impl Context {
         }
     }
 
-    /// The same for the loop of this name, such as `deployment-controller`: it writes and records under it.
-    pub fn named(&self, name: &str) -> Context {
-        Context {
+    /// The context of the controller of this name, such as `deployment-controller`: client and
+    /// events carry the name.
+    pub fn named(&self, name: &str) -> ControllerContext {
+        ControllerContext {
             api: Api::new((self.options.clients)(name)),
             recorder: self.broadcaster.recorder(name, ""),
             ..self.clone()
         }
     }
 
-    /// The same, but in events it goes by another name.
-    pub fn recording_as(&self, name: &str) -> Context {
-        Context {
+    /// The same context with another event source component.
+    pub fn with_event_source(&self, name: &str) -> ControllerContext {
+        ControllerContext {
             recorder: self.broadcaster.recorder(name, ""),
             ..self.clone()
         }
     }
 
-    /// What is known of the objects of a resource; all loops share it.
-    pub fn follow(&self, resource: &Resource) -> Informer<Object> {
+    /// The shared informer of a resource.
+    pub fn informer(&self, resource: &Resource) -> Informer<Object> {
         self.informers.objects(resource)
     }
 
-    /// The informers that all loops share.
+    /// The shared informers.
     pub fn informers(&self) -> &Factory {
         &self.informers
     }
 
-    /// What there is of every kind; all loops share it.
-    pub(crate) fn census(&self) -> &Census {
+    /// The shared metadata informers.
+    pub(crate) fn metadata_informers(&self) -> &MetadataInformers {
         &self.census
     }
 
-    /// What is to be done next.
+    /// A work queue.
     pub fn queue(&self, name: &str) -> Queue<Key> {
         Queue::new(name)
     }
 
-    /// The time of day.
+    /// The wall clock.
     pub fn now(&self) -> Timestamp {
         (self.clock)()
     }
 
-    /// The time on the monotonic clock: for back-offs, grace periods and windows that this process measures. Steps of the wall
-    /// clock do not change it, and objects never have it.
+    /// The monotonic clock, for back-offs, grace periods and windows that this process measures.
+    /// Steps of the wall clock do not change it, and it never appears in objects.
     pub fn monotonic_now(&self) -> Timestamp {
         self.timeline.now().monotonic
     }
@@ -186,19 +189,20 @@ impl Context {
             .elapsed(Timestamp::from_second(second).unwrap_or(Timestamp::MIN))
     }
 
-    /// The time of day as objects say it, in whole seconds.
+    /// The wall clock as RFC 3339 in whole seconds, as objects have it.
     pub fn now_text(&self) -> String {
         time::from_unix(self.now().as_second())
     }
 
-    /// Tells people something about an object.
-    pub fn record(&self, resource: &Resource, object: &Object, note: Note) {
-        self.recorder.record(&reference(resource, object), note);
+    /// Records an event about an object.
+    pub fn record_event(&self, resource: &Resource, object: &Object, note: Note) {
+        self.recorder
+            .record(&object_reference(resource, object), note);
     }
 }
 
-/// A reference to an object, as events have it.
-pub(crate) fn reference(resource: &Resource, object: &Object) -> ObjectReference {
+/// The involved object of an event.
+pub(crate) fn object_reference(resource: &Resource, object: &Object) -> ObjectReference {
     let text = |text: &str| Some(text.to_string()).filter(|text| !text.is_empty());
     ObjectReference {
         api_version: Some(resource.api_version()),

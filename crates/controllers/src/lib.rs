@@ -1,7 +1,8 @@
-//! What keeps the promises? A folder per loop: a pure plan, and a thin `reconcile` that carries it out.
+//! The controllers of kube-controller-manager: a folder for each, with pure planning and a thin
+//! `reconcile`.
 //!
-//! A loop reads what informers know, decides, writes through the API like any outsider, and forgets. It never asks what
-//! woke it: whatever it missed, it comes to the same end.
+//! A controller reads informers, decides, and writes through the API like any client. `reconcile`
+//! is level-triggered: it never depends on the event that enqueued the key.
 //!
 //! ```no_run
 //! # async fn example(client: kube::Client) {
@@ -9,21 +10,23 @@
 //!
 //! use mizzen_controllers::{Options, start};
 //!
-//! // Every loop has the same client; its name is the argument.
+//! // All controllers share one client; the argument is the controller's name.
 //! let controllers = start(Options::new(Arc::new(move |_: &str| client.clone())));
 //! controllers.synced().await;
 //! # }
 //! ```
 //!
-//! Invariant: nothing here reads the wall clock or draws a number; [`Context`] has the seams.
+//! Invariant: nothing here reads the wall clock or random numbers directly; [`ControllerContext`]
+//! has both.
 
 mod autoscaler;
 mod bootstrap;
-mod census;
 mod certificates;
 mod cluster_role_aggregation;
 mod common;
 mod context;
+mod controller;
+mod controller_history;
 mod cronjob;
 mod daemonset;
 mod deployment;
@@ -34,9 +37,9 @@ mod endpoint_slices;
 mod endpoints;
 mod ephemeral_volume;
 mod garbage_collector;
-mod history;
 mod job;
 mod legacy_tokens;
+mod metadata_informers;
 mod namespace;
 mod node_ipam;
 mod node_lifecycle;
@@ -44,7 +47,6 @@ mod pod_gc;
 mod pod_index;
 mod policy_status;
 mod protection;
-mod refused;
 mod replicaset;
 mod resource_claim;
 mod resource_quota;
@@ -52,9 +54,9 @@ mod root_ca;
 mod run;
 mod select;
 mod service_account_tokens;
+mod service_accounts;
+mod service_cidrs;
 mod service_load_balancer;
-mod service_range;
-mod serviceaccount;
 mod services;
 mod statefulset;
 mod storage_version_migration;
@@ -63,20 +65,19 @@ mod taint_eviction;
 mod ttl;
 mod ttl_after_finished;
 mod volume_binder;
-mod work;
 
-pub use certificates::{Order, Sign};
-pub use context::{Clients, Context, Options, SignToken};
+pub use certificates::{CertificateSigner, SigningRequest};
+pub use context::{Clients, ControllerContext, Options, SignToken};
+pub use controller::{Action, Controller, Error, Reconcile};
 pub use node_ipam::{NodeMasks, RangeError, check_range};
 pub use node_lifecycle::NodeMonitor;
 pub use run::{Handle, names, start};
-pub use work::{After, Error, Reconcile, Work};
 
-/// How a loop is set up.
-type Start = fn(&Context) -> Work;
+/// Creates a controller.
+type StartFn = fn(&ControllerContext) -> Controller;
 
-/// Every loop, by the name that upstream gives it.
-const LOOPS: &[(&str, Start)] = &[
+/// Every controller by upstream's name.
+const CONTROLLERS: &[(&str, StartFn)] = &[
     ("bootstrap-signer-controller", bootstrap::start_signer),
     (
         "certificatesigningrequest-approving-controller",
@@ -141,9 +142,9 @@ const LOOPS: &[(&str, Start)] = &[
     ("resourceclaim-controller", resource_claim::start),
     ("resourcequota-controller", resource_quota::start),
     ("root-ca-certificate-publisher-controller", root_ca::start),
-    ("service-cidr-controller", service_range::start),
+    ("service-cidr-controller", service_cidrs::start),
     ("service-lb-controller", service_load_balancer::start),
-    ("serviceaccount-controller", serviceaccount::start),
+    ("serviceaccount-controller", service_accounts::start),
     (
         "serviceaccount-token-controller",
         service_account_tokens::start,

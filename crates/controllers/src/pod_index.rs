@@ -1,4 +1,4 @@
-//! Which pods matter here? Indexes of pods that several loops share.
+//! Pod indexes that several controllers share.
 
 use std::sync::Arc;
 
@@ -10,21 +10,21 @@ use mizzen_value::Value;
 const NODE: &str = "spec.nodeName";
 const CLAIM: &str = "volume claim";
 
-/// Lets pods be found by their node.
-pub(crate) fn add_node(pods: &Informer<Object>) {
+/// Indexes pods by node.
+pub(crate) fn add_node_index(pods: &Informer<Object>) {
     pods.add_index(NODE, by_field(NODE));
 }
 
 /// The pods on a node.
-pub(crate) fn on_node(
+pub(crate) fn pods_on_node(
     pods: &Informer<Object>,
     node: &str,
 ) -> Result<Vec<Arc<Object>>, DecodeError> {
     pods.lister().by_index(NODE, node).unwrap_or(Ok(Vec::new()))
 }
 
-/// The nodes that pods are on, whether they are there or not.
-pub(crate) fn nodes(pods: &Informer<Object>) -> Vec<String> {
+/// The node names of all pods.
+pub(crate) fn indexed_nodes(pods: &Informer<Object>) -> Vec<String> {
     let snapshot = pods.store().snapshot();
     let nodes = snapshot.index_values(NODE).into_iter().flatten();
     nodes
@@ -33,13 +33,13 @@ pub(crate) fn nodes(pods: &Informer<Object>) -> Vec<String> {
         .collect()
 }
 
-/// Lets pods be found by the volume claims that they use.
-pub(crate) fn add_claim(pods: &Informer<Object>) {
+/// Indexes pods by PersistentVolumeClaim.
+pub(crate) fn add_claim_index(pods: &Informer<Object>) {
     pods.add_index(CLAIM, by_claim());
 }
 
-/// The pods that use a claim, which is `namespace/name`.
-pub(crate) fn of_claim(
+/// The pods that use a claim, given as `namespace/name`.
+pub(crate) fn pods_using_claim(
     pods: &Informer<Object>,
     claim: &str,
 ) -> Result<Vec<Arc<Object>>, DecodeError> {
@@ -54,7 +54,7 @@ fn by_claim() -> IndexFunction<Object> {
             return Vec::new();
         }
         let claims = |pod: &Object| {
-            claims(pod)
+            claim_names(pod)
                 .map(|name| format!("{}/{name}", pod.namespace()))
                 .collect()
         };
@@ -62,25 +62,25 @@ fn by_claim() -> IndexFunction<Object> {
     })
 }
 
-/// Whether a pod of this text may use a claim.
+/// Whether a pod's JSON may contain a claim.
 pub(crate) fn may_claim(text: &[u8]) -> bool {
-    says(text, b"\"persistentVolumeClaim\"") || says(text, b"\"ephemeral\"")
+    contains_bytes(text, b"\"persistentVolumeClaim\"") || contains_bytes(text, b"\"ephemeral\"")
 }
 
-/// Whether a text has a word somewhere; whoever looks for something rare need not read the rest.
-pub(crate) fn says(text: &[u8], word: &[u8]) -> bool {
+/// Whether a text contains a word; avoids decoding most objects.
+pub(crate) fn contains_bytes(text: &[u8], word: &[u8]) -> bool {
     text.windows(word.len()).any(|part| part == word)
 }
 
-/// The names of the claims that a pod uses, in its namespace.
-pub(crate) fn claims(pod: &Object) -> impl Iterator<Item = String> {
+/// The names of the claims of a pod.
+pub(crate) fn claim_names(pod: &Object) -> impl Iterator<Item = String> {
     pod["spec"]["volumes"]
         .list()
         .iter()
         .filter_map(|volume| claim_name(pod, volume))
 }
 
-/// The name of the claim behind a volume of a pod, if there is one.
+/// The name of the claim of a pod's volume, if it has one.
 pub(crate) fn claim_name(pod: &Object, volume: &Value) -> Option<String> {
     match (&volume["persistentVolumeClaim"], &volume["ephemeral"]) {
         (Value::Null, Value::Null) => None,

@@ -1,4 +1,4 @@
-//! All loops together: set up, caches filled, at work until stopped.
+//! Starts all controllers, and stops them.
 
 use futures_util::future::BoxFuture;
 use mizzen_sdk::informer::Factory;
@@ -6,34 +6,34 @@ use mizzen_sdk::metrics::{Collector, Families};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::LOOPS;
-use crate::context::{Context, Options};
+use crate::CONTROLLERS;
+use crate::context::{ControllerContext, Options};
 
-/// Loops at work. They stop when this is dropped.
+/// The running controllers. They stop when it is dropped.
 pub struct Handle {
     informers: Factory,
     synced: watch::Receiver<bool>,
-    /// The names of the controllers that run.
+    /// The names of the running controllers.
     running: Vec<&'static str>,
     collectors: Vec<Box<dyn Collector>>,
     _tasks: JoinSet<()>,
 }
 
-/// The names of all loops.
+/// The names of all controllers.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    LOOPS.iter().map(|(name, _)| *name)
+    CONTROLLERS.iter().map(|(name, _)| *name)
 }
 
-/// Sets up the loops and lets them work as soon as their caches are filled.
+/// Starts the controllers; each works once its informers have synced.
 pub fn start(options: Options) -> Handle {
-    let context = Context::new(options);
+    let context = ControllerContext::new(options);
     let wanted = |name: &str| {
-        let chosen = &context.options.loops;
+        let chosen = &context.options.controllers;
         chosen.is_empty() || chosen.iter().any(|one| one == name)
     };
     let n_workers = |name: &str| context.options.n_workers.get(name).copied();
     let (mut running, mut collectors, mut work) = (Vec::new(), Vec::new(), Vec::new());
-    for (name, start) in LOOPS.iter().filter(|(name, _)| wanted(name)) {
+    for (name, start) in CONTROLLERS.iter().filter(|(name, _)| wanted(name)) {
         let mut own = start(&context);
         running.push(*name);
         collectors.extend(own.take_collectors());
@@ -61,14 +61,14 @@ async fn run(informers: Factory, work: Vec<BoxFuture<'static, ()>>, done: watch:
 }
 
 impl Handle {
-    /// Waits until all caches are filled.
+    /// Waits until all informers have synced.
     pub async fn synced(&self) {
         let mut synced = self.synced.clone();
         let _ = synced.wait_for(|synced| *synced).await;
     }
 }
 
-/// Those of the queues and of the informers, and which controllers run.
+/// Metrics of work queues and informers, and which controllers run.
 impl Collector for Handle {
     fn collect(&self, families: &mut Families) {
         let running = families.gauge(

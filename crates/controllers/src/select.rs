@@ -1,7 +1,7 @@
-//! Which objects does a selector select, and which selectors select an object, without looking at all of them?
+//! Label and selector indexes: objects by selector, and selectors by object, without a list of all.
 //!
-//! Objects are found by each of their labels, selectors by a label and a value that they ask for. A selector that asks for
-//! no value at all is found under its namespace.
+//! Objects are indexed by each label, selectors by one label and value that they require. A
+//! selector that requires no value is indexed under its namespace.
 
 use std::sync::Arc;
 
@@ -15,24 +15,25 @@ const LABELS: &str = "labels";
 const SELECTORS: &str = "selectors";
 
 /// Reads the selector of an object; none if it selects nothing.
-pub(crate) type Read = fn(&Value) -> Option<LabelSelector>;
+pub(crate) type ReadSelector = fn(&Value) -> Option<LabelSelector>;
 
-/// Lets objects be found by their labels.
+/// Indexes objects by label.
 pub(crate) fn index_labels(objects: &Informer<Object>) {
     objects.add_index(LABELS, by_labels());
 }
 
-/// Lets objects be found by those that they select.
-pub(crate) fn index_selectors(objects: &Informer<Object>, read: Read) {
-    let under = move |object: Arc<Object>| Some(terms(object.namespace(), &read(&object)?));
+/// Indexes objects by their selector.
+pub(crate) fn index_selectors(objects: &Informer<Object>, read: ReadSelector) {
+    let under = move |object: Arc<Object>| Some(index_terms(object.namespace(), &read(&object)?));
     objects.add_index(
         SELECTORS,
         Arc::new(move |entry| entry.object().ok().and_then(under).unwrap_or_default()),
     );
 }
 
-/// The objects in a namespace that a selector selects, by name. Their labels must have been indexed.
-pub(crate) fn selected(
+/// The objects of a namespace that a selector matches, by name. `index_labels` must have been
+/// called.
+pub(crate) fn select_objects(
     objects: &Informer<Object>,
     namespace: &str,
     selector: &LabelSelector,
@@ -40,7 +41,7 @@ pub(crate) fn selected(
     let is_meant = |object: &Arc<Object>| selector.matches(|label| object.label(label));
     let lister = objects.lister().namespaced(namespace);
     let mut found = Vec::new();
-    for term in terms(namespace, selector) {
+    for term in index_terms(namespace, selector) {
         match term.ends_with('/') {
             true => found.extend(lister.list()?),
             false => found.extend(
@@ -54,12 +55,13 @@ pub(crate) fn selected(
     Ok(found)
 }
 
-/// The objects in a namespace that select one with these labels. Their selectors must have been indexed.
-pub(crate) fn selecting(
+/// The objects of a namespace whose selector matches these labels. `index_selectors` must have been
+/// called.
+pub(crate) fn objects_selecting(
     objects: &Informer<Object>,
     namespace: &str,
     labels: &Value,
-    read: Read,
+    read: ReadSelector,
 ) -> Vec<Arc<Object>> {
     let snapshot = objects.store().snapshot();
     let terms = labels
@@ -79,8 +81,8 @@ pub(crate) fn selecting(
     found.filter(is_meant).collect()
 }
 
-/// Under which of an object's labels a selector is found.
-fn terms(namespace: &str, selector: &LabelSelector) -> Vec<String> {
+/// The index keys of a selector.
+fn index_terms(namespace: &str, selector: &LabelSelector) -> Vec<String> {
     let asks = selector
         .requirements
         .iter()
@@ -104,13 +106,13 @@ mod tests {
     #[track_caller]
     fn check_terms(selector: &str, expect: &[&str]) {
         assert_eq!(
-            terms("a", &LabelSelector::parse(selector).expect("it is one")),
+            index_terms("a", &LabelSelector::parse(selector).expect("it is one")),
             expect
         );
     }
 
     #[test]
-    fn a_selector_is_found_under_what_it_asks_for() {
+    fn a_selector_is_indexed_by_a_required_label() {
         check_terms("app=web,tier=front", &["a/app=web"]);
         check_terms("!old,app in (b,c)", &["a/app=b", "a/app=c"]);
         check_terms("!old", &["a/"]);

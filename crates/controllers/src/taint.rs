@@ -1,52 +1,54 @@
-//! Which taints has a node?
+//! Taints of nodes.
 //!
-//! Invariant: a taint is its key and its effect; its value and time only describe it.
+//! Invariant: a taint is identified by key and effect, not by value and time.
 
 use mizzen_value::{Value, value};
 
-/// Ready is false.
+/// Ready is False.
 pub(crate) const NOT_READY: &str = "node.kubernetes.io/not-ready";
-/// Ready is unknown.
+/// Ready is Unknown.
 pub(crate) const UNREACHABLE: &str = "node.kubernetes.io/unreachable";
-/// Somebody cordoned it.
+/// The node is cordoned.
 pub(crate) const UNSCHEDULABLE: &str = "node.kubernetes.io/unschedulable";
 
-/// A taint that begins now.
-pub(crate) fn new(key: &str, effect: &str, now: &str) -> Value {
+/// A taint added now.
+pub(crate) fn new_taint(key: &str, effect: &str, now: &str) -> Value {
     value!({"key": key, "effect": effect, "timeAdded": now})
 }
 
-/// Whether two taints are the same.
-pub(crate) fn same(one: &Value, other: &Value) -> bool {
+/// Whether two taints have the same key and effect.
+pub(crate) fn matches_taint(one: &Value, other: &Value) -> bool {
     one["key"] == other["key"] && one["effect"] == other["effect"]
 }
 
-/// Whether a node has a taint.
-pub(crate) fn has(node: &Value, key: &str, effect: &str) -> bool {
+pub(crate) fn has_taint(node: &Value, key: &str, effect: &str) -> bool {
     let is_it = |taint: &Value| taint["key"].str() == key && taint["effect"].str() == effect;
     node["spec"]["taints"].list().iter().any(is_it)
 }
 
-/// A node's taints after some are added or refreshed and some removed; none if they stay as they are.
-pub(crate) fn change(taints: &[Value], add: &[Value], remove: &[Value]) -> Option<Vec<Value>> {
+/// The taints with some added or replaced and some removed; none if nothing changes.
+pub(crate) fn updated_taints(
+    taints: &[Value],
+    add: &[Value],
+    remove: &[Value],
+) -> Option<Vec<Value>> {
     let replace = |taint: &Value| {
         add.iter()
-            .find(|added| same(added, taint))
+            .find(|added| matches_taint(added, taint))
             .unwrap_or(taint)
             .clone()
     };
     let mut after: Vec<Value> = taints.iter().map(replace).collect();
     after.extend(
         add.iter()
-            .filter(|added| !taints.iter().any(|taint| same(taint, added)))
+            .filter(|added| !taints.iter().any(|taint| matches_taint(taint, added)))
             .cloned(),
     );
-    after.retain(|taint| !remove.iter().any(|removed| same(removed, taint)));
+    after.retain(|taint| !remove.iter().any(|removed| matches_taint(removed, taint)));
     (after != taints).then_some(after)
 }
 
-/// Those of a node's taints that drive pods away.
-pub(crate) fn no_execute(node: &Value) -> Vec<Value> {
+pub(crate) fn no_execute_taints(node: &Value) -> Vec<Value> {
     node["spec"]["taints"]
         .list()
         .iter()
@@ -65,11 +67,11 @@ mod tests {
             value!({"key": "a", "effect": "NoSchedule"}),
             value!({"key": "b", "effect": "NoExecute"}),
         ];
-        let added = new("c", "NoSchedule", "now");
-        let after = change(&before, std::slice::from_ref(&added), &before[..1]).unwrap();
+        let added = new_taint("c", "NoSchedule", "now");
+        let after = updated_taints(&before, std::slice::from_ref(&added), &before[..1]).unwrap();
         assert_eq!(after, [before[1].clone(), added]);
         assert_eq!(
-            change(&before, &[], &[value!({"key": "a", "effect": "NoExecute"})]),
+            updated_taints(&before, &[], &[value!({"key": "a", "effect": "NoExecute"})]),
             None
         );
     }

@@ -220,7 +220,7 @@ impl Controllers {
                 self.clients(self.client_limit.limit(client.clone()))
                     .await?,
             );
-            options.loops = names.clone();
+            options.controllers = names.clone();
             options.n_workers.clone_from(&self.concurrency.0);
             self.node_ipam.apply_to(&mut options)?;
             self.periods.apply_to(&mut options);

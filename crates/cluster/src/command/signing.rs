@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use clap::Args;
-use mizzen_controllers::Sign;
+use mizzen_controllers::CertificateSigner;
 
 use crate::pki::{Authority, PkiError, Signers};
 
@@ -53,7 +53,7 @@ pub(super) struct Signing {
 
 impl Signing {
     /// The signers; none if no file is named.
-    pub(super) fn authority(&self) -> Result<Option<Arc<dyn Sign>>, PkiError> {
+    pub(super) fn authority(&self) -> Result<Option<Arc<dyn CertificateSigner>>, PkiError> {
         let (mut signers, mut is_any) = (Signers::default(), false);
         for (names, certificate, key) in self.files() {
             let (Some(certificate), Some(key)) = (certificate, key) else {

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use mizzen_apiserver::seams::SystemRandom;
-use mizzen_controllers::{Order, Sign};
+use mizzen_controllers::{CertificateSigner, SigningRequest};
 use mizzen_value::clock::Random as _;
 use rcgen::{
     CertificateParams, CustomExtension, ExtendedKeyUsagePurpose, KeyUsagePurpose, SanType,
@@ -19,8 +19,8 @@ use super::{Authority, der_to_pem, subject};
 const SERIAL: usize = 16;
 const EMPTY_SEQUENCE: [u8; 2] = [0x30, 0];
 
-impl Sign for Authority {
-    fn sign(&self, order: &Order) -> Result<String, String> {
+impl CertificateSigner for Authority {
+    fn sign(&self, order: &SigningRequest) -> Result<String, String> {
         let (_, request) = X509CertificationRequest::from_der(order.request)
             .map_err(|error| format!("unable to parse certificate request: {error}"))?;
         request
@@ -48,7 +48,7 @@ impl Sign for Authority {
 impl Authority {
     fn params(
         &self,
-        order: &Order,
+        order: &SigningRequest,
         request: &X509CertificationRequest,
     ) -> Result<CertificateParams, String> {
         let end = self.not_after()?;
@@ -200,10 +200,10 @@ mod tests {
         (params.serialize_request(&key).unwrap(), key)
     }
 
-    fn order<'a>(request: &'a CertificateSigningRequest, usages: &[&'a str]) -> Order<'a> {
+    fn order<'a>(request: &'a CertificateSigningRequest, usages: &[&'a str]) -> SigningRequest<'a> {
         let usages = usages.to_vec();
         let signer = "kubernetes.io/kubelet-serving";
-        Order {
+        SigningRequest {
             signer,
             request: request.der(),
             usages,
@@ -225,7 +225,7 @@ mod tests {
                 &request,
                 &["digital signature", "key encipherment", "server auth"],
             );
-            let der = pem_to_der(&Sign::sign(&authority, &order).unwrap());
+            let der = pem_to_der(&CertificateSigner::sign(&authority, &order).unwrap());
             let (_, certificate) = X509Certificate::from_der(&der).unwrap();
             let (_, own) = X509Certificate::from_der(&authority.der).unwrap();
             certificate
@@ -275,11 +275,11 @@ mod tests {
         let authority = Authority::in_memory().unwrap();
         let (request, _) = request(&rcgen::PKCS_ECDSA_P256_SHA256);
         let end = authority.not_after().unwrap();
-        let late = Order {
+        let late = SigningRequest {
             not_after: end + 1,
             ..order(&request, &["client auth"])
         };
-        let der = pem_to_der(&Sign::sign(&authority, &late).unwrap());
+        let der = pem_to_der(&CertificateSigner::sign(&authority, &late).unwrap());
         assert_eq!(
             X509Certificate::from_der(&der)
                 .unwrap()
@@ -289,13 +289,13 @@ mod tests {
                 .timestamp(),
             end
         );
-        let too_late = Order {
+        let too_late = SigningRequest {
             not_before: end,
             not_after: end + 1,
             ..order(&request, &["client auth"])
         };
         assert!(
-            Sign::sign(&authority, &too_late)
+            CertificateSigner::sign(&authority, &too_late)
                 .unwrap_err()
                 .starts_with("the signer has expired")
         );
@@ -306,8 +306,9 @@ mod tests {
         let authority = Authority::in_memory().unwrap();
         let (request, _) = request(&rcgen::PKCS_ECDSA_P256_SHA256);
         let serial = || {
-            let der =
-                pem_to_der(&Sign::sign(&authority, &order(&request, &["client auth"])).unwrap());
+            let der = pem_to_der(
+                &CertificateSigner::sign(&authority, &order(&request, &["client auth"])).unwrap(),
+            );
             X509Certificate::from_der(&der)
                 .unwrap()
                 .1
@@ -324,12 +325,12 @@ mod tests {
         let mut forged = request.der().to_vec();
         let at = forged.windows(2).position(|bytes| bytes == b"n1").unwrap();
         forged[at] = b'm';
-        let order = Order {
+        let order = SigningRequest {
             request: &forged,
             ..order(&request, &["client auth"])
         };
         assert!(
-            Sign::sign(&authority, &order)
+            CertificateSigner::sign(&authority, &order)
                 .unwrap_err()
                 .starts_with("unable to verify")
         );
@@ -339,7 +340,8 @@ mod tests {
     fn an_unknown_usage_is_rejected() {
         let authority = Authority::in_memory().unwrap();
         let (request, _) = request(&rcgen::PKCS_ECDSA_P256_SHA256);
-        let error = Sign::sign(&authority, &order(&request, &["world domination"])).unwrap_err();
+        let error = CertificateSigner::sign(&authority, &order(&request, &["world domination"]))
+            .unwrap_err();
         assert_eq!(error, "unrecognized usage values: [\"world domination\"]");
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use mizzen_controllers::{Order, Sign};
+use mizzen_controllers::{CertificateSigner, SigningRequest};
 
 use super::Authority;
 
@@ -20,8 +20,8 @@ impl Signers {
     }
 }
 
-impl Sign for Signers {
-    fn sign(&self, order: &Order) -> Result<String, String> {
+impl CertificateSigner for Signers {
+    fn sign(&self, order: &SigningRequest) -> Result<String, String> {
         self.0
             .get(order.signer)
             .ok_or("no authority for this signer")?

@@ -1,39 +1,39 @@
-//! What was recommended and done lately?
+//! Recent recommendations and scale events of each target, for stabilization windows and scaling
+//! policies.
 
 use std::time::Duration;
 
 /// A moment on the monotonic clock, in milliseconds.
 pub(crate) type Moment = i64;
 
-/// What happened to one target.
+/// The recommendations and scale events of one target.
 #[derive(Debug, Default)]
-pub(crate) struct History {
+pub(crate) struct ScalingHistory {
     recommendations: Vec<(Moment, i64)>,
-    /// By how many replicas it grew.
+    /// Scale-up events: time and number of replicas added.
     grown: Vec<(Moment, i64)>,
-    /// By how many replicas it shrank.
+    /// Scale-down events: time and number of replicas removed.
     shrunk: Vec<(Moment, i64)>,
 }
 
-/// For how long recommendations and changes are kept: the longest window and period that the API lets people ask for.
+/// How long recommendations and events are kept: the longest window and period that the API allows.
 const KEPT: Duration = Duration::from_secs(3600);
 
-impl History {
-    /// What there is now counts as the first recommendation.
-    pub(super) fn begin(&mut self, replicas: i64, now: Moment) {
+impl ScalingHistory {
+    /// Records the current replicas as the first recommendation.
+    pub(super) fn record_initial_recommendation(&mut self, replicas: i64, now: Moment) {
         if self.recommendations.is_empty() {
             self.recommendations.push((now, replicas));
         }
     }
 
-    /// Notes a recommendation.
-    pub(super) fn recommend(&mut self, replicas: i64, now: Moment) {
+    pub(super) fn record_recommendation(&mut self, replicas: i64, now: Moment) {
         forget_old(&mut self.recommendations, now);
         self.recommendations.push((now, replicas));
     }
 
-    /// Notes that the target was scaled.
-    pub(super) fn scaled(&mut self, before: i64, after: i64, now: Moment) {
+    /// Records a scale event.
+    pub(super) fn record_scale_event(&mut self, before: i64, after: i64, now: Moment) {
         let changes = if after > before {
             &mut self.grown
         } else {
@@ -43,8 +43,12 @@ impl History {
         changes.push((now, (after - before).abs()));
     }
 
-    /// What was recommended within the last `seconds`.
-    pub(super) fn recommended(&self, seconds: i64, now: Moment) -> impl Iterator<Item = i64> {
+    /// The recommendations of the last `seconds`.
+    pub(super) fn recommendations_within(
+        &self,
+        seconds: i64,
+        now: Moment,
+    ) -> impl Iterator<Item = i64> {
         let since = now - seconds * 1000;
         self.recommendations
             .iter()
@@ -52,8 +56,8 @@ impl History {
             .map(|(_, replicas)| *replicas)
     }
 
-    /// How many replicas there were `seconds` ago, now being `current`.
-    pub(super) fn replicas_before(&self, current: i64, seconds: i64, now: Moment) -> i64 {
+    /// The replicas `seconds` ago, given `current` replicas now.
+    pub(super) fn replicas_at_period_start(&self, current: i64, seconds: i64, now: Moment) -> i64 {
         let since = now - seconds * 1000;
         let sum = |changes: &[(Moment, i64)]| -> i64 {
             changes
@@ -76,32 +80,36 @@ mod tests {
     use super::*;
 
     #[test]
-    fn recommendations_count_within_a_window() {
-        let mut history = History::default();
-        history.begin(3, 0);
-        history.begin(9, 1);
-        history.recommend(5, 60_000);
-        let seen = |seconds, now| history.recommended(seconds, now).collect::<Vec<_>>();
+    fn recommendations_outside_of_the_window_do_not_count() {
+        let mut history = ScalingHistory::default();
+        history.record_initial_recommendation(3, 0);
+        history.record_initial_recommendation(9, 1);
+        history.record_recommendation(5, 60_000);
+        let seen = |seconds, now| {
+            history
+                .recommendations_within(seconds, now)
+                .collect::<Vec<_>>()
+        };
         assert_eq!(seen(300, 60_000), [3, 5]);
         assert_eq!(seen(60, 60_000), [5]);
         assert_eq!(seen(0, 60_000), Vec::<i64>::new());
     }
 
     #[test]
-    fn what_was_done_within_a_period_is_undone() {
-        let mut history = History::default();
-        history.scaled(3, 5, 0);
-        history.scaled(5, 4, 30_000);
-        assert_eq!(history.replicas_before(4, 60, 50_000), 3);
-        assert_eq!(history.replicas_before(4, 60, 70_000), 5);
-        assert_eq!(history.replicas_before(4, 60, 99_000), 4);
+    fn replicas_at_the_period_start_exclude_its_events() {
+        let mut history = ScalingHistory::default();
+        history.record_scale_event(3, 5, 0);
+        history.record_scale_event(5, 4, 30_000);
+        assert_eq!(history.replicas_at_period_start(4, 60, 50_000), 3);
+        assert_eq!(history.replicas_at_period_start(4, 60, 70_000), 5);
+        assert_eq!(history.replicas_at_period_start(4, 60, 99_000), 4);
     }
 
     #[test]
-    fn what_is_old_is_forgotten() {
-        let mut history = History::default();
-        history.recommend(3, 0);
-        history.recommend(4, 3_600_001);
+    fn old_recommendations_are_dropped() {
+        let mut history = ScalingHistory::default();
+        history.record_recommendation(3, 0);
+        history.record_recommendation(4, 3_600_001);
         assert_eq!(history.recommendations, [(3_600_001, 4)]);
     }
 }

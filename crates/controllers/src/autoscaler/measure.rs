@@ -1,4 +1,4 @@
-//! How many replicas does one metric ask for?
+//! Computes the replicas that one metric asks for.
 
 use std::sync::Arc;
 
@@ -7,56 +7,58 @@ use mizzen_sdk::Object;
 use mizzen_value::quantity::{Format, Quantity};
 use mizzen_value::{Value, value};
 
-use super::census::n_working;
-use super::metrics::Metrics;
-use super::replicas::{Answer, Measured, Target, Tolerances, by_average, by_value};
-use super::sample::{Samples, milli};
+use super::group_pods::count_ready_pods;
+use super::metrics::MetricsClient;
+use super::pod_metrics::{PodMetrics, milli};
+use super::replica_calculator::{
+    CalculatedReplicas, MeasuredPods, MetricTarget, Tolerances, replicas_for_average,
+    replicas_for_value,
+};
 
-/// What is known of the target when it is measured.
-pub(crate) struct Scene<'a> {
-    /// Who asks the metrics APIs.
-    pub metrics: &'a Metrics,
-    /// The namespace.
+/// What the evaluation of a metric needs to know of the target.
+pub(crate) struct MetricEvaluation<'a> {
+    pub metrics: &'a MetricsClient,
     pub namespace: &'a str,
-    /// Which pods are the target's, in text form.
+    /// The selector of the target's pods, in text form.
     pub selector: &'a str,
-    /// Those pods.
+    /// The pods that it selects.
     pub pods: &'a [Arc<Object>],
-    /// How many replicas there should be.
+    /// `spec.replicas` of the scale.
     pub replicas: i64,
-    /// How many there are.
+    /// `status.replicas` of the scale.
     pub actual: i64,
-    /// How far from the target is near enough.
     pub tolerances: Tolerances,
-    /// The time of day in seconds since 1970.
+    /// The wall clock, in seconds since 1970.
     pub now: i64,
 }
 
-/// What a metric asks for.
+/// The replicas that a metric asks for.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Proposal {
-    /// How many replicas.
+pub(crate) struct ReplicaProposal {
     pub replicas: i64,
-    /// What it is, for people.
+    /// How events and conditions name the metric.
     pub name: String,
-    /// What it is now, for the status.
+    /// The metric's entry in `status.currentMetrics`.
     pub status: Value,
 }
 
-/// Why a metric says nothing.
+/// Why a metric has no value.
 #[derive(Debug, PartialEq)]
-pub(crate) struct Refusal {
-    /// For machines.
+pub(crate) struct MetricError {
+    /// The reason of the condition and the event.
     pub reason: &'static str,
-    /// For people, in the condition and the event.
+    /// The message of the condition and the event.
     pub error: String,
-    /// For people, where all metrics are spoken of.
-    pub said: String,
+    /// The message where all metrics are summed up.
+    pub summary: String,
 }
 
-impl Scene<'_> {
-    /// What a metric asks for.
-    pub(super) async fn propose(&self, spec: &Value) -> Result<Proposal, Refusal> {
+impl MetricEvaluation<'_> {
+    /// Computes the replicas that a metric asks for.
+    pub(super) async fn compute_replicas_for_metric(
+        &self,
+        spec: &Value,
+    ) -> Result<ReplicaProposal, MetricError> {
         match spec["type"].str() {
             "Resource" => self.resource(&spec["resource"], "").await,
             "ContainerResource" => {
@@ -68,17 +70,21 @@ impl Scene<'_> {
             "External" => self.external(&spec["external"]).await,
             other => {
                 let error = format!("unknown metric source type {other:?}");
-                Err(Refusal {
+                Err(MetricError {
                     reason: "InvalidMetricSourceType",
-                    said: error.clone(),
+                    summary: error.clone(),
                     error,
                 })
             }
         }
     }
 
-    /// A resource that pods use, or one of their containers.
-    async fn resource(&self, spec: &Value, container: &str) -> Result<Proposal, Refusal> {
+    /// A metric of type Resource or ContainerResource.
+    async fn resource(
+        &self,
+        spec: &Value,
+        container: &str,
+    ) -> Result<ReplicaProposal, MetricError> {
         let name = spec["name"].str();
         let (kind, field) = match container {
             "" => ("Resource", "resource"),
@@ -94,9 +100,9 @@ impl Scene<'_> {
         let (replicas, title, current) = self
             .measure_resource(name, container, &spec["target"])
             .await
-            .map_err(|error| Refusal {
+            .map_err(|error| MetricError {
                 reason,
-                said: format!("failed to get {what} value: {error}"),
+                summary: format!("failed to get {what} value: {error}"),
                 error,
             })?;
         let mut own = value!({"name": (name), "current": (current)});
@@ -105,7 +111,7 @@ impl Scene<'_> {
         }
         let mut status = value!({"type": (kind)});
         status.set(field, own);
-        Ok(Proposal {
+        Ok(ReplicaProposal {
             replicas,
             name: title,
             status,
@@ -122,8 +128,11 @@ impl Scene<'_> {
             milli(&target["averageValue"]),
             target["averageUtilization"].as_int(),
         ) {
-            (Some(usage), _) => (Target::Usage(usage), "usage"),
-            (None, Some(percent)) => (Target::Utilization { percent, container }, "utilization"),
+            (Some(usage), _) => (MetricTarget::Usage(usage), "usage"),
+            (None, Some(percent)) => (
+                MetricTarget::Utilization { percent, container },
+                "utilization",
+            ),
             (None, None) => {
                 let rule = "neither an average utilization target nor an average value (usage) target was set";
                 return Err(format!("invalid resource metric source: {rule}"));
@@ -163,16 +172,16 @@ impl Scene<'_> {
         ))
     }
 
-    /// What measurements of the pods ask for.
+    /// The replicas that the metrics of the pods ask for.
     fn replicas_for(
         &self,
-        samples: Samples,
+        samples: PodMetrics,
         resource: &str,
-        target: Target,
-    ) -> Result<Answer, String> {
+        target: MetricTarget,
+    ) -> Result<CalculatedReplicas, String> {
         let pods: Vec<&Value> = self.pods.iter().map(|pod| &pod.0).collect();
         let (current, tolerances, now) = (self.replicas, self.tolerances, self.now);
-        Measured {
+        MeasuredPods {
             pods: &pods,
             samples,
             resource,
@@ -183,12 +192,12 @@ impl Scene<'_> {
         .replicas(target)
     }
 
-    /// Another metric that pods have.
-    async fn pods_metric(&self, spec: &Value) -> Result<Proposal, Refusal> {
+    /// A metric of type Pods.
+    async fn pods_metric(&self, spec: &Value) -> Result<ReplicaProposal, MetricError> {
         let name = spec["metric"]["name"].str();
-        let refuse = |error: String| Refusal {
+        let refuse = |error: String| MetricError {
             reason: "FailedGetPodsMetric",
-            said: format!("failed to get pods metric value: {error}"),
+            summary: format!("failed to get pods metric value: {error}"),
             error,
         };
         let asked = self
@@ -202,28 +211,28 @@ impl Scene<'_> {
             .await;
         let samples =
             asked.map_err(|error| refuse(format!("unable to get metric {name}: {error}")))?;
-        let goal = Target::Usage(milli(&spec["target"]["averageValue"]).unwrap_or_default());
+        let goal = MetricTarget::Usage(milli(&spec["target"]["averageValue"]).unwrap_or_default());
         let answer = self.replicas_for(samples, "", goal).map_err(refuse)?;
         let current = value!({"averageValue": (amount(answer.usage))});
         let status =
             value!({"type": "Pods", "pods": {"metric": (metric(spec)), "current": (current)}});
-        Ok(Proposal {
+        Ok(ReplicaProposal {
             replicas: answer.replicas,
             name: format!("pods metric {name}"),
             status,
         })
     }
 
-    /// A metric of one object.
-    async fn object(&self, spec: &Value) -> Result<Proposal, Refusal> {
+    /// A metric of type Object.
+    async fn object(&self, spec: &Value) -> Result<ReplicaProposal, MetricError> {
         let (name, described, target) = (
             spec["metric"]["name"].str(),
             &spec["describedObject"],
             &spec["target"],
         );
-        let refuse = |inner: &str, error: String| Refusal {
+        let refuse = |inner: &str, error: String| MetricError {
             reason: "FailedGetObjectMetric",
-            said: format!("failed to get object metric value: {inner}{error}"),
+            summary: format!("failed to get object metric value: {inner}{error}"),
             error,
         };
         let average =
@@ -244,7 +253,7 @@ impl Scene<'_> {
             .object(self.namespace, name, described, &selector)
             .await;
         let usage = asked.map_err(|error| {
-            // Kubernetes: the words are in this order (replica_calculator.go).
+            // Kubernetes: the message names the parts in this order (replica_calculator.go).
             let (kind, namespace, object) = (
                 described["kind"].str(),
                 self.namespace,
@@ -256,7 +265,7 @@ impl Scene<'_> {
             )
         })?;
         let (replicas, current) = self
-            .single(usage, average, whole)
+            .replicas_for_value(usage, average, whole)
             .map_err(|error| refuse(&inner, error))?;
         let title = match average {
             Some(_) => format!(
@@ -266,15 +275,15 @@ impl Scene<'_> {
             None => format!("{} metric {name}", described["kind"].str()),
         };
         let object = value!({"metric": (metric(spec)), "current": (current), "describedObject": (described.clone())});
-        Ok(Proposal {
+        Ok(ReplicaProposal {
             replicas,
             name: title,
             status: value!({"type": "Object", "object": (object)}),
         })
     }
 
-    /// A metric that belongs to no object.
-    async fn external(&self, spec: &Value) -> Result<Proposal, Refusal> {
+    /// A metric of type External.
+    async fn external(&self, spec: &Value) -> Result<ReplicaProposal, MetricError> {
         let (name, target) = (spec["metric"]["name"].str(), &spec["target"]);
         let shown = go_selector_text(&spec["metric"]["selector"]);
         let (average, whole) = (milli(&target["averageValue"]), milli(&target["value"]));
@@ -283,9 +292,9 @@ impl Scene<'_> {
             (None, Some(_)) => format!("failed to get external metric {name}: "),
             (None, None) => String::new(),
         };
-        let refuse = |error: String| Refusal {
+        let refuse = |error: String| MetricError {
             reason: "FailedGetExternalMetric",
-            said: format!("failed to get {name} external metric value: {inner}{error}"),
+            summary: format!("failed to get {name} external metric value: {inner}{error}"),
             error,
         };
         if average.or(whole).is_none() {
@@ -307,29 +316,35 @@ impl Scene<'_> {
             ))
         })?;
         let usage = values.into_iter().fold(0i64, i64::saturating_add);
-        let (replicas, current) = self.single(usage, average, whole).map_err(refuse)?;
+        let (replicas, current) = self
+            .replicas_for_value(usage, average, whole)
+            .map_err(refuse)?;
         let status = value!({"type": "External", "external": {"metric": (metric(spec)), "current": (current)}});
-        Ok(Proposal {
+        Ok(ReplicaProposal {
             replicas,
             name: format!("external metric {name}({shown})"),
             status,
         })
     }
 
-    /// What one value asks for, and what it is now: for each replica, or as a whole.
-    fn single(
+    /// The replicas that one value asks for and the metric's status: as an average per replica, or
+    /// as a whole.
+    fn replicas_for_value(
         &self,
         usage: i64,
         average: Option<i64>,
         whole: Option<i64>,
     ) -> Result<(i64, Value), String> {
         if let Some(target) = average {
-            let (replicas, average) = by_average(self.actual, usage, target, self.tolerances);
+            let (replicas, average) =
+                replicas_for_average(self.actual, usage, target, self.tolerances);
             return Ok((replicas, value!({"averageValue": (amount(average))})));
         }
         let ratio = usage as f64 / whole.unwrap_or_default() as f64;
         let pods: Vec<&Value> = self.pods.iter().map(|pod| &pod.0).collect();
-        let replicas = by_value(self.replicas, ratio, self.tolerances, || n_working(&pods))?;
+        let replicas = replicas_for_value(self.replicas, ratio, self.tolerances, || {
+            count_ready_pods(&pods)
+        })?;
         Ok((replicas, value!({"value": (amount(usage))})))
     }
 }

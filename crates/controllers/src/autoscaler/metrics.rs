@@ -1,4 +1,4 @@
-//! How are the metrics APIs asked? They are ordinary APIs that other servers serve under our server's name.
+//! The client of the metrics APIs, which are aggregated APIs of other servers.
 
 use http::Method;
 use mizzen_sdk::api::{Api, query};
@@ -6,48 +6,50 @@ use mizzen_sdk::discover::Mapper;
 use mizzen_sdk::write::is_not_found;
 use mizzen_value::Value;
 
-use super::refusal::go_message;
-use super::sample::{self, Samples};
-use super::target::mapping;
+use super::go_errors::go_message;
+use super::pod_metrics::{self, PodMetrics};
+use super::target::preferred_mapping;
 
 const CUSTOM: &str = "custom.metrics.k8s.io";
 
-/// Asks the metrics APIs.
-pub(crate) struct Metrics {
+/// A client of `metrics.k8s.io`, `custom.metrics.k8s.io` and `external.metrics.k8s.io`.
+pub(crate) struct MetricsClient {
     api: Api,
     mapper: Mapper,
 }
 
-impl Metrics {
-    /// Asks through `api`; `mapper` knows what resources are called.
-    pub(super) fn new(api: Api, mapper: Mapper) -> Metrics {
-        Metrics { api, mapper }
+impl MetricsClient {
+    /// Sends requests through `api`; `mapper` maps kinds to resources.
+    pub(super) fn new(api: Api, mapper: Mapper) -> MetricsClient {
+        MetricsClient { api, mapper }
     }
 
-    /// How much of a resource pods use.
+    /// The usage of a resource by pods.
     pub(super) async fn resource(
         &self,
         namespace: &str,
         resource: &str,
         container: &str,
         selector: &str,
-    ) -> Result<Samples, String> {
+    ) -> Result<PodMetrics, String> {
         let query = query(&[("labelSelector", selector)]);
         let path = format!("/apis/metrics.k8s.io/v1beta1/namespaces/{namespace}/pods{query}");
         let asked = self
             .items(&path, "pods.metrics.k8s.io", "", "resource metrics")
             .await;
-        Ok(sample::of_resource(&asked?, resource, container))
+        Ok(pod_metrics::from_resource_metrics(
+            &asked?, resource, container,
+        ))
     }
 
-    /// A metric of pods.
+    /// A custom metric of pods.
     pub(super) async fn pods(
         &self,
         namespace: &str,
         metric: &str,
         selector: &str,
         metric_selector: &str,
-    ) -> Result<Samples, String> {
+    ) -> Result<PodMetrics, String> {
         let query = query(&[
             ("labelSelector", selector),
             ("metricLabelSelector", metric_selector),
@@ -57,10 +59,10 @@ impl Metrics {
         let asked = self
             .items(&path, &format!("pods.{CUSTOM}"), "*", "custom metrics")
             .await;
-        Ok(sample::of_pods(&asked?))
+        Ok(pod_metrics::from_custom_metrics(&asked?))
     }
 
-    /// A metric of one object, in thousandths.
+    /// A custom metric of one object, in milli-units.
     pub(super) async fn object(
         &self,
         namespace: &str,
@@ -81,7 +83,8 @@ impl Metrics {
                 described["name"].str(),
             ),
         };
-        // Kubernetes: of a namespace only one's own can be asked for (podautoscaler/metrics/client.go).
+        // Kubernetes: metrics of a namespace are read below the namespace itself
+        // (podautoscaler/metrics/client.go).
         let rest = if resource == "metrics" {
             String::new()
         } else {
@@ -96,7 +99,7 @@ impl Metrics {
                 "custom metrics",
             )
             .await?;
-        match sample::values(&items).as_slice() {
+        match pod_metrics::values(&items).as_slice() {
             [value] => Ok(*value),
             values => Err(unable(
                 "custom metrics",
@@ -108,7 +111,7 @@ impl Metrics {
         }
     }
 
-    /// All values of a metric that belongs to no object, in thousandths.
+    /// All values of an external metric, in milli-units.
     pub(super) async fn external(
         &self,
         namespace: &str,
@@ -119,12 +122,12 @@ impl Metrics {
         let path =
             format!("/apis/external.metrics.k8s.io/v1beta1/namespaces/{namespace}/{metric}{query}");
         let resource = format!("{metric}.external.metrics.k8s.io");
-        Ok(sample::values(
+        Ok(pod_metrics::values(
             &self.items(&path, &resource, "", "external metrics").await?,
         ))
     }
 
-    /// Where the custom metrics API is, in the version that its server prefers.
+    /// The root path of the custom metrics API, in the version that its server prefers.
     async fn custom_root(&self) -> Result<String, String> {
         let group = match self
             .api
@@ -150,17 +153,19 @@ impl Metrics {
     }
 
     async fn resource_name(&self, group: &str, kind: &str) -> Result<String, String> {
-        let found = mapping(&self.mapper, group, kind).await.map_err(|error| {
-            let kind = if group.is_empty() {
-                kind.to_string()
-            } else {
-                format!("{kind}.{group}")
-            };
-            unable(
-                "custom metrics",
-                &format!("unable to map kind {kind} to resource: {error}"),
-            )
-        })?;
+        let found = preferred_mapping(&self.mapper, group, kind)
+            .await
+            .map_err(|error| {
+                let kind = if group.is_empty() {
+                    kind.to_string()
+                } else {
+                    format!("{kind}.{group}")
+                };
+                unable(
+                    "custom metrics",
+                    &format!("unable to map kind {kind} to resource: {error}"),
+                )
+            })?;
         let plural = &found.resource.plural;
         Ok(if group.is_empty() {
             plural.clone()
@@ -169,7 +174,7 @@ impl Metrics {
         })
     }
 
-    /// The items of a list, of which there must be some.
+    /// The items of a list. An empty list is an error.
     async fn items(
         &self,
         path: &str,

@@ -1,30 +1,31 @@
-//! An autoscaler lets its target have as many replicas as metrics ask for.
+//! The horizontal pod autoscaler controller: scales targets to what their metrics ask for.
 //!
-//! | part | the question it answers |
+//! | file | contents |
 //! |---|---|
-//! | `target` | How many replicas does the target have, and how is that changed? |
-//! | `metrics`, `refusal` | How are the metrics APIs asked, and what if they refuse? |
-//! | `sample` | What do they say? |
-//! | `census` | Which pods count, and how much may they use? |
-//! | `replicas` | How many replicas would bring what is measured to its target? |
-//! | `measure` | How many replicas does one metric ask for? |
-//! | `history` | What was recommended and done lately? |
-//! | `limit` | How much of it may be done now? |
-//! | `status` | What does an autoscaler say about itself? |
+//! | `target` | the scale subresource of the target |
+//! | `metrics`, `go_errors` | the client of the metrics APIs, and its error messages |
+//! | `pod_metrics` | what the metrics APIs return, as numbers |
+//! | `group_pods` | which pods count, and what they request |
+//! | `replica_calculator` | replicas that bring metrics to their targets |
+//! | `measure` | replicas for one metric |
+//! | `history` | recent recommendations and scale events |
+//! | `normalize` | stabilization, bounds and scaling policies |
+//! | `sync` | one sync of one autoscaler |
+//! | `status` | conditions and counts |
 
-mod census;
+mod go_errors;
+mod group_pods;
 mod history;
-mod limit;
 mod measure;
 mod metrics;
-mod refusal;
-mod replicas;
-mod round;
-mod sample;
+mod normalize;
+mod pod_metrics;
+mod replica_calculator;
 mod status;
+mod sync;
 mod target;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -35,45 +36,45 @@ use mizzen_sdk::resource::{HORIZONTAL_POD_AUTOSCALERS, PODS};
 use mizzen_sdk::{Key, Object};
 
 use crate::select::index_labels;
-use crate::{After, Context, Error, Reconcile, Work};
-use history::History;
-use metrics::Metrics;
-use round::Round;
+use crate::{Action, Controller, ControllerContext, Error, Reconcile};
+use history::ScalingHistory;
+use metrics::MetricsClient;
+use sync::AutoscalerSync;
 
-/// How many autoscalers are looked at at a time.
+/// Upstream's default of `--concurrent-horizontal-pod-autoscaler-syncs`.
 const WORKERS: usize = 5;
 
 struct Autoscalers {
-    context: Context,
+    context: ControllerContext,
     autoscalers: Informer<Object>,
     pods: Informer<Object>,
     mapper: Mapper,
-    metrics: Metrics,
-    known: Mutex<HashMap<Key, Known>>,
+    metrics: MetricsClient,
+    known: Mutex<HashMap<Key, AutoscalerState>>,
 }
 
-/// What is remembered of an autoscaler.
+/// The in-memory state of an autoscaler.
 #[derive(Default)]
-struct Known {
-    history: History,
-    /// Which pods are its target's, once that is known.
+struct AutoscalerState {
+    history: ScalingHistory,
+    /// The selector of its target's pods, once known.
     selector: Option<LabelSelector>,
 }
 
-/// Sets up the loop.
-pub(crate) fn start(context: &Context) -> Work {
+/// Creates the controller.
+pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("horizontal-pod-autoscaler");
     let queue = context.queue("horizontalpodautoscaler");
     let (autoscalers, pods) = (
-        context.follow(&HORIZONTAL_POD_AUTOSCALERS),
-        context.follow(&PODS),
+        context.informer(&HORIZONTAL_POD_AUTOSCALERS),
+        context.informer(&PODS),
     );
     index_labels(&pods);
     let (todo, period) = (queue.clone(), context.options.autoscaler_sync_period);
     autoscalers
         .add_handler(move |event: Event<Object>| todo.add_after(event.key().clone(), period));
     let mapper = Mapper::new(context.api.client().clone());
-    let metrics = Metrics::new(context.api.clone(), mapper.clone());
+    let metrics = MetricsClient::new(context.api.clone(), mapper.clone());
     let known = Mutex::default();
     let autoscalers = Autoscalers {
         context,
@@ -83,29 +84,25 @@ pub(crate) fn start(context: &Context) -> Work {
         metrics,
         known,
     };
-    Work::new(queue, WORKERS, Arc::new(autoscalers))
+    Controller::new(queue, WORKERS, Arc::new(autoscalers))
 }
 
 impl Reconcile for Autoscalers {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let Some(autoscaler) = self.autoscalers.lister().by_key(key)? else {
-            self.known().remove(key);
-            return Ok(After::Done);
+            self.known.lock().remove(key);
+            return Ok(Action::AwaitChange);
         };
-        if let Err(error) = Round::new(self, &autoscaler).run().await {
+        if let Err(error) = AutoscalerSync::new(self, &autoscaler).run().await {
             tracing::debug!(%key, %error, "cannot be scaled now");
         }
-        Ok(After::Again(self.context.options.autoscaler_sync_period))
+        Ok(Action::Requeue(self.context.options.autoscaler_sync_period))
     }
 }
 
 impl Autoscalers {
-    fn known(&self) -> MutexGuard<'_, HashMap<Key, Known>> {
-        self.known.lock()
-    }
-
-    /// Looks at or changes what is remembered of an autoscaler.
-    fn remember<T>(&self, key: &Key, change: impl FnOnce(&mut Known) -> T) -> T {
-        change(self.known().entry(key.clone()).or_default())
+    /// Reads or changes the state of an autoscaler.
+    fn remember<T>(&self, key: &Key, change: impl FnOnce(&mut AutoscalerState) -> T) -> T {
+        change(self.known.lock().entry(key.clone()).or_default())
     }
 }

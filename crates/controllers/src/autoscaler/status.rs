@@ -1,24 +1,23 @@
-//! What does an autoscaler say about itself?
+//! The status of an autoscaler.
 
 use mizzen_object::condition;
 use mizzen_value::{Value, value};
 
-/// A status that is being written.
+/// A status to be written.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Draft {
-    /// What there is so far.
+pub(crate) struct StatusDraft {
     pub status: Value,
     now: String,
 }
 
-impl Draft {
-    /// Begins with what was said before.
-    pub(super) fn new(status: Value, now: String) -> Draft {
-        Draft { status, now }
+impl StatusDraft {
+    /// Starts from the previous status.
+    pub(super) fn new(status: Value, now: String) -> StatusDraft {
+        StatusDraft { status, now }
     }
 
-    /// Sets a condition. It keeps its time as long as it does not turn.
-    pub(super) fn condition(
+    /// Sets a condition. lastTransitionTime changes only if the status changes.
+    pub(super) fn set_condition(
         &mut self,
         kind: &str,
         is: bool,
@@ -35,8 +34,8 @@ impl Draft {
         condition::set(self.status.entry("conditions").make_list(), new);
     }
 
-    /// Says how many replicas there are and should be, and what was measured. Without `desired` that stays as it was.
-    pub(super) fn replicas(
+    /// Sets the replica counts and current metrics. Without `desired`, `desiredReplicas` stays.
+    pub(super) fn set_replicas(
         &mut self,
         current: i64,
         desired: Option<i64>,
@@ -56,8 +55,8 @@ impl Draft {
         self.status = status;
     }
 
-    /// Says that the target was scaled now.
-    pub(super) fn scaled(&mut self) {
+    /// Sets `lastScaleTime` to now.
+    pub(super) fn set_last_scale_time(&mut self) {
         self.status.set("lastScaleTime", self.now.as_str());
     }
 }
@@ -67,14 +66,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_condition_keeps_its_time_until_it_turns() {
-        let mut draft = Draft::new(Value::Null, "t0".into());
-        draft.condition("AbleToScale", true, "A", "a");
-        let mut draft = Draft::new(draft.status, "t1".into());
-        draft.condition("AbleToScale", true, "B", "b");
-        draft.condition("ScalingActive", true, "C", "c");
-        let mut draft = Draft::new(draft.status, "t2".into());
-        draft.condition("ScalingActive", false, "D", "d");
+    fn the_transition_time_changes_only_with_the_status() {
+        let mut draft = StatusDraft::new(Value::Null, "t0".into());
+        draft.set_condition("AbleToScale", true, "A", "a");
+        let mut draft = StatusDraft::new(draft.status, "t1".into());
+        draft.set_condition("AbleToScale", true, "B", "b");
+        draft.set_condition("ScalingActive", true, "C", "c");
+        let mut draft = StatusDraft::new(draft.status, "t2".into());
+        draft.set_condition("ScalingActive", false, "D", "d");
         assert_eq!(
             draft.status["conditions"],
             value!([
@@ -85,10 +84,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_anew_stays() {
+    fn unknown_values_stay_as_they_were() {
         let old = value!({"desiredReplicas": 7, "lastScaleTime": "t0", "currentMetrics": [{"type": "Resource"}]});
-        let mut draft = Draft::new(old, "t1".into());
-        draft.replicas(3, None, None);
+        let mut draft = StatusDraft::new(old, "t1".into());
+        draft.set_replicas(3, None, None);
         assert_eq!(
             draft.status,
             value!({"desiredReplicas": 7, "currentMetrics": null, "currentReplicas": 3, "lastScaleTime": "t0"})

@@ -1,4 +1,4 @@
-//! How many replicas does the target have, and how is that changed?
+//! The scale subresource of an autoscaler's target.
 
 use std::time::Duration;
 
@@ -9,32 +9,32 @@ use mizzen_sdk::discover::{MapError, Mapper, Mapping};
 use mizzen_sdk::write::is_conflict;
 use tokio::time::sleep;
 
-use super::refusal::go_message;
+use super::go_errors::go_message;
 use crate::disruption::scale::group_version;
 
-/// How often a change that lost a race is tried again, and how long each waits.
+/// How often a conflicting update is tried, and the delay between tries.
 const TRIES: usize = 5;
 const WAIT: Duration = Duration::from_millis(10);
 
 /// The scale of a target.
 #[derive(Debug)]
-pub(crate) struct Target {
+pub(crate) struct ScaleTarget {
     scale: Object,
     path: String,
     resource: String,
 }
 
-impl Target {
-    /// The target that an autoscaler names; or why there is none.
+impl ScaleTarget {
+    /// Reads the scale of `spec.scaleTargetRef`; the error is the message of the condition.
     pub(super) async fn find(
         api: &Api,
         mapper: &Mapper,
         autoscaler: &Object,
-    ) -> Result<Target, String> {
+    ) -> Result<ScaleTarget, String> {
         let named = &autoscaler["spec"]["scaleTargetRef"];
         let (group, _) =
             group_version(named["apiVersion"].str()).map_err(|error| error.to_string())?;
-        let mapping = mapping(mapper, group, named["kind"].str()).await?;
+        let mapping = preferred_mapping(mapper, group, named["kind"].str()).await?;
         let plural = &mapping.resource.plural;
         let resource = if group.is_empty() {
             plural.clone()
@@ -47,7 +47,7 @@ impl Target {
             named["name"].str()
         );
         match api.raw(Method::GET, &path, None).await {
-            Ok(scale) => Ok(Target {
+            Ok(scale) => Ok(ScaleTarget {
                 scale,
                 path,
                 resource,
@@ -56,22 +56,22 @@ impl Target {
         }
     }
 
-    /// How many replicas it should have.
+    /// `spec.replicas`.
     pub(super) fn replicas(&self) -> i64 {
         self.scale["spec"]["replicas"].int()
     }
 
-    /// How many replicas it has.
+    /// `status.replicas`.
     pub(super) fn actual(&self) -> i64 {
         self.scale["status"]["replicas"].int()
     }
 
-    /// Which pods are its.
+    /// The selector of its pods.
     pub(super) fn selector(&self) -> &str {
         self.scale["status"]["selector"].str()
     }
 
-    /// Says how many replicas it should have, even if others write it meanwhile.
+    /// Sets `spec.replicas`; retries on conflict.
     pub(super) async fn scale(&mut self, api: &Api, replicas: i64) -> Result<(), String> {
         for attempt in 1.. {
             self.scale.entry("spec").set("replicas", replicas);
@@ -88,8 +88,12 @@ impl Target {
     }
 }
 
-/// A kind in the version that its group prefers; or why there is none, in Go's words.
-pub(crate) async fn mapping(mapper: &Mapper, group: &str, kind: &str) -> Result<Mapping, String> {
+/// The mapping of a kind in the group's preferred version; the error is upstream's message.
+pub(crate) async fn preferred_mapping(
+    mapper: &Mapper,
+    group: &str,
+    kind: &str,
+) -> Result<Mapping, String> {
     let said = |error: MapError| match error {
         MapError::Client(error) => go_message(&error, "", ""),
         error => error.to_string(),

@@ -1,4 +1,5 @@
-//! Tokens by which machines join a cluster: they sign its description, and go when their time is over.
+//! The bootstrap signer and the token cleaner: bootstrap tokens sign the cluster-info ConfigMap,
+//! and expired tokens are deleted.
 
 mod sign;
 mod token;
@@ -11,30 +12,30 @@ use mizzen_sdk::resource::{CONFIG_MAPS, SECRETS};
 use mizzen_sdk::write::{is_conflict, is_not_found};
 use mizzen_sdk::{Key, Object};
 
-use crate::{After, Context, Error, Reconcile, Work};
-use token::{Life, is_token, life, signer};
+use crate::{Action, Controller, ControllerContext, Error, Reconcile};
+use token::{TokenExpiration, expiration, is_token, signing_token};
 
-struct Signer {
-    context: Context,
+struct BootstrapSigner {
+    context: ControllerContext,
     secrets: Informer<Object>,
     config_maps: Informer<Object>,
 }
 
-struct Cleaner {
-    context: Context,
+struct TokenCleaner {
+    context: ControllerContext,
     secrets: Informer<Object>,
 }
 
-/// The description of the cluster, which everybody may read.
+/// The cluster-info ConfigMap, which is public.
 fn cluster_info() -> Key {
     Key::new("kube-public", "cluster-info")
 }
 
-/// Sets up the loop that signs the cluster's description.
-pub(crate) fn start_signer(context: &Context) -> Work {
+/// Creates the bootstrap-signer controller.
+pub(crate) fn start_signer(context: &ControllerContext) -> Controller {
     let context = context.named("bootstrap-signer");
     let queue = context.queue("bootstrap_signer_queue");
-    let (secrets, config_maps) = (context.follow(&SECRETS), context.follow(&CONFIG_MAPS));
+    let (secrets, config_maps) = (context.informer(&SECRETS), context.informer(&CONFIG_MAPS));
     let todo = queue.clone();
     config_maps.add_handler(move |event: Event<Object>| {
         if *event.key() == cluster_info() {
@@ -43,14 +44,14 @@ pub(crate) fn start_signer(context: &Context) -> Work {
     });
     let todo = queue.clone();
     secrets.add_handler(move |event: Event<Object>| {
-        if is_of_token(&event) {
+        if is_token_event(&event) {
             todo.add(cluster_info());
         }
     });
-    Work::new(
+    Controller::new(
         queue,
         1,
-        Arc::new(Signer {
+        Arc::new(BootstrapSigner {
             context,
             secrets,
             config_maps,
@@ -58,21 +59,21 @@ pub(crate) fn start_signer(context: &Context) -> Work {
     )
 }
 
-/// Sets up the loop that deletes tokens whose time is over.
-pub(crate) fn start_cleaner(context: &Context) -> Work {
+/// Creates the token-cleaner controller.
+pub(crate) fn start_cleaner(context: &ControllerContext) -> Controller {
     let context = context.named("token-cleaner");
     let queue = context.queue("token_cleaner");
-    let secrets = context.follow(&SECRETS);
+    let secrets = context.informer(&SECRETS);
     let todo = queue.clone();
     secrets.add_handler(move |event: Event<Object>| {
-        if is_of_token(&event) {
+        if is_token_event(&event) {
             todo.add(event.key().clone());
         }
     });
-    Work::new(queue, 1, Arc::new(Cleaner { context, secrets }))
+    Controller::new(queue, 1, Arc::new(TokenCleaner { context, secrets }))
 }
 
-fn is_of_token(event: &Event<Object>) -> bool {
+fn is_token_event(event: &Event<Object>) -> bool {
     event.key().namespace() == token::NAMESPACE
         && event
             .object()
@@ -80,38 +81,38 @@ fn is_of_token(event: &Event<Object>) -> bool {
             .is_ok_and(|secret| is_token(&secret))
 }
 
-impl Reconcile for Signer {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
+impl Reconcile for BootstrapSigner {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let Some(description) = self.config_maps.lister().by_key(key)? else {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
         let now = self.context.now().as_second();
         let secrets = self.secrets.lister().namespaced(token::NAMESPACE).list()?;
         let tokens: Vec<_> = secrets
             .iter()
             .filter(|secret| is_token(secret))
-            .filter_map(|secret| signer(secret, now))
+            .filter_map(|secret| signing_token(secret, now))
             .collect();
-        let Some(signed) = sign::signed(&description, &tokens) else {
-            return Ok(After::Done);
+        let Some(signed) = sign::with_signatures(&description, &tokens) else {
+            return Ok(Action::AwaitChange);
         };
         match self.context.api.update(&CONFIG_MAPS, &Object(signed)).await {
             Err(error) if !is_not_found(&error) => Err(error.into()),
-            _ => Ok(After::Done),
+            _ => Ok(Action::AwaitChange),
         }
     }
 }
 
-impl Reconcile for Cleaner {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
+impl Reconcile for TokenCleaner {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let secret = self.secrets.lister().by_key(key)?;
         let Some(secret) = secret.filter(|secret| is_token(secret)) else {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
-        match life(&secret, self.context.now().as_second()) {
-            Life::Endless => return Ok(After::Done),
-            Life::Left(left) => return Ok(After::Again(left)),
-            Life::Over => {}
+        match expiration(&secret, self.context.now().as_second()) {
+            TokenExpiration::Never => return Ok(Action::AwaitChange),
+            TokenExpiration::After(left) => return Ok(Action::Requeue(left)),
+            TokenExpiration::Expired => {}
         }
         let same = DeleteOptions {
             uid: Some(secret.uid()),
@@ -119,7 +120,7 @@ impl Reconcile for Cleaner {
         };
         match self.context.api.delete(&SECRETS, key, &same).await {
             Err(error) if !is_not_found(&error) && !is_conflict(&error) => Err(error.into()),
-            _ => Ok(After::Done),
+            _ => Ok(Action::AwaitChange),
         }
     }
 }

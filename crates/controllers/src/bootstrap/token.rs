@@ -1,4 +1,4 @@
-//! Which tokens let a machine join, and for how long?
+//! Bootstrap token secrets: which are valid, and until when.
 
 use std::time::Duration;
 
@@ -6,43 +6,42 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mizzen_value::{Value, time};
 
-/// The type of a secret that has a token.
+/// The type of bootstrap token secrets.
 const TYPE: &str = "bootstrap.kubernetes.io/token";
-/// Where such secrets are.
+/// The namespace of bootstrap token secrets.
 pub(crate) const NAMESPACE: &str = "kube-system";
-/// How the names of such secrets begin.
+/// The name prefix of bootstrap token secrets.
 const PREFIX: &str = "bootstrap-token-";
 
-/// Whether a secret has a token.
+/// Whether a secret is a bootstrap token.
 pub(crate) fn is_token(secret: &Value) -> bool {
     secret["type"].str() == TYPE && secret["metadata"]["namespace"].str() == NAMESPACE
 }
 
-/// How long a token is good for. A time that nobody can read is over.
+/// When a token expires. An invalid time counts as expired.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Life {
-    /// For ever.
-    Endless,
-    /// So long.
-    Left(Duration),
-    /// No longer.
-    Over,
+pub(crate) enum TokenExpiration {
+    Never,
+    After(Duration),
+    Expired,
 }
 
-/// How long a token is good for.
-pub(crate) fn life(secret: &Value, now: i64) -> Life {
+/// When a token expires.
+pub(crate) fn expiration(secret: &Value, now: i64) -> TokenExpiration {
     let expires = data(secret, "expiration");
     if expires.is_empty() {
-        return Life::Endless;
+        return TokenExpiration::Never;
     }
     match time::to_unix(&expires) {
-        Some(expires) if expires > now => Life::Left(Duration::from_secs((expires - now) as u64)),
-        _ => Life::Over,
+        Some(expires) if expires > now => {
+            TokenExpiration::After(Duration::from_secs((expires - now) as u64))
+        }
+        _ => TokenExpiration::Expired,
     }
 }
 
-/// The id and the secret of a token that signs.
-pub(crate) fn signer(secret: &Value, now: i64) -> Option<(String, String)> {
+/// The id and secret of a token that may sign.
+pub(crate) fn signing_token(secret: &Value, now: i64) -> Option<(String, String)> {
     let id = secret["metadata"]["name"].str().strip_prefix(PREFIX)?;
     let is_id = id.len() == 6
         && id
@@ -52,7 +51,7 @@ pub(crate) fn signer(secret: &Value, now: i64) -> Option<(String, String)> {
     let signs = is_id
         && data(secret, "token-id") == id
         && !key.is_empty()
-        && life(secret, now) != Life::Over
+        && expiration(secret, now) != TokenExpiration::Expired
         && data(secret, "usage-bootstrap-signing") == "true";
     signs.then(|| (id.to_string(), key))
 }
@@ -82,17 +81,23 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_life(expires: &str, expect: Life) {
-        assert_eq!(life(&secret("s", &[("expiration", expires)]), NOW), expect);
+    fn check_life(expires: &str, expect: TokenExpiration) {
+        assert_eq!(
+            expiration(&secret("s", &[("expiration", expires)]), NOW),
+            expect
+        );
     }
 
     #[test]
-    fn a_token_may_end() {
-        check_life("", Life::Endless);
-        check_life("2024-01-01T00:01:00Z", Life::Left(Duration::from_secs(60)));
-        check_life("2024-01-01T00:00:00Z", Life::Over);
-        check_life("2024-01-01T01:00:00+02:00", Life::Over);
-        check_life("soon", Life::Over);
+    fn a_token_may_expire() {
+        check_life("", TokenExpiration::Never);
+        check_life(
+            "2024-01-01T00:01:00Z",
+            TokenExpiration::After(Duration::from_secs(60)),
+        );
+        check_life("2024-01-01T00:00:00Z", TokenExpiration::Expired);
+        check_life("2024-01-01T01:00:00+02:00", TokenExpiration::Expired);
+        check_life("soon", TokenExpiration::Expired);
     }
 
     #[track_caller]
@@ -105,11 +110,11 @@ mod tests {
         data.retain(|(name, _)| *name != change.0);
         data.push(change);
         let expect = signs.then(|| ("abcdef".to_string(), "s3".to_string()));
-        assert_eq!(signer(&secret(name, &data), NOW), expect);
+        assert_eq!(signing_token(&secret(name, &data), NOW), expect);
     }
 
     #[test]
-    fn a_token_signs_if_it_says_so_and_is_good() {
+    fn a_token_signs_if_its_usage_allows_and_it_is_valid() {
         check_signer("bootstrap-token-abcdef", ("description", ""), true);
         check_signer("bootstrap-token-abcdeg", ("description", ""), false);
         check_signer("abcdef", ("description", ""), false);

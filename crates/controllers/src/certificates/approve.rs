@@ -1,4 +1,4 @@
-//! May a node have the certificate that it asks for? Authorization says so.
+//! The approver of node client certificates: it asks authorization by SubjectAccessReview.
 
 use std::sync::Arc;
 
@@ -7,17 +7,17 @@ use mizzen_sdk::resource::{CERTIFICATE_SIGNING_REQUESTS, SUBJECT_ACCESS_REVIEWS}
 use mizzen_sdk::{Key, Object};
 use mizzen_value::{Value, value};
 
-use super::request::{NODE_CLIENT, Request};
+use super::request::{CertificateRequest, NODE_CLIENT};
 use super::{has_condition, is_issued};
-use crate::{After, Context, Error, Reconcile, Work};
+use crate::{Action, Controller, ControllerContext, Error, Reconcile};
 
-struct Approvals {
-    context: Context,
+struct CsrApprover {
+    context: ControllerContext,
     requests: Informer<Object>,
 }
 
-/// Something that may be asked for: what one must be allowed to create for it, and what is said then.
-const KINDS: [(&str, &str); 2] = [
+/// The recognizers: the permission that the requester needs, and the message of the approval.
+const RECOGNIZERS: [(&str, &str); 2] = [
     (
         "selfnodeclient",
         "Auto approving self kubelet client certificate after SubjectAccessReview.",
@@ -28,38 +28,38 @@ const KINDS: [(&str, &str); 2] = [
     ),
 ];
 
-/// Sets up the loop.
-pub(crate) fn start(context: &Context) -> Work {
+/// Creates the controller.
+pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("certificate-controller");
     let queue = context.queue("certificate");
-    let requests = context.follow(&CERTIFICATE_SIGNING_REQUESTS);
+    let requests = context.informer(&CERTIFICATE_SIGNING_REQUESTS);
     let todo = queue.clone();
     requests.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
-    Work::new(queue, 5, Arc::new(Approvals { context, requests }))
+    Controller::new(queue, 5, Arc::new(CsrApprover { context, requests }))
 }
 
-impl Reconcile for Approvals {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
+impl Reconcile for CsrApprover {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let Some(object) = self
             .requests
             .lister()
             .by_key(key)?
             .filter(|object| is_open(object))
         else {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
-        let request = Request::of(&object)
+        let request = CertificateRequest::from_object(&object)
             .map_err(|why| Error::Other(format!("unable to parse csr {key}: {why}")))?;
-        let asked = asked(&object, &request);
+        let asked = matching_recognizers(&object, &request);
         for (permission, message) in asked {
             if self.is_allowed(&object, permission).await? {
                 self.approve(&object, message).await?;
-                return Ok(After::Done);
+                return Ok(Action::AwaitChange);
             }
         }
         match asked {
-            [] => Ok(After::Done),
-            // Whoever grants the permission later need not touch the request.
+            [] => Ok(Action::AwaitChange),
+            // An error, so that the request is tried again: the permission may be granted later.
             _ => Err(Error::Other(format!(
                 "recognized csr {key} but subject access review was not approved"
             ))),
@@ -71,26 +71,33 @@ fn is_open(object: &Value) -> bool {
     !is_issued(object) && !has_condition(object, "Approved") && !has_condition(object, "Denied")
 }
 
-/// What is asked for: a node's own certificate if the node asks itself, any node's if another asks.
-fn asked(object: &Value, request: &Request) -> &'static [(&'static str, &'static str)] {
+/// The recognizers that match: `selfnodeclient` if the node requests its own certificate, else
+/// `nodeclient`.
+fn matching_recognizers(
+    object: &Value,
+    request: &CertificateRequest,
+) -> &'static [(&'static str, &'static str)] {
     let is_node = object["spec"]["signerName"].str() == NODE_CLIENT
-        && request.objection(NODE_CLIENT).is_none();
+        && request.signer_violation(NODE_CLIENT).is_none();
     match (
         is_node,
         object["spec"]["username"].str() == request.common_name,
     ) {
         (false, _) => &[],
-        (true, true) => &KINDS,
-        (true, false) => &KINDS[1..],
+        (true, true) => &RECOGNIZERS,
+        (true, false) => &RECOGNIZERS[1..],
     }
 }
 
-impl Approvals {
+impl CsrApprover {
     async fn is_allowed(&self, object: &Object, permission: &str) -> Result<bool, Error> {
         let review = self
             .context
             .api
-            .create(&SUBJECT_ACCESS_REVIEWS, &review(object, permission))
+            .create(
+                &SUBJECT_ACCESS_REVIEWS,
+                &subject_access_review(object, permission),
+            )
             .await?;
         Ok(review["status"]["allowed"].bool())
     }
@@ -111,7 +118,7 @@ impl Approvals {
     }
 }
 
-fn review(object: &Object, permission: &str) -> Value {
+fn subject_access_review(object: &Object, permission: &str) -> Value {
     let spec = &object["spec"];
     value!({
         "spec": {

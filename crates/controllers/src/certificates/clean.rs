@@ -1,4 +1,4 @@
-//! When is a certificate request of no use any more?
+//! The cleaner of certificate signing requests: deletes those that are old or expired.
 
 use std::time::Duration;
 
@@ -13,23 +13,23 @@ use tokio::time::{MissedTickBehavior, interval};
 use x509_parser::pem::Pem;
 
 use super::is_issued;
-use crate::{Context, Work};
+use crate::{Controller, ControllerContext};
 
-/// How often all requests are looked at.
+/// How often requests are checked.
 const PERIOD: Duration = Duration::from_secs(3600);
-/// How many seconds those are kept that were answered.
+/// How many seconds approved, denied and failed requests are kept.
 const ANSWERED: i64 = 3600;
-/// How many seconds those are kept that wait for an answer or a signature.
+/// How many seconds pending requests are kept.
 const PENDING: i64 = 24 * 3600;
 
-/// Sets up the loop.
-pub(crate) fn start(context: &Context) -> Work {
+/// Creates the controller.
+pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("certificate-controller");
-    let requests = context.follow(&CERTIFICATE_SIGNING_REQUESTS);
-    Work::default().and(run(context, requests))
+    let requests = context.informer(&CERTIFICATE_SIGNING_REQUESTS);
+    Controller::default().with_task(run(context, requests))
 }
 
-async fn run(context: Context, requests: Informer<Object>) {
+async fn run(context: ControllerContext, requests: Informer<Object>) {
     let mut looks = interval(PERIOD);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -53,7 +53,7 @@ async fn run(context: Context, requests: Informer<Object>) {
     }
 }
 
-/// Whether nobody needs a request any more.
+/// Whether a request is to be deleted.
 fn is_over(request: &Object, now: i64) -> bool {
     let conditions = request["status"]["conditions"].list();
     let is_old = |condition: &Value| {

@@ -1,5 +1,4 @@
-//! Who gets a certificate? Nodes that ask for their own are approved, what is approved is signed, and what is old is
-//! forgotten.
+//! The controllers of CertificateSigningRequests: approver, signer and cleaner.
 
 mod approve;
 mod clean;
@@ -9,7 +8,7 @@ mod sign;
 pub(crate) use approve::start as start_approving;
 pub(crate) use clean::start as start_cleaning;
 pub(crate) use sign::start as start_signing;
-pub use sign::{Order, Sign};
+pub use sign::{CertificateSigner, SigningRequest};
 
 use mizzen_object::condition;
 use mizzen_value::Value;

@@ -1,4 +1,4 @@
-//! What does a certificate request ask for, and may its signer sign that?
+//! Parses certificate signing requests and checks them against the rules of their signers.
 
 use std::collections::BTreeSet;
 
@@ -10,23 +10,17 @@ use x509_parser::extensions::{GeneralName, ParsedExtension};
 use x509_parser::pem::Pem;
 use x509_parser::prelude::FromDer as _;
 
-/// Signs clients of the API server.
 pub(super) const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
-/// Signs nodes as clients of the API server.
 pub(super) const NODE_CLIENT: &str = "kubernetes.io/kube-apiserver-client-kubelet";
-/// Signs nodes as servers.
 pub(super) const NODE_SERVER: &str = "kubernetes.io/kubelet-serving";
-/// Signs anything, as it was done before signers had names.
-pub(super) const ANYTHING: &str = "kubernetes.io/legacy-unknown";
-/// The group of nodes.
+pub(super) const LEGACY_UNKNOWN: &str = "kubernetes.io/legacy-unknown";
 const NODES: &str = "system:nodes";
 
-/// What a request asks for.
+/// A parsed certificate signing request.
 #[derive(Debug, Default, PartialEq)]
-pub(super) struct Request {
-    /// The request itself, as DER.
+pub(super) struct CertificateRequest {
     pub der: Vec<u8>,
-    /// Whom the certificate shall name.
+    /// The subject's common name.
     pub common_name: String,
     groups: Vec<String>,
     names: usize,
@@ -36,9 +30,9 @@ pub(super) struct Request {
     usages: BTreeSet<String>,
 }
 
-impl Request {
-    /// What the object of a request asks for.
-    pub(super) fn of(object: &Value) -> Result<Request, String> {
+impl CertificateRequest {
+    /// Parses `spec.request` of the object.
+    pub(super) fn from_object(object: &Value) -> Result<CertificateRequest, String> {
         let pem = STANDARD
             .decode(object["spec"]["request"].str())
             .map_err(|error| error.to_string())?;
@@ -47,7 +41,7 @@ impl Request {
         let der = block
             .ok_or("PEM block type must be CERTIFICATE REQUEST")?
             .contents;
-        let mut request = read(&der)?;
+        let mut request = parse_der(&der)?;
         request.usages = object["spec"]["usages"]
             .list()
             .iter()
@@ -57,17 +51,17 @@ impl Request {
         Ok(request)
     }
 
-    /// Why its signer must not sign it; an unknown signer is not ours, and is not asked.
-    pub(super) fn objection(&self, signer: &str) -> Option<String> {
+    /// Why the signer must not sign it; none for unknown signers, which are not ours.
+    pub(super) fn signer_violation(&self, signer: &str) -> Option<String> {
         match signer {
-            CLIENT => self.client_objection(),
-            NODE_CLIENT => self.node_client_objection(),
-            NODE_SERVER => self.node_server_objection(),
+            CLIENT => self.client_violation(),
+            NODE_CLIENT => self.node_client_violation(),
+            NODE_SERVER => self.node_server_violation(),
             _ => None,
         }
     }
 
-    fn client_objection(&self) -> Option<String> {
+    fn client_violation(&self) -> Option<String> {
         let optional = ["client auth", "digital signature", "key encipherment"];
         if let Some(usage) = self
             .usages
@@ -80,8 +74,8 @@ impl Request {
         (!has).then(|| "missing required usage for client certificate: client auth".into())
     }
 
-    fn node_client_objection(&self) -> Option<String> {
-        self.first_objection(&[
+    fn node_client_violation(&self) -> Option<String> {
+        self.first_violation(&[
             (
                 self.groups != [NODES],
                 "subject organization is not system:nodes",
@@ -101,8 +95,8 @@ impl Request {
         ])
     }
 
-    fn node_server_objection(&self) -> Option<String> {
-        self.first_objection(&[
+    fn node_server_violation(&self) -> Option<String> {
+        self.first_violation(&[
             (
                 self.groups != [NODES],
                 "subject organization is not system:nodes",
@@ -124,7 +118,7 @@ impl Request {
         ])
     }
 
-    fn first_objection(&self, all: &[(bool, &str)]) -> Option<String> {
+    fn first_violation(&self, all: &[(bool, &str)]) -> Option<String> {
         all.iter()
             .find(|(applies, _)| *applies)
             .map(|(_, why)| why.to_string())
@@ -134,7 +128,8 @@ impl Request {
         self.common_name.starts_with("system:node:")
     }
 
-    /// Whether it is for a purpose and for nothing else; only some keys can encipher.
+    /// Whether the usages are those of this purpose and nothing else; "key encipherment" is
+    /// optional.
     fn is_for(&self, purpose: &str) -> bool {
         let has = |usage: &str| self.usages.contains(usage);
         let n_needed = if has("key encipherment") { 3 } else { 2 };
@@ -142,21 +137,21 @@ impl Request {
     }
 }
 
-fn read(der: &[u8]) -> Result<Request, String> {
+fn parse_der(der: &[u8]) -> Result<CertificateRequest, String> {
     let (_, request) =
         X509CertificationRequest::from_der(der).map_err(|error| error.to_string())?;
     let subject = &request.certification_request_info.subject;
     let text = |attribute: &x509_parser::x509::AttributeTypeAndValue| {
         attribute.as_str().unwrap_or_default().to_string()
     };
-    let mut read = Request {
+    let mut read = CertificateRequest {
         common_name: subject
             .iter_common_name()
             .last()
             .map(text)
             .unwrap_or_default(),
         groups: subject.iter_organization().map(text).collect(),
-        ..Request::default()
+        ..CertificateRequest::default()
     };
     for extension in request.requested_extensions().into_iter().flatten() {
         let ParsedExtension::SubjectAlternativeName(names) = extension else {
@@ -179,24 +174,24 @@ fn read(der: &[u8]) -> Result<Request, String> {
 mod tests {
     use super::*;
 
-    fn request(common_name: &str, groups: &[&str], usages: &[&str]) -> Request {
-        Request {
+    fn request(common_name: &str, groups: &[&str], usages: &[&str]) -> CertificateRequest {
+        CertificateRequest {
             common_name: common_name.into(),
             groups: groups.iter().map(|group| group.to_string()).collect(),
             usages: usages.iter().map(|usage| usage.to_string()).collect(),
-            ..Request::default()
+            ..CertificateRequest::default()
         }
     }
 
     #[track_caller]
-    fn check(request: Request, signer: &str, wanted: Option<&str>) {
-        assert_eq!(request.objection(signer).as_deref(), wanted);
+    fn check(request: CertificateRequest, signer: &str, wanted: Option<&str>) {
+        assert_eq!(request.signer_violation(signer).as_deref(), wanted);
     }
 
     const CLIENT_USAGES: [&str; 2] = ["digital signature", "client auth"];
 
     #[test]
-    fn a_node_as_a_client_is_nothing_but_a_node() {
+    fn a_node_client_request_has_only_node_names_and_usages() {
         let node = || request("system:node:n", &[NODES], &CLIENT_USAGES);
         check(node(), NODE_CLIENT, None);
         check(
@@ -230,12 +225,12 @@ mod tests {
             Some(why),
         );
         check(
-            Request { names: 1, ..node() },
+            CertificateRequest { names: 1, ..node() },
             NODE_CLIENT,
             Some("DNS subjectAltNames are not allowed"),
         );
         check(
-            Request {
+            CertificateRequest {
                 addresses: 1,
                 ..node()
             },
@@ -245,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_as_a_server_says_where_it_is() {
+    fn a_node_server_request_has_its_addresses() {
         let node = || {
             request(
                 "system:node:n",
@@ -259,7 +254,7 @@ mod tests {
             Some("DNS or IP subjectAltName is required"),
         );
         check(
-            Request {
+            CertificateRequest {
                 addresses: 1,
                 ..node()
             },
@@ -267,7 +262,7 @@ mod tests {
             None,
         );
         check(
-            Request {
+            CertificateRequest {
                 addresses: 1,
                 mails: 1,
                 ..node()
@@ -278,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_only_a_client() {
+    fn a_client_request_has_only_client_usages() {
         check(request("jane", &["devs"], &CLIENT_USAGES), CLIENT, None);
         check(
             request("jane", &[], &["server auth"]),
@@ -291,16 +286,22 @@ mod tests {
             CLIENT,
             Some(why),
         );
-        check(request("jane", &[], &["server auth"]), ANYTHING, None);
+        check(request("jane", &[], &["server auth"]), LEGACY_UNKNOWN, None);
     }
 
     #[test]
-    fn what_is_no_request_is_refused() {
+    fn an_invalid_request_is_rejected() {
         let object =
             |text: &[u8]| mizzen_value::value!({"spec": {"request": (STANDARD.encode(text))}});
         let wrong = "PEM block type must be CERTIFICATE REQUEST";
-        assert_eq!(Request::of(&object(b"nonsense")).unwrap_err(), wrong);
+        assert_eq!(
+            CertificateRequest::from_object(&object(b"nonsense")).unwrap_err(),
+            wrong
+        );
         let other = b"-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-        assert_eq!(Request::of(&object(other)).unwrap_err(), wrong);
+        assert_eq!(
+            CertificateRequest::from_object(&object(other)).unwrap_err(),
+            wrong
+        );
     }
 }

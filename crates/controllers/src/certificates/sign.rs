@@ -1,4 +1,4 @@
-//! What is approved gets its certificate, if its signer is ours and the request is what the signer signs.
+//! The signer: issues certificates for approved requests of the built-in signers.
 
 use std::sync::Arc;
 
@@ -9,63 +9,63 @@ use mizzen_sdk::resource::CERTIFICATE_SIGNING_REQUESTS;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::{Value, value};
 
-use super::request::{ANYTHING, CLIENT, NODE_CLIENT, NODE_SERVER, Request};
+use super::request::{CLIENT, CertificateRequest, LEGACY_UNKNOWN, NODE_CLIENT, NODE_SERVER};
 use super::{has_condition, is_issued};
-use crate::{After, Context, Error, Reconcile, Work};
+use crate::{Action, Controller, ControllerContext, Error, Reconcile};
 
-/// For how long at least.
-const SHORTEST: i64 = 10 * 60;
-/// How far back it begins, for clocks that are behind.
-const BACK: i64 = 5 * 60;
-/// From which time on what it begins earlier it also ends earlier.
-const SHORT: i64 = 8 * 3600;
+/// The shortest validity, in seconds.
+const MIN_DURATION: i64 = 10 * 60;
+/// How far notBefore is in the past, for clocks that are behind.
+const BACKDATE: i64 = 5 * 60;
+/// From this validity on, the certificate also expires earlier by the backdating.
+const SHORT_DURATION: i64 = 8 * 3600;
 
-/// A cluster's authority: signs what it is told to.
-pub trait Sign: Send + Sync {
-    /// The certificate of an order, as PEM; or why there is none.
-    fn sign(&self, order: &Order) -> Result<String, String>;
+/// The cluster's certificate authority.
+pub trait CertificateSigner: Send + Sync {
+    /// Signs; returns the certificate as PEM, or why it was refused.
+    fn sign(&self, order: &SigningRequest) -> Result<String, String>;
 
-    /// Whether it signs for the signer of this name.
+    /// Whether this authority signs for a signer name.
     fn signs_for(&self, _signer: &str) -> bool {
         true
     }
 }
 
-/// What is to be signed.
+/// A certificate to be signed.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Order<'a> {
-    /// By which signer.
+pub struct SigningRequest<'a> {
+    /// The signer name.
     pub signer: &'a str,
-    /// The request, as DER: whom the certificate names, and the key.
+    /// The certificate signing request as DER: subject and public key.
     pub request: &'a [u8],
-    /// What it may be used for, in Kubernetes' words, such as `client auth`.
+    /// The key usages by their Kubernetes names, such as `client auth`.
     pub usages: Vec<&'a str>,
-    /// When it begins, in seconds since 1970.
+    /// When it becomes valid, in seconds since 1970.
     pub not_before: i64,
-    /// When it ends, in seconds since 1970; the authority may end it earlier.
+    /// When it expires, in seconds since 1970; the authority may shorten it.
     pub not_after: i64,
 }
 
-struct Signatures {
-    context: Context,
+struct CsrSigner {
+    context: ControllerContext,
     requests: Informer<Object>,
-    authority: Arc<dyn Sign>,
+    authority: Arc<dyn CertificateSigner>,
 }
 
-/// Sets up the loop. Without an authority it does nothing.
-pub(crate) fn start(context: &Context) -> Work {
+/// Creates the controller. Without an authority it does nothing.
+pub(crate) fn start(context: &ControllerContext) -> Controller {
     let Some(authority) = context.options.authority.clone() else {
-        return Work::default();
+        return Controller::default();
     };
     let context = context.named("certificate-controller");
     let queue = context.queue("certificate_signing");
-    let requests = context.follow(&CERTIFICATE_SIGNING_REQUESTS);
+    let requests = context.informer(&CERTIFICATE_SIGNING_REQUESTS);
     let todo = queue.clone();
     requests.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
-    Work::new(
+    Controller::new(
         queue,
         5,
-        Arc::new(Signatures {
+        Arc::new(CsrSigner {
             context,
             requests,
             authority,
@@ -73,37 +73,37 @@ pub(crate) fn start(context: &Context) -> Work {
     )
 }
 
-impl Reconcile for Signatures {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
+impl Reconcile for CsrSigner {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let ours = |object: &Arc<Object>| {
             is_due(object) && self.authority.signs_for(object["spec"]["signerName"].str())
         };
         let Some(object) = self.requests.lister().by_key(key)?.filter(ours) else {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
-        let request = Request::of(&object)
+        let request = CertificateRequest::from_object(&object)
             .map_err(|why| Error::Other(format!("unable to parse csr {key}: {why}")))?;
-        let after = match request.objection(object["spec"]["signerName"].str()) {
-            Some(why) => refused(&object, &why, &self.context.now_text()),
+        let after = match request.signer_violation(object["spec"]["signerName"].str()) {
+            Some(why) => with_failed_condition(&object, &why, &self.context.now_text()),
             None => self.sign(&object, &request)?,
         };
         self.context
             .api
             .update_status(&CERTIFICATE_SIGNING_REQUESTS, &after)
             .await?;
-        Ok(After::Done)
+        Ok(Action::AwaitChange)
     }
 }
 
-impl Signatures {
-    fn sign(&self, object: &Object, request: &Request) -> Result<Object, Error> {
+impl CsrSigner {
+    fn sign(&self, object: &Object, request: &CertificateRequest) -> Result<Object, Error> {
         let now = self.context.now().as_second();
-        let (not_before, not_after) = lifetime(
+        let (not_before, not_after) = validity(
             object["spec"]["expirationSeconds"].as_int(),
             now,
             i64::try_from(self.context.options.signing_duration.as_secs()).unwrap_or(i64::MAX),
         );
-        let order = Order {
+        let order = SigningRequest {
             signer: object["spec"]["signerName"].str(),
             request: &request.der,
             usages: object["spec"]["usages"]
@@ -125,10 +125,10 @@ impl Signatures {
     }
 }
 
-/// Whether a request is approved, not done with, and ours.
+/// Whether a request is approved, not issued or failed, and has a built-in signer.
 fn is_due(object: &Value) -> bool {
-    let is_ours =
-        [CLIENT, NODE_CLIENT, NODE_SERVER, ANYTHING].contains(&object["spec"]["signerName"].str());
+    let is_ours = [CLIENT, NODE_CLIENT, NODE_SERVER, LEGACY_UNKNOWN]
+        .contains(&object["spec"]["signerName"].str());
     let is_approved = has_condition(object, "Approved") && !has_condition(object, "Denied");
     is_ours && is_approved && !has_failed(object) && !is_issued(object)
 }
@@ -140,7 +140,7 @@ fn has_failed(object: &Value) -> bool {
     object["status"]["conditions"].list().iter().any(failed)
 }
 
-fn refused(object: &Object, why: &str, now: &str) -> Object {
+fn with_failed_condition(object: &Object, why: &str, now: &str) -> Object {
     let mut refused = object.clone();
     let condition = value!({
         "type": "Failed",
@@ -157,16 +157,16 @@ fn refused(object: &Object, why: &str, now: &str) -> Object {
     refused
 }
 
-/// When a certificate begins and ends, if it is signed now for so many seconds, and good for so many at most. Kubernetes:
-/// pkg/controller/certificates/signer/signer.go, `duration`.
-fn lifetime(wanted: Option<i64>, now: i64, longest: i64) -> (i64, i64) {
-    let seconds = wanted.map_or(longest, |wanted| wanted.max(SHORTEST).min(longest));
-    let end = if seconds < SHORT {
+/// notBefore and notAfter of a certificate signed at `now` for `wanted` seconds, at most `longest`.
+/// Kubernetes: pkg/controller/certificates/signer/signer.go, `duration`.
+fn validity(wanted: Option<i64>, now: i64, longest: i64) -> (i64, i64) {
+    let seconds = wanted.map_or(longest, |wanted| wanted.max(MIN_DURATION).min(longest));
+    let end = if seconds < SHORT_DURATION {
         now + seconds
     } else {
-        now + seconds - BACK
+        now + seconds - BACKDATE
     };
-    (now - BACK, end)
+    (now - BACKDATE, end)
 }
 
 #[cfg(test)]
@@ -174,23 +174,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_certificate_lives_as_long_as_was_asked_within_limits() {
+    fn the_validity_is_the_requested_one_within_limits() {
         const LONGEST: i64 = 365 * 24 * 3600;
         let minute = 60;
-        assert_eq!(lifetime(None, 0, 5 * minute), (-BACK, 5 * minute));
-        assert_eq!(lifetime(None, 0, LONGEST), (-BACK, LONGEST - BACK));
+        assert_eq!(validity(None, 0, 5 * minute), (-BACKDATE, 5 * minute));
+        assert_eq!(validity(None, 0, LONGEST), (-BACKDATE, LONGEST - BACKDATE));
         assert_eq!(
-            lifetime(Some(i64::MAX), 0, LONGEST),
-            (-BACK, LONGEST - BACK)
+            validity(Some(i64::MAX), 0, LONGEST),
+            (-BACKDATE, LONGEST - BACKDATE)
         );
-        assert_eq!(lifetime(Some(1), 0, LONGEST), (-BACK, 10 * minute));
+        assert_eq!(validity(Some(1), 0, LONGEST), (-BACKDATE, 10 * minute));
         assert_eq!(
-            lifetime(Some(60 * minute), 0, LONGEST),
-            (-BACK, 60 * minute)
+            validity(Some(60 * minute), 0, LONGEST),
+            (-BACKDATE, 60 * minute)
         );
         assert_eq!(
-            lifetime(Some(8 * 60 * minute), 0, LONGEST),
-            (-BACK, 8 * 60 * minute - BACK)
+            validity(Some(8 * 60 * minute), 0, LONGEST),
+            (-BACKDATE, 8 * 60 * minute - BACKDATE)
         );
     }
 
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_approved_and_ours_is_signed() {
+    fn only_approved_requests_of_built_in_signers_are_signed() {
         check(CLIENT, &["Approved"], true);
         check(CLIENT, &[], false);
         check(CLIENT, &["Approved", "Denied"], false);

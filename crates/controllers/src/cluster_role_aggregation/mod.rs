@@ -1,4 +1,5 @@
-//! A role that is made of others has the rules of all of them.
+//! The cluster role aggregation controller: an aggregated ClusterRole has the rules of all roles
+//! that it selects.
 
 use std::sync::Arc;
 
@@ -10,23 +11,23 @@ use mizzen_sdk::resource::CLUSTER_ROLES;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::{Value, value};
 
-use crate::{After, Context, Error, Reconcile, Work};
+use crate::{Action, Controller, ControllerContext, Error, Reconcile};
 
 const NAME: &str = "clusterrole-aggregation-controller";
-/// The index of those roles that are made of others.
+/// The index of aggregated roles.
 const AGGREGATED: &str = "aggregated";
 const WORKERS: usize = 5;
 
 struct Roles {
-    context: Context,
+    context: ControllerContext,
     roles: Informer<Object>,
 }
 
-/// Sets up the loop.
-pub(crate) fn start(context: &Context) -> Work {
+/// Creates the controller.
+pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named(NAME);
     let queue = context.queue("ClusterRoleAggregator");
-    let roles = context.follow(&CLUSTER_ROLES);
+    let roles = context.informer(&CLUSTER_ROLES);
     roles.add_index(
         AGGREGATED,
         Arc::new(|role: &Entry<Object>| {
@@ -41,22 +42,22 @@ pub(crate) fn start(context: &Context) -> Work {
         }),
     );
     let (todo, known) = (queue.clone(), roles.clone());
-    // There are few of them, and any role may be a part of any.
+    // Any role may be selected by any aggregated role, and there are few of them.
     roles.add_handler(move |_: Event<Object>| {
         for role in known.store().by_index(AGGREGATED, "").unwrap_or_default() {
             todo.add(role.key().clone());
         }
     });
-    Work::new(queue, WORKERS, Arc::new(Roles { context, roles }))
+    Controller::new(queue, WORKERS, Arc::new(Roles { context, roles }))
 }
 
 impl Reconcile for Roles {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let Some(role) = self.roles.lister().by_key(key)? else {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
         if role["aggregationRule"].is_null() {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         }
         let rules = rules(&role, &self.roles.lister().list()?);
         if rules != role["rules"].list() {
@@ -66,11 +67,11 @@ impl Reconcile for Roles {
                 .patch(&CLUSTER_ROLES, key, "", how, &wanted(key.name(), rules))
                 .await?;
         }
-        Ok(After::Done)
+        Ok(Action::AwaitChange)
     }
 }
 
-/// What is applied. Without any rule nothing is said of rules, so that those stay that somebody wrote by hand.
+/// The apply configuration. Without rules the field is omitted, so that rules written by hand stay.
 fn wanted(name: &str, rules: Vec<Value>) -> Value {
     let mut role = value!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": name },
@@ -81,7 +82,7 @@ fn wanted(name: &str, rules: Vec<Value>) -> Value {
     role
 }
 
-/// The rules of all roles of which a role is made, each once, in the order of selectors and names.
+/// The rules of all selected roles without duplicates, in the order of selectors and names.
 fn rules(role: &Object, roles: &[Arc<Object>]) -> Vec<Value> {
     let mut roles: Vec<&Object> = roles
         .iter()
@@ -144,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_written_by_hand_are_left_alone() {
+    fn rules_written_by_hand_stay() {
         assert!(wanted("all", Vec::new()).get("rules").is_none());
     }
 }

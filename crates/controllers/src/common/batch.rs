@@ -1,12 +1,13 @@
-//! How fast may something be done that is likely to fail every time if it fails once?
+//! Slow start batches: parallel requests that stop growing at the first failure.
 
 use std::future::Future;
 
 use futures_util::future::join_all;
 
-/// Does something `n` times: once, then twice at the same time, then four times, as long as nothing fails. Returns how
-/// often it went well, and the first failure. A quota that is used up so costs one request, not hundreds.
-pub(crate) async fn slow_start<E, F: Future<Output = Result<(), E>>>(
+/// Runs `act` `n` times in batches of 1, 2, 4 … Stops after the first batch with a failure. Returns
+/// the number of successes and the first error. An exhausted quota so costs one request, not
+/// hundreds.
+pub(crate) async fn slow_start_batch<E, F: Future<Output = Result<(), E>>>(
     n: usize,
     mut act: impl FnMut() -> F,
 ) -> (usize, Result<(), E>) {
@@ -29,10 +30,10 @@ mod tests {
 
     use super::*;
 
-    /// Acts until `n_good` went well; the sizes of batches are seen by who waits for whom.
+    /// Fails after `n_good` calls.
     async fn check(n: usize, n_good: usize, expect_done: usize, expect_calls: usize) {
         let n_calls = RefCell::new(0);
-        let (n_done, outcome) = slow_start(n, || async {
+        let (n_done, outcome) = slow_start_batch(n, || async {
             *n_calls.borrow_mut() += 1;
             if *n_calls.borrow() > n_good {
                 Err(())

@@ -1,15 +1,15 @@
-//! What do several loops do alike?
+//! Code that several controllers share.
 
+pub(crate) mod api_errors;
 pub(crate) mod batch;
-pub(crate) mod claim;
-pub(crate) mod failure;
-pub(crate) mod fresh;
+pub(crate) mod controller_index;
+pub(crate) mod controller_ref_manager;
 pub(crate) mod hash;
-pub(crate) mod owned;
-pub(crate) mod percent;
+pub(crate) mod int_or_percent;
+pub(crate) mod owner_events;
 pub(crate) mod pod;
-pub(crate) mod pods;
-pub(crate) mod rank;
+pub(crate) mod pod_control;
+pub(crate) mod pod_rank;
+pub(crate) mod read_your_writes;
 pub(crate) mod seen;
 pub(crate) mod template;
-pub(crate) mod wake;

@@ -1,4 +1,4 @@
-//! What state is a pod in, as controllers see it?
+//! The state of a pod as controllers see it.
 
 use std::time::Duration;
 
@@ -7,12 +7,12 @@ pub(crate) use mizzen_kinds::pod_state::{is_ready, is_terminal};
 use mizzen_object::condition;
 use mizzen_value::{Value, time};
 
-/// Whether a pod counts: it is not done, and nobody deletes it.
+/// Whether a pod is active: not finished and not being deleted.
 pub(crate) fn is_active(pod: &Value) -> bool {
     !is_terminal(pod) && !is_going(pod)
 }
 
-/// Whether a pod is on its way out, but may still run.
+/// Whether a pod is being deleted and not finished.
 pub(crate) fn is_terminating(pod: &Value) -> bool {
     !is_terminal(pod) && is_going(pod)
 }
@@ -26,25 +26,26 @@ pub(crate) fn condition<'a>(pod: &'a Value, type_: &str) -> Option<&'a Value> {
     condition::find(&pod["status"]["conditions"], type_)
 }
 
-/// Since when a pod can serve, in seconds since 1970; none if it cannot, or nobody noted the time.
+/// Since when a pod is ready, in seconds since 1970; none if it is not, or the condition has no
+/// time.
 pub(crate) fn ready_since(pod: &Value) -> Option<i64> {
     let ready = condition(pod, "Ready").filter(|ready| ready["status"].str() == "True")?;
     time::to_unix(ready["lastTransitionTime"].str())
 }
 
-/// Whether a pod has served long enough to be relied on.
+/// Whether a pod has been ready for minReadySeconds.
 pub(crate) fn is_available(pod: &Value, min_ready_seconds: i64, now: Timestamp) -> bool {
     is_ready(pod)
         && (min_ready_seconds == 0 || has_been_ready(ready_since(pod), min_ready_seconds, now))
 }
 
-/// Whether a pod that is ready since then has been ready for long enough.
+/// Whether a pod that is ready since then has been ready for minReadySeconds.
 pub(crate) fn has_been_ready(since: Option<i64>, min_ready_seconds: i64, now: Timestamp) -> bool {
     since.is_some_and(|since| since.saturating_add(min_ready_seconds) <= now.as_second())
 }
 
 /// How long until a pod that is ready since then is available; none if it is, or never will be.
-pub(crate) fn until_available(
+pub(crate) fn time_until_available(
     since: Option<i64>,
     min_ready_seconds: i64,
     now: Timestamp,
@@ -102,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_without_a_time_of_readiness_is_available_only_if_none_is_asked_for() {
+    fn a_pod_without_a_ready_time_is_available_only_without_min_ready_seconds() {
         let pod = value!({"status": {"conditions": [{"type": "Ready", "status": "True"}]}});
         assert!(is_available(&pod, 0, at(100, 0)) && !is_available(&pod, 1, at(100, 0)));
     }
@@ -110,11 +111,11 @@ mod tests {
     #[test]
     fn waiting_ends_exactly_when_a_pod_becomes_available() {
         assert_eq!(
-            until_available(Some(100), 10, at(105, 500_000_000)),
+            time_until_available(Some(100), 10, at(105, 500_000_000)),
             Some(Duration::from_millis(4500))
         );
-        assert_eq!(until_available(Some(100), 10, at(110, 0)), None);
-        assert_eq!(until_available(None, 10, at(110, 0)), None);
-        assert_eq!(until_available(Some(100), 0, at(90, 0)), None);
+        assert_eq!(time_until_available(Some(100), 10, at(110, 0)), None);
+        assert_eq!(time_until_available(None, 10, at(110, 0)), None);
+        assert_eq!(time_until_available(Some(100), 0, at(90, 0)), None);
     }
 }

@@ -1,20 +1,20 @@
-//! Does the cache know what I did? Waiting for that keeps a loop from doing it twice.
+//! Waits until the cache has a write, so that a controller does not repeat it.
 //!
-//! The server has acknowledged it, so that it is on its way; nobody waits for ever.
+//! The server has acknowledged the write, so its event will arrive.
 
 use mizzen_sdk::Object;
 use mizzen_sdk::cache::{Entry, Version};
 use mizzen_sdk::informer::Informer;
 
 /// Waits until the cache has an object as it was written.
-pub(crate) async fn written(informer: &Informer<Object>, object: &Object) {
+pub(crate) async fn wait_for_write(informer: &Informer<Object>, object: &Object) {
     informer
         .wait_for(&object.key(), Version::parse(object.version()))
         .await;
 }
 
-/// Waits until the cache knows that an object goes, or that it is gone.
-pub(crate) async fn deleted(informer: &Informer<Object>, object: &Object) {
+/// Waits until the cache has the object's deletionTimestamp, or not the object.
+pub(crate) async fn wait_for_deletion(informer: &Informer<Object>, object: &Object) {
     let (store, key) = (informer.store(), object.key());
     loop {
         let version = store.version();

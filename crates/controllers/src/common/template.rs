@@ -1,12 +1,12 @@
-//! Which pod does a template ask for?
+//! Pods from pod templates.
 
 use mizzen_object::owner_references;
 use mizzen_sdk::Object;
 use mizzen_sdk::resource::Resource;
 use mizzen_value::{Value, value};
 
-/// The pod that `owner` makes from a template. It has no name of its own yet, only the beginning of one.
-pub(crate) fn pod(template: &Value, owner: &Object, kind: &Resource) -> Object {
+/// The pod that `owner` creates from a template, with a generateName.
+pub(crate) fn pod_from_template(template: &Value, owner: &Object, kind: &Resource) -> Object {
     let mut metadata =
         value!({"generateName": (prefix(owner.name())), "namespace": (owner.namespace())});
     for field in ["labels", "annotations", "finalizers"] {
@@ -19,12 +19,12 @@ pub(crate) fn pod(template: &Value, owner: &Object, kind: &Resource) -> Object {
     Object(value!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}))
 }
 
-/// The reference by which an object says that `owner` controls it, and that `owner` must not go before it.
+/// The controller reference to `owner`, with blockOwnerDeletion.
 pub(crate) fn controller_reference(owner: &Object, kind: &Resource) -> Value {
     owner_references::controller_reference(owner, &kind.api_version(), &kind.kind)
 }
 
-/// A dash makes names prettier, if there is room for it.
+/// A dash follows the name, if it fits.
 fn prefix(name: &str) -> String {
     const LONGEST: usize = 253;
     if name.len() > LONGEST {
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_has_what_its_template_says_and_who_owns_it() {
+    fn a_pod_has_its_template_and_the_controller_reference() {
         let template = value!({
             "metadata": {"labels": {"app": "a"}, "annotations": {"k": "v"}, "finalizers": ["f"], "name": "ignored"},
             "spec": {"containers": []}
@@ -50,13 +50,13 @@ mod tests {
         let owner = Object(value!({"metadata": {"name": "web", "namespace": "shop", "uid": "u"}}));
         let expect = r#"{"apiVersion":"v1","kind":"Pod","metadata":{"generateName":"web-","namespace":"shop","labels":{"app":"a"},"annotations":{"k":"v"},"finalizers":["f"],"ownerReferences":[{"apiVersion":"apps/v1","kind":"ReplicaSet","name":"web","uid":"u","controller":true,"blockOwnerDeletion":true}]},"spec":{"containers":[]}}"#;
         assert_eq!(
-            json::to_string(&pod(&template, &owner, &REPLICA_SETS)),
+            json::to_string(&pod_from_template(&template, &owner, &REPLICA_SETS)),
             expect
         );
     }
 
     #[test]
-    fn names_that_leave_no_room_get_no_dash() {
+    fn long_names_get_no_dash() {
         assert_eq!(prefix("web"), "web-");
         assert_eq!(prefix(&"a".repeat(253)).len(), 254);
         assert_eq!(prefix(&"a".repeat(254)).len(), 254);

@@ -1,6 +1,7 @@
-//! A CronJob starts a job whenever it is due.
+//! The CronJob controller: creates a Job for every scheduled time.
 //!
-//! The name of a job says for which minute it is: a loop that crashed between making a job and saying so finds it again.
+//! The name of a Job contains its scheduled minute, so a controller that crashed between the create
+//! and the status update finds the Job again.
 
 mod plan;
 #[cfg(test)]
@@ -21,32 +22,32 @@ use mizzen_sdk::{Key, Object};
 use mizzen_value::time::to_unix;
 use mizzen_value::{Value, value};
 
-use crate::common::failure::{is_namespace_going, message};
-use crate::common::owned;
+use crate::common::api_errors::{is_namespace_terminating, message};
+use crate::common::controller_index;
 use crate::job::facts;
-use crate::{After, Context, Error, Reconcile, Work};
-use plan::{Plan, decide, draft, forgotten};
+use crate::{Action, Controller, ControllerContext, Error, Reconcile};
+use plan::{CronJobPlan, decide, job_from_template, jobs_over_history_limit};
 use times::until_next;
 
 const N_WORKERS: usize = 5;
 
 struct CronJobs {
-    context: Context,
+    context: ControllerContext,
     cron_jobs: Informer<Object>,
     jobs: Informer<Object>,
 }
 
-/// Sets up the loop.
-pub(crate) fn start(context: &Context) -> Work {
+/// Creates the controller.
+pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("cronjob-controller");
-    let (cron_jobs, jobs) = (context.follow(&CRON_JOBS), context.follow(&JOBS));
-    owned::index(&jobs);
+    let (cron_jobs, jobs) = (context.informer(&CRON_JOBS), context.informer(&JOBS));
+    controller_index::add_controller_index(&jobs);
     let queue = context.queue("cronjob");
     let (todo, clock) = (queue.clone(), context.clone());
-    cron_jobs.add_handler(move |event: Event<Object>| wake(&todo, &clock, &event));
+    cron_jobs.add_handler(move |event: Event<Object>| on_cron_job_event(&todo, &clock, &event));
     let todo = queue.clone();
-    jobs.add_handler(move |event: Event<Object>| wake_owners(&todo, &event));
-    Work::new(
+    jobs.add_handler(move |event: Event<Object>| on_job_event(&todo, &event));
+    Controller::new(
         queue,
         N_WORKERS,
         Arc::new(CronJobs {
@@ -57,9 +58,9 @@ pub(crate) fn start(context: &Context) -> Work {
     )
 }
 
-/// Kubernetes: a new schedule counts from its next time on; a time that it would have had before now is not made up for
+/// Kubernetes: a changed schedule counts from its next time; earlier times are not made up for
 /// (cronjob_controllerv2.go, updateCronJob).
-fn wake(todo: &Queue<Key>, context: &Context, event: &Event<Object>) {
+fn on_cron_job_event(todo: &Queue<Key>, context: &ControllerContext, event: &Event<Object>) {
     let key = event.key().clone();
     let Event::Updated { old, new } = event else {
         return todo.add(key);
@@ -81,7 +82,7 @@ fn wake(todo: &Queue<Key>, context: &Context, event: &Event<Object>) {
         Err(_) => {
             let text = new["spec"]["schedule"].str();
             let message = format!("unparseable schedule for cronjob: {text}");
-            context.record(
+            context.record_event(
                 &CRON_JOBS,
                 &new,
                 Note::warning("UnParseableCronJobSchedule", "", message),
@@ -90,7 +91,7 @@ fn wake(todo: &Queue<Key>, context: &Context, event: &Event<Object>) {
     }
 }
 
-fn wake_owners(todo: &Queue<Key>, event: &Event<Object>) {
+fn on_job_event(todo: &Queue<Key>, event: &Event<Object>) {
     let before = match event {
         Event::Updated { old, .. } => Some(old),
         _ => None,
@@ -108,14 +109,15 @@ fn wake_owners(todo: &Queue<Key>, event: &Event<Object>) {
 }
 
 impl Reconcile for CronJobs {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let Some(known) = self.cron_jobs.lister().by_key(key)? else {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
-        let jobs = owned::read(owned::of(&self.jobs, known.uid()))?;
+        let jobs =
+            controller_index::decode(controller_index::controlled_by(&self.jobs, known.uid()))?;
         let mut cron_job = Object::clone(&known);
-        self.clean_up(&mut cron_job, &jobs).await;
-        let outcome = self.act(&mut cron_job, &jobs).await;
+        self.cleanup_finished_jobs(&mut cron_job, &jobs).await;
+        let outcome = self.sync_cron_job(&mut cron_job, &jobs).await;
         if cron_job["status"] != known["status"] {
             self.context
                 .api
@@ -127,47 +129,51 @@ impl Reconcile for CronJobs {
 }
 
 impl CronJobs {
-    /// Deletes jobs that have ended and are too many.
-    async fn clean_up(&self, cron_job: &mut Object, jobs: &[Arc<Object>]) {
-        for job in forgotten(cron_job, jobs) {
-            self.delete(cron_job, &job).await;
+    /// Deletes finished jobs beyond the history limits.
+    async fn cleanup_finished_jobs(&self, cron_job: &mut Object, jobs: &[Arc<Object>]) {
+        for job in jobs_over_history_limit(cron_job, jobs) {
+            self.delete_job(cron_job, &job).await;
         }
     }
 
-    /// Looks how its jobs are doing, and starts one if it is time.
-    async fn act(&self, cron_job: &mut Object, jobs: &[Arc<Object>]) -> Result<After, Error> {
+    /// Updates the list of active jobs, and starts a job if one is due.
+    async fn sync_cron_job(
+        &self,
+        cron_job: &mut Object,
+        jobs: &[Arc<Object>],
+    ) -> Result<Action, Error> {
         for job in jobs {
-            self.observe(cron_job, job).await?;
+            self.sync_job_status(cron_job, job).await?;
         }
-        self.drop_missing(cron_job, jobs).await?;
+        self.remove_missing_jobs(cron_job, jobs).await?;
         let now = self.context.now();
         let decision = decide(cron_job, now);
         decision
-            .notes
+            .events
             .into_iter()
-            .for_each(|note| self.tell(cron_job, note));
+            .for_each(|note| self.record_event(cron_job, note));
         let Some(schedule) = decision.schedule else {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
         match decision.plan {
-            Plan::Rest => return Ok(After::Done),
-            Plan::Wait => {}
-            Plan::Start(time) => self.start(cron_job, time).await?,
+            CronJobPlan::Idle => return Ok(Action::AwaitChange),
+            CronJobPlan::Wait => {}
+            CronJobPlan::Start(time) => self.start_job(cron_job, time).await?,
         }
         Ok(next(cron_job, &schedule, now))
     }
 
-    /// Notes what became of a job.
-    async fn observe(&self, cron_job: &mut Object, job: &Object) -> Result<(), Error> {
+    /// Updates the status for one job.
+    async fn sync_job_status(&self, cron_job: &mut Object, job: &Object) -> Result<(), Error> {
         let is_known = is_active(cron_job, job.uid());
-        match facts::finished(job) {
+        match facts::finished_condition(job) {
             None if is_known => {}
-            None => return self.meet(cron_job, job).await,
+            None => return self.report_unexpected_job(cron_job, job).await,
             Some(end) => {
                 if is_known {
                     remove_active(cron_job, job.uid());
                     let message = format!("Saw completed job: {}, condition: {end}", job.name());
-                    self.tell(cron_job, Note::normal("SawCompletedJob", "", message));
+                    self.record_event(cron_job, Note::normal("SawCompletedJob", "", message));
                 }
                 if end == "Complete" {
                     note_success(cron_job.entry("status"), job);
@@ -177,8 +183,13 @@ impl CronJobs {
         Ok(())
     }
 
-    /// A job that runs and is not known: the cache may be behind, or somebody else made it.
-    async fn meet(&self, cron_job: &mut Object, job: &Object) -> Result<(), Error> {
+    /// An active job that is not in the status: the cache may be stale, or another client created
+    /// it.
+    async fn report_unexpected_job(
+        &self,
+        cron_job: &mut Object,
+        job: &Object,
+    ) -> Result<(), Error> {
         let fresh = self.context.api.get(&CRON_JOBS, &cron_job.key()).await?;
         if is_active(&fresh, job.uid()) {
             *cron_job = fresh;
@@ -188,42 +199,53 @@ impl CronJobs {
             "Saw a job that the controller did not create or forgot: {}",
             job.name()
         );
-        self.tell(cron_job, Note::warning("UnexpectedJob", "", message));
+        self.record_event(cron_job, Note::warning("UnexpectedJob", "", message));
         Ok(())
     }
 
-    /// Forgets jobs that are gone.
-    async fn drop_missing(&self, cron_job: &mut Object, jobs: &[Arc<Object>]) -> Result<(), Error> {
+    /// Removes jobs that do not exist any more from the status.
+    async fn remove_missing_jobs(
+        &self,
+        cron_job: &mut Object,
+        jobs: &[Arc<Object>],
+    ) -> Result<(), Error> {
         for job in cron_job["status"]["active"].list().to_vec() {
             let is_there = jobs.iter().any(|known| known.uid() == job["uid"].str());
-            if is_there || self.context.api.find(&JOBS, &key_of(&job)).await?.is_some() {
+            if is_there
+                || self
+                    .context
+                    .api
+                    .find(&JOBS, &job_key(&job))
+                    .await?
+                    .is_some()
+            {
                 continue;
             }
             let message = format!("Active job went missing: {}", job["name"].str());
-            self.tell(cron_job, Note::normal("MissingJob", "", message));
+            self.record_event(cron_job, Note::normal("MissingJob", "", message));
             remove_active(cron_job, job["uid"].str());
         }
         Ok(())
     }
 
-    /// Starts the job for a time.
-    async fn start(&self, cron_job: &mut Object, time: i64) -> Result<(), Error> {
+    /// Creates the job of a scheduled time.
+    async fn start_job(&self, cron_job: &mut Object, time: i64) -> Result<(), Error> {
         if cron_job["spec"]["concurrencyPolicy"].str() == "Replace" {
-            self.stop_active(cron_job).await?;
+            self.delete_active_jobs(cron_job).await?;
         }
-        let draft = draft(cron_job, time);
+        let draft = job_from_template(cron_job, time);
         let job = match self.context.api.create(&JOBS, &draft).await {
             Ok(job) => {
                 let message = format!("Created job {}", job.name());
-                self.tell(cron_job, Note::normal("SuccessfulCreate", "", message));
+                self.record_event(cron_job, Note::normal("SuccessfulCreate", "", message));
                 job
             }
-            // It may have been made before a crash.
+            // It may have been created before a crash.
             Err(error) if is_already_exists(&error) => {
                 let job = self
                     .context
                     .api
-                    .get(&JOBS, &key_of(&draft["metadata"]))
+                    .get(&JOBS, &job_key(&draft["metadata"]))
                     .await?;
                 if !job.is_controlled_by(cron_job.uid()) || is_active(cron_job, job.uid()) {
                     return Ok(());
@@ -231,50 +253,50 @@ impl CronJobs {
                 job
             }
             Err(error) => {
-                if !is_namespace_going(&error) {
+                if !is_namespace_terminating(&error) {
                     let message = format!("Error creating job: {}", message(&error));
-                    self.tell(cron_job, Note::warning("FailedCreate", "", message));
+                    self.record_event(cron_job, Note::warning("FailedCreate", "", message));
                 }
                 return Err(error.into());
             }
         };
         let status = cron_job.entry("status");
-        status.entry("active").make_list().push(reference(&job));
+        status.entry("active").make_list().push(job_reference(&job));
         status.set("lastScheduleTime", mizzen_value::time::from_unix(time));
         Ok(())
     }
 
-    /// Deletes the jobs that run, to make room for the next.
-    async fn stop_active(&self, cron_job: &mut Object) -> Result<(), Error> {
+    /// Deletes the active jobs (concurrencyPolicy Replace).
+    async fn delete_active_jobs(&self, cron_job: &mut Object) -> Result<(), Error> {
         for active in cron_job["status"]["active"].list().to_vec() {
-            let job = match self.context.api.get(&JOBS, &key_of(&active)).await {
+            let job = match self.context.api.get(&JOBS, &job_key(&active)).await {
                 Ok(job) => job,
                 Err(error) => {
                     let message = format!("Get job: {}", message(&error));
-                    self.tell(cron_job, Note::warning("FailedGet", "", message));
+                    self.record_event(cron_job, Note::warning("FailedGet", "", message));
                     return Err(error.into());
                 }
             };
-            if !self.delete(cron_job, &job).await {
+            if !self.delete_job(cron_job, &job).await {
                 return Err(Error::Other(format!("could not replace job {}", job.key())));
             }
         }
         Ok(())
     }
 
-    /// Deletes a job with its pods; whether that went well.
-    async fn delete(&self, cron_job: &mut Object, job: &Object) -> bool {
+    /// Deletes a job with its pods; whether that succeeded.
+    async fn delete_job(&self, cron_job: &mut Object, job: &Object) -> bool {
         let options = DeleteOptions {
             propagation: Some("Background"),
             ..DeleteOptions::default()
         };
         if let Err(error) = self.context.api.delete(&JOBS, &job.key(), &options).await {
             let message = format!("Deleted job: {}", message(&error));
-            self.tell(cron_job, Note::warning("FailedDelete", "", message));
+            self.record_event(cron_job, Note::warning("FailedDelete", "", message));
             return false;
         }
         remove_active(cron_job, job.uid());
-        self.tell(
+        self.record_event(
             cron_job,
             Note::normal(
                 "SuccessfulDelete",
@@ -285,16 +307,16 @@ impl CronJobs {
         true
     }
 
-    fn tell(&self, cron_job: &Object, note: Note) {
-        self.context.record(&CRON_JOBS, cron_job, note);
+    fn record_event(&self, cron_job: &Object, note: Note) {
+        self.context.record_event(&CRON_JOBS, cron_job, note);
     }
 }
 
-fn next(cron_job: &Object, schedule: &Schedule, now: Timestamp) -> After {
-    until_next(cron_job, schedule, now).map_or(After::Done, After::Again)
+fn next(cron_job: &Object, schedule: &Schedule, now: Timestamp) -> Action {
+    until_next(cron_job, schedule, now).map_or(Action::AwaitChange, Action::Requeue)
 }
 
-fn key_of(reference: &Value) -> Key {
+fn job_key(reference: &Value) -> Key {
     Key::new(reference["namespace"].str(), reference["name"].str())
 }
 
@@ -325,7 +347,7 @@ fn note_success(status: &mut Value, job: &Object) {
     }
 }
 
-fn reference(job: &Object) -> Value {
+fn job_reference(job: &Object) -> Value {
     value!({
         "kind": (&*JOBS.kind),
         "namespace": (job.namespace()),

@@ -1,4 +1,4 @@
-//! What is a CronJob to do now?
+//! Decides whether a CronJob starts a job now.
 
 use std::sync::Arc;
 
@@ -15,37 +15,35 @@ use super::times::{due, is_too_late};
 use crate::common::template::controller_reference;
 use crate::job::facts;
 
-/// What is to be done.
+/// What to do.
 #[derive(Debug, PartialEq)]
-pub(super) enum Plan {
-    /// Nothing, until somebody changes it.
-    Rest,
-    /// Nothing, until it is due the next time.
+pub(super) enum CronJobPlan {
+    /// Nothing until the CronJob changes.
+    Idle,
+    /// Nothing until the next scheduled time.
     Wait,
-    /// Start a job for this time.
+    /// Start the job of this scheduled time.
     Start(i64),
 }
 
-/// What is to be done, and what people should hear.
-pub(super) struct Decision {
-    /// What is to be done.
-    pub plan: Plan,
-    /// What people should hear.
-    pub notes: Vec<Note>,
-    /// The schedule, if there is one that can be followed.
+/// The plan and the events to record.
+pub(super) struct ScheduleDecision {
+    pub plan: CronJobPlan,
+    pub events: Vec<Note>,
+    /// The schedule, if it is valid.
     pub schedule: Option<Schedule>,
 }
 
-/// Decides whether a job is to be started.
-pub(super) fn decide(cron_job: &Object, now: Timestamp) -> Decision {
+/// Decides whether a job is started.
+pub(super) fn decide(cron_job: &Object, now: Timestamp) -> ScheduleDecision {
     let mut notes = Vec::new();
     let (plan, schedule) = match read_schedule(cron_job, &mut notes) {
-        None => (Plan::Rest, None),
+        None => (CronJobPlan::Idle, None),
         Some(schedule) => (plan(cron_job, &schedule, now, &mut notes), Some(schedule)),
     };
-    Decision {
+    ScheduleDecision {
         plan,
-        notes,
+        events: notes,
         schedule,
     }
 }
@@ -69,7 +67,7 @@ fn read_schedule(cron_job: &Object, notes: &mut Vec<Note>) -> Option<Schedule> {
     }
     let text = spec["schedule"].str();
     if text.contains("TZ") {
-        notes.push(Note::warning("UnsupportedSchedule", "", unsupported(text)));
+        notes.push(Note::warning("UnsupportedSchedule", "", tz_warning(text)));
     }
     let refuse = |problem: String| {
         let message = format!("unparseable schedule: {} : {problem}", quote(text));
@@ -78,7 +76,7 @@ fn read_schedule(cron_job: &Object, notes: &mut Vec<Note>) -> Option<Schedule> {
     parse(cron_job).map_err(refuse).ok()
 }
 
-/// The schedule in its time zone. One that has a zone of its own keeps it.
+/// The schedule in `spec.timeZone`. A `TZ=` in the schedule itself wins.
 pub(super) fn parse(cron_job: &Object) -> Result<Schedule, String> {
     let text = cron_job["spec"]["schedule"].str();
     match cron_job["spec"]["timeZone"].as_str() {
@@ -87,7 +85,7 @@ pub(super) fn parse(cron_job: &Object) -> Result<Schedule, String> {
     }
 }
 
-fn unsupported(schedule: &str) -> String {
+fn tz_warning(schedule: &str) -> String {
     format!(
         "CRON_TZ or TZ used in schedule {} is not officially supported, see \
          https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details",
@@ -95,9 +93,14 @@ fn unsupported(schedule: &str) -> String {
     )
 }
 
-fn plan(cron_job: &Object, schedule: &Schedule, now: Timestamp, notes: &mut Vec<Note>) -> Plan {
+fn plan(
+    cron_job: &Object,
+    schedule: &Schedule,
+    now: Timestamp,
+    notes: &mut Vec<Note>,
+) -> CronJobPlan {
     let due = match due(cron_job, schedule, now) {
-        Ok(None) => return Plan::Wait,
+        Ok(None) => return CronJobPlan::Wait,
         Ok(Some(due)) => due,
         Err(problem) => {
             let message = format!(
@@ -105,7 +108,7 @@ fn plan(cron_job: &Object, schedule: &Schedule, now: Timestamp, notes: &mut Vec<
                 cron_job["spec"]["schedule"].str()
             );
             notes.push(Note::warning("InvalidSchedule", "", message));
-            return Plan::Rest;
+            return CronJobPlan::Idle;
         }
     };
     if due.missed_many {
@@ -115,10 +118,10 @@ fn plan(cron_job: &Object, schedule: &Schedule, now: Timestamp, notes: &mut Vec<
     if is_too_late(cron_job, due.time, now) {
         let message = format!(
             "Missed scheduled time to start a job: {}",
-            in_words(due.time)
+            rfc1123z(due.time)
         );
         notes.push(Note::warning("MissSchedule", "", message));
-        return Plan::Wait;
+        return CronJobPlan::Wait;
     }
     let active = cron_job["status"]["active"].list();
     let name = job_name(cron_job, due.time);
@@ -126,24 +129,24 @@ fn plan(cron_job: &Object, schedule: &Schedule, now: Timestamp, notes: &mut Vec<
         .iter()
         .any(|it| it["name"].str() == name && it["namespace"].str() == cron_job.namespace());
     if is_started || to_unix(cron_job["status"]["lastScheduleTime"].str()) == Some(due.time) {
-        return Plan::Wait;
+        return CronJobPlan::Wait;
     }
     if cron_job["spec"]["concurrencyPolicy"].str() == "Forbid" && !active.is_empty() {
         let message =
             "Not starting job because prior execution is running and concurrency policy is Forbid";
         notes.push(Note::normal("JobAlreadyActive", "", message));
-        return Plan::Wait;
+        return CronJobPlan::Wait;
     }
-    Plan::Start(due.time)
+    CronJobPlan::Start(due.time)
 }
 
-/// A job's name says the minute for which it is, so that it is not made twice.
+/// The name contains the scheduled minute, so that a job is not created twice.
 fn job_name(cron_job: &Object, time: i64) -> String {
     format!("{}-{}", cron_job.name(), time / 60)
 }
 
-/// The job for a time.
-pub(super) fn draft(cron_job: &Object, time: i64) -> Value {
+/// The job of a scheduled time.
+pub(super) fn job_from_template(cron_job: &Object, time: i64) -> Value {
     let template = &cron_job["spec"]["jobTemplate"];
     let mut metadata =
         value!({"name": (job_name(cron_job, time)), "namespace": (cron_job.namespace())});
@@ -156,7 +159,7 @@ pub(super) fn draft(cron_job: &Object, time: i64) -> Value {
     let zone = cron_job["spec"]["timeZone"].str();
     metadata.entry("annotations").set(
         "batch.kubernetes.io/cronjob-scheduled-timestamp",
-        on_the_wall(time, zone),
+        scheduled_timestamp(time, zone),
     );
     metadata.set(
         "ownerReferences",
@@ -166,8 +169,8 @@ pub(super) fn draft(cron_job: &Object, time: i64) -> Value {
     value!({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": spec})
 }
 
-/// A moment as the clock of a zone shows it: `2024-01-01T01:00:00+01:00`.
-fn on_the_wall(time: i64, zone: &str) -> String {
+/// RFC 3339 in a time zone: `2024-01-01T01:00:00+01:00`.
+fn scheduled_timestamp(time: i64, zone: &str) -> String {
     let offset = zone::offset(zone, time).unwrap_or_default();
     let local = Moment {
         seconds: time + offset,
@@ -186,8 +189,8 @@ fn on_the_wall(time: i64, zone: &str) -> String {
     }
 }
 
-/// A moment as mails say it: `Mon, 01 Jan 2024 00:00:00 +0000`.
-fn in_words(time: i64) -> String {
+/// RFC 1123 with a numeric zone: `Mon, 01 Jan 2024 00:00:00 +0000`.
+fn rfc1123z(time: i64) -> String {
     const MONTHS: [&str; 12] = [
         "Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec",
     ];
@@ -202,8 +205,8 @@ fn in_words(time: i64) -> String {
     format!("{weekday}, {day:02} {month} {year:04} {hour:02}:{minute:02}:{second:02} +0000")
 }
 
-/// The jobs that have ended and are more than are to be kept, the oldest first.
-pub(super) fn forgotten(cron_job: &Object, jobs: &[Arc<Object>]) -> Vec<Arc<Object>> {
+/// The finished jobs beyond the history limits, oldest first.
+pub(super) fn jobs_over_history_limit(cron_job: &Object, jobs: &[Arc<Object>]) -> Vec<Arc<Object>> {
     let ends = [
         ("Complete", "successfulJobsHistoryLimit"),
         ("Failed", "failedJobsHistoryLimit"),
@@ -212,7 +215,7 @@ pub(super) fn forgotten(cron_job: &Object, jobs: &[Arc<Object>]) -> Vec<Arc<Obje
         let limit = cron_job["spec"][limit].as_int()?.max(0) as usize;
         let mut ended: Vec<_> = jobs
             .iter()
-            .filter(|job| facts::finished(job) == Some(end))
+            .filter(|job| facts::finished_condition(job) == Some(end))
             .cloned()
             .collect();
         ended.sort_by_key(|job| {

@@ -1,4 +1,4 @@
-//! What a CronJob decides, as data.
+//! The decisions of a CronJob, as data.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use k8s_openapi::jiff::Timestamp;
 use mizzen_sdk::Object;
 use mizzen_value::{Value, value};
 
-use super::plan::{Plan, decide, draft, forgotten};
+use super::plan::{CronJobPlan, decide, job_from_template, jobs_over_history_limit};
 
 /// 2024-01-01T05:00:00Z, a Monday.
 const FIVE: i64 = 1_704_085_200;
@@ -21,15 +21,15 @@ fn cron_job(spec: Value, status: Value) -> Object {
     Object(cron_job)
 }
 
-/// What is planned at 5:10, and the reasons of what is told.
+/// The plan at 5:10, and the reasons of the events.
 #[track_caller]
-fn check(spec: Value, status: Value, expect: Plan, reasons: &[&str]) {
+fn check(spec: Value, status: Value, expect: CronJobPlan, reasons: &[&str]) {
     let now = Timestamp::from_second(FIVE + 600).unwrap();
     let decision = decide(&cron_job(spec, status), now);
     assert_eq!(decision.plan, expect);
     assert_eq!(
         decision
-            .notes
+            .events
             .iter()
             .map(|note| note.reason.as_str())
             .collect::<Vec<_>>(),
@@ -39,76 +39,86 @@ fn check(spec: Value, status: Value, expect: Plan, reasons: &[&str]) {
 
 #[test]
 fn a_job_is_started_once() {
-    check(value!({}), value!({}), Plan::Start(FIVE), &[]);
+    check(value!({}), value!({}), CronJobPlan::Start(FIVE), &[]);
     check(
         value!({}),
         value!({"lastScheduleTime": "2024-01-01T05:00:00Z"}),
-        Plan::Wait,
+        CronJobPlan::Wait,
         &[],
     );
     let active = value!([{"namespace": "ns", "name": "c-28401420"}]);
-    check(value!({}), value!({"active": active}), Plan::Wait, &[]);
-    check(value!({"suspend": true}), value!({}), Plan::Rest, &[]);
+    check(
+        value!({}),
+        value!({"active": active}),
+        CronJobPlan::Wait,
+        &[],
+    );
+    check(
+        value!({"suspend": true}),
+        value!({}),
+        CronJobPlan::Idle,
+        &[],
+    );
 }
 
 #[test]
-fn jobs_that_run_can_forbid_the_next() {
+fn active_jobs_can_forbid_the_next() {
     let active = || value!({"active": [{"namespace": "ns", "name": "other"}]});
     check(
         value!({"concurrencyPolicy": "Forbid"}),
         active(),
-        Plan::Wait,
+        CronJobPlan::Wait,
         &["JobAlreadyActive"],
     );
     check(
         value!({"concurrencyPolicy": "Forbid"}),
         value!({}),
-        Plan::Start(FIVE),
+        CronJobPlan::Start(FIVE),
         &[],
     );
     check(
         value!({"concurrencyPolicy": "Replace"}),
         active(),
-        Plan::Start(FIVE),
+        CronJobPlan::Start(FIVE),
         &[],
     );
 }
 
 #[test]
-fn a_schedule_that_makes_no_sense_is_told() {
+fn an_invalid_schedule_causes_an_event() {
     check(
         value!({"schedule": "x"}),
         value!({}),
-        Plan::Rest,
+        CronJobPlan::Idle,
         &["UnparseableSchedule"],
     );
     check(
         value!({"schedule": "0 0 31 2 *"}),
         value!({}),
-        Plan::Rest,
+        CronJobPlan::Idle,
         &["InvalidSchedule"],
     );
     check(
         value!({"timeZone": "Mars/Crater"}),
         value!({}),
-        Plan::Rest,
+        CronJobPlan::Idle,
         &["UnknownTimeZone"],
     );
     check(
         value!({"schedule": "TZ=UTC 0 * * * *"}),
         value!({}),
-        Plan::Start(FIVE),
+        CronJobPlan::Start(FIVE),
         &["UnsupportedSchedule"],
     );
 }
 
 #[test]
-fn too_many_missed_times_are_told_but_one_job_starts() {
+fn too_many_missed_times_cause_an_event_but_one_job_starts() {
     let long_ago = value!({"lastScheduleTime": "2023-01-01T05:00:00Z"});
     check(
         value!({}),
         long_ago,
-        Plan::Start(FIVE),
+        CronJobPlan::Start(FIVE),
         &["TooManyMissedTimes"],
     );
 }
@@ -118,22 +128,22 @@ fn the_time_zone_decides_when_it_is_due() {
     check(
         value!({"schedule": "0 6 * * *", "timeZone": "Europe/Berlin"}),
         value!({}),
-        Plan::Start(FIVE),
+        CronJobPlan::Start(FIVE),
         &[],
     );
     check(
         value!({"schedule": "0 6 * * *", "timeZone": "Etc/UTC"}),
         value!({}),
-        Plan::Wait,
+        CronJobPlan::Wait,
         &[],
     );
 }
 
 #[test]
-fn the_words_of_events_are_kubernetes() {
+fn event_messages_are_upstreams() {
     let now = Timestamp::from_second(FIVE + 600).unwrap();
     let messages = |spec: Value| {
-        let notes = decide(&cron_job(spec, value!({})), now).notes;
+        let notes = decide(&cron_job(spec, value!({})), now).events;
         notes
             .into_iter()
             .map(|note| note.message)
@@ -148,10 +158,10 @@ fn the_words_of_events_are_kubernetes() {
 }
 
 #[test]
-fn a_job_says_for_which_time_it_is() {
+fn a_job_is_named_by_its_scheduled_time() {
     let template = value!({"metadata": {"labels": {"l": "1"}, "annotations": {"a": "2"}}, "spec": {"suspend": true}});
     let spec = |zone: Value| value!({"jobTemplate": (template.clone()), "timeZone": zone});
-    let made = |zone: Value| Object(draft(&cron_job(spec(zone), value!({})), FIVE));
+    let made = |zone: Value| Object(job_from_template(&cron_job(spec(zone), value!({})), FIVE));
     let time = |job: &Object| {
         job.annotation("batch.kubernetes.io/cronjob-scheduled-timestamp")
             .map(String::from)
@@ -178,7 +188,7 @@ fn a_job_says_for_which_time_it_is() {
 }
 
 #[test]
-fn the_oldest_that_have_ended_are_forgotten() {
+fn the_oldest_finished_jobs_are_deleted() {
     let job = |name: &str, end: &str, start: Value| {
         let ended = value!([{"type": end, "status": "True"}]);
         let status = value!({"startTime": start, "conditions": ended});
@@ -194,7 +204,7 @@ fn the_oldest_that_have_ended_are_forgotten() {
         job("runs", "SuccessCriteriaMet", value!("2023-01-01T00:00:00Z")),
     ];
     let check = |spec: Value, expect: &[&str]| {
-        let gone = forgotten(&cron_job(spec, value!({})), &jobs);
+        let gone = jobs_over_history_limit(&cron_job(spec, value!({})), &jobs);
         assert_eq!(
             gone.iter().map(|job| job.name()).collect::<Vec<_>>(),
             expect

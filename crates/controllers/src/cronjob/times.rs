@@ -1,4 +1,4 @@
-//! When was a CronJob due last, when is it next?
+//! Scheduled times: the latest missed one and the next one.
 
 use std::time::Duration;
 
@@ -7,33 +7,33 @@ use mizzen_kinds::Schedule;
 use mizzen_sdk::Object;
 use mizzen_value::time::to_unix;
 
-/// Clocks differ: a little later nobody is too early.
-const SLACK: Duration = Duration::from_millis(100);
+/// Added to the next scheduled time, because clocks differ.
+const NEXT_SCHEDULE_DELTA: Duration = Duration::from_millis(100);
 
-/// More than so many missed times are no longer a pause but a mistake.
-const MANY: i64 = 100;
+/// Above so many missed times an event is recorded.
+const MANY_MISSED: i64 = 100;
 
-/// A time at which a CronJob is due and for which it has no job yet.
+/// A scheduled time that has no job yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Due {
     /// The latest such time, in seconds since 1970.
     pub time: i64,
-    /// Whether very many were missed before it.
+    /// Whether too many times were missed before it.
     pub missed_many: bool,
 }
 
-/// What lies between the last job and now.
-struct Past {
-    /// What counts as the last time.
+/// The times between the last job and now.
+struct MissedSchedules {
+    /// The last schedule time, or the creation.
     from: i64,
-    /// The latest time after it that is not in the future.
+    /// The latest time after `from` that is not in the future.
     latest: Option<i64>,
-    /// About how many were missed before that.
+    /// The estimated number of missed times.
     n_missed: i64,
 }
 
-/// The latest time that is not in the future, and not before the CronJob was made, its last job, or the deadline for
-/// starts.
+/// The latest time that is not in the future, and not before the creation, the last job, or
+/// startingDeadlineSeconds.
 pub(super) fn due(
     cron_job: &Object,
     schedule: &Schedule,
@@ -41,43 +41,43 @@ pub(super) fn due(
 ) -> Result<Option<Due>, String> {
     let deadline = cron_job["spec"]["startingDeadlineSeconds"].as_int();
     let earliest = deadline.map(|seconds| now.as_second().saturating_sub(seconds));
-    let past = past(
+    let past = most_recent_schedule_time(
         last_time(cron_job).max(earliest.unwrap_or(i64::MIN)),
         schedule,
         now.as_second(),
     )?;
     Ok(past.latest.map(|time| Due {
         time,
-        missed_many: past.n_missed > MANY,
+        missed_many: past.n_missed > MANY_MISSED,
     }))
 }
 
-/// How long until the next time; none if it never comes.
+/// How long until the next scheduled time; none if there is none.
 pub(super) fn until_next(
     cron_job: &Object,
     schedule: &Schedule,
     now: Timestamp,
 ) -> Option<Duration> {
-    let base = match past(last_time(cron_job), schedule, now.as_second()) {
-        Ok(Past {
+    let base = match most_recent_schedule_time(last_time(cron_job), schedule, now.as_second()) {
+        Ok(MissedSchedules {
             latest: Some(latest),
             ..
         }) => latest,
-        Ok(Past {
+        Ok(MissedSchedules {
             from, n_missed: 0, ..
         }) => from,
         _ => now.as_second(),
     };
     let wait = i128::from(schedule.next(base)?) * 1_000_000_000 - now.as_nanosecond();
     Some(Duration::from_nanos(
-        (wait + SLACK.as_nanos() as i128)
+        (wait + NEXT_SCHEDULE_DELTA.as_nanos() as i128)
             .max(0)
             .try_into()
             .unwrap_or(u64::MAX),
     ))
 }
 
-/// Whether it is too late to start what was due at `time`.
+/// Whether startingDeadlineSeconds has passed for `time`.
 pub(super) fn is_too_late(cron_job: &Object, time: i64, now: Timestamp) -> bool {
     let deadline = cron_job["spec"]["startingDeadlineSeconds"].as_int();
     let is_past =
@@ -89,13 +89,18 @@ fn last_time(cron_job: &Object) -> i64 {
     to_unix(cron_job["status"]["lastScheduleTime"].str()).unwrap_or_else(|| cron_job.created())
 }
 
-/// Kubernetes: how many times were missed is guessed from the distance of the first two, and the latest is looked for
-/// from there; a schedule that is not regular may so come to none at all (cronjob/utils.go, mostRecentScheduleTime).
-fn past(from: i64, schedule: &Schedule, now: i64) -> Result<Past, String> {
+/// Kubernetes: the number of missed times is estimated from the distance of the first two, and the
+/// latest is searched from there; an irregular schedule may so yield none (cronjob/utils.go,
+/// mostRecentScheduleTime).
+fn most_recent_schedule_time(
+    from: i64,
+    schedule: &Schedule,
+    now: i64,
+) -> Result<MissedSchedules, String> {
     let never = || String::from("time difference between two schedules is less than 1 second");
     let first = schedule.next(from).ok_or_else(never)?;
     if now < first {
-        return Ok(Past {
+        return Ok(MissedSchedules {
             from,
             latest: None,
             n_missed: 0,
@@ -103,7 +108,7 @@ fn past(from: i64, schedule: &Schedule, now: i64) -> Result<Past, String> {
     }
     let second = schedule.next(first).ok_or_else(never)?;
     if now < second {
-        return Ok(Past {
+        return Ok(MissedSchedules {
             from,
             latest: Some(first),
             n_missed: 0,
@@ -114,7 +119,7 @@ fn past(from: i64, schedule: &Schedule, now: i64) -> Result<Past, String> {
     let times = std::iter::successors(schedule.next(first + (n_missed - 2) * span), |time| {
         schedule.next(*time)
     });
-    Ok(Past {
+    Ok(MissedSchedules {
         from,
         latest: times.take_while(|time| *time <= now).last(),
         n_missed,
@@ -221,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_day_that_never_comes_is_said_to_be_invalid() {
+    fn a_day_that_never_comes_is_invalid() {
         let never = Schedule::parse("59 23 31 2 *").unwrap();
         let made = cron_job("2024-01-01T00:00:30Z", Value::Null, Value::Null);
         assert!(due(&made, &never, at("2024-01-02T00:00:00Z")).is_err());
@@ -229,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_time_is_a_little_late() {
+    fn the_next_time_has_a_delta() {
         let hourly = Schedule::parse("0 * * * *").unwrap();
         let made = cron_job("2024-01-01T00:00:30Z", Value::Null, Value::Null);
         let wait = |now: &str| until_next(&made, &hourly, at(now)).unwrap().as_millis();

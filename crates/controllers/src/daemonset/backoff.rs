@@ -1,6 +1,6 @@
-//! How long does a failed pod wait before the next one is tried on its node? Twice as long each time.
+//! The back-off of failed daemon pods: each failure on a node doubles the delay.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -9,52 +9,48 @@ use k8s_openapi::jiff::Timestamp;
 const FIRST: Duration = Duration::from_secs(1);
 const LONGEST: Duration = Duration::from_secs(15 * 60);
 
-/// What failed lately.
+/// The failures by set, generation and node.
 #[derive(Default)]
-pub(super) struct Backoff(Mutex<HashMap<String, Failure>>);
+pub(super) struct FailedPodsBackoff(Mutex<HashMap<String, BackoffEntry>>);
 
-struct Failure {
+struct BackoffEntry {
     wait: Duration,
     last: Timestamp,
 }
 
-impl Failure {
+impl BackoffEntry {
     fn since(&self, now: Timestamp) -> Duration {
         Duration::try_from(now.duration_since(self.last)).unwrap_or_default()
     }
 
-    /// Whether nothing has failed for so long that it is forgotten.
-    fn is_past(&self, now: Timestamp) -> bool {
+    /// Whether the last failure is so old that the entry expires.
+    fn is_expired(&self, now: Timestamp) -> bool {
         self.since(now) > LONGEST * 2
     }
 }
 
-impl Backoff {
-    /// How long `key` still has to wait, if it has to.
-    pub(super) fn wait(&self, key: &str, now: Timestamp) -> Option<Duration> {
-        let all = self.lock();
-        let failure = all.get(key).filter(|failure| !failure.is_past(now))?;
+impl FailedPodsBackoff {
+    /// How long `key` still has to wait.
+    pub(super) fn remaining(&self, key: &str, now: Timestamp) -> Option<Duration> {
+        let all = self.0.lock();
+        let failure = all.get(key).filter(|failure| !failure.is_expired(now))?;
         failure
             .wait
             .checked_sub(failure.since(now))
             .filter(|wait| !wait.is_zero())
     }
 
-    /// Notes a failure: the next has to wait, longer than the one before.
-    pub(super) fn note(&self, key: &str, now: Timestamp) {
-        let mut all = self.lock();
-        let known = all.get(key).filter(|failure| !failure.is_past(now));
+    /// Records a failure and doubles the delay.
+    pub(super) fn record_failure(&self, key: &str, now: Timestamp) {
+        let mut all = self.0.lock();
+        let known = all.get(key).filter(|failure| !failure.is_expired(now));
         let wait = known.map_or(FIRST, |failure| (failure.wait * 2).min(LONGEST));
-        all.insert(key.into(), Failure { wait, last: now });
+        all.insert(key.into(), BackoffEntry { wait, last: now });
     }
 
-    /// Forgets what is long past.
-    pub(super) fn forget_past(&self, now: Timestamp) {
-        self.lock().retain(|_, failure| !failure.is_past(now));
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Failure>> {
-        self.0.lock()
+    /// Removes expired entries.
+    pub(super) fn collect_garbage(&self, now: Timestamp) {
+        self.0.lock().retain(|_, failure| !failure.is_expired(now));
     }
 }
 
@@ -68,15 +64,18 @@ mod tests {
 
     #[track_caller]
     fn check(failures: &[i64], now: i64, expect: Option<u64>) {
-        let backoff = Backoff::default();
+        let backoff = FailedPodsBackoff::default();
         failures
             .iter()
-            .for_each(|second| backoff.note("n", at(*second)));
-        assert_eq!(backoff.wait("n", at(now)), expect.map(Duration::from_secs));
+            .for_each(|second| backoff.record_failure("n", at(*second)));
+        assert_eq!(
+            backoff.remaining("n", at(now)),
+            expect.map(Duration::from_secs)
+        );
     }
 
     #[test]
-    fn the_first_failure_waits_for_nobody() {
+    fn the_first_failure_has_no_delay() {
         check(&[], 0, None);
     }
 
@@ -89,18 +88,18 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_longer_than_a_quarter_of_an_hour() {
+    fn the_back_off_is_at_most_15_minutes() {
         check(&[0; 20], 0, Some(900));
     }
 
     #[test]
-    fn what_is_long_past_is_forgotten() {
+    fn expired_entries_are_removed() {
         check(&[0, 1, 3, 3 + 1801], 3 + 1801, Some(1));
-        let backoff = Backoff::default();
-        backoff.note("n", at(0));
-        backoff.forget_past(at(1800));
-        assert_eq!(backoff.lock().len(), 1);
-        backoff.forget_past(at(1801));
-        assert_eq!(backoff.lock().len(), 0);
+        let backoff = FailedPodsBackoff::default();
+        backoff.record_failure("n", at(0));
+        backoff.collect_garbage(at(1800));
+        assert_eq!(backoff.0.lock().len(), 1);
+        backoff.collect_garbage(at(1801));
+        assert_eq!(backoff.0.lock().len(), 0);
     }
 }

@@ -1,7 +1,8 @@
-//! Which DaemonSets does an event of a ControllerRevision wake?
+//! Enqueues DaemonSets for events of ControllerRevisions.
 //!
-//! Kubernetes: a new revision that has a controller wakes nothing, for that controller made it; a change or a deletion does
-//! (daemon_controller.go: addHistory, updateHistory, deleteHistory). StatefulSets hear of no revision at all.
+//! Kubernetes: an added revision with a controller enqueues nothing, because that controller
+//! created it; an update or a deletion does (daemon_controller.go: addHistory, updateHistory,
+//! deleteHistory). StatefulSets handle no revision events.
 
 use mizzen_object::select::LabelSelector;
 use mizzen_sdk::cache::{Entry, Lister};
@@ -11,33 +12,37 @@ use mizzen_sdk::resource::DAEMON_SETS;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::Value;
 
-/// Enqueues the DaemonSets that an event concerns.
-pub(super) fn handle(revisions: &Informer<Object>, sets: &Informer<Object>, queue: &Queue<Key>) {
+/// Adds the event handler.
+pub(super) fn add_history_handler(
+    revisions: &Informer<Object>,
+    sets: &Informer<Object>,
+    queue: &Queue<Key>,
+) {
     let (sets, queue) = (sets.lister(), queue.clone());
     revisions.add_handler(move |event: Event<Object>| {
-        concerned(&event, &sets)
+        daemon_sets_for_event(&event, &sets)
             .into_iter()
             .for_each(|key| queue.add(key));
     });
 }
 
-fn concerned(event: &Event<Object>, sets: &Lister<Object>) -> Vec<Key> {
+fn daemon_sets_for_event(event: &Event<Object>, sets: &Lister<Object>) -> Vec<Key> {
     match event {
         Event::Added { object, .. } => {
-            read(object).map_or_else(Vec::new, |revision| added(&revision, sets))
+            decode(object).map_or_else(Vec::new, |revision| added(&revision, sets))
         }
         Event::Updated { old, new } if old.version() == new.version() => Vec::new(),
         Event::Updated { old, new } => {
-            let both = read(old).zip(read(new));
+            let both = decode(old).zip(decode(new));
             both.map_or_else(Vec::new, |(old, new)| updated(&old, &new, sets))
         }
         Event::Deleted { last, .. } => {
-            read(last).map_or_else(Vec::new, |revision| deleted(&revision, sets))
+            decode(last).map_or_else(Vec::new, |revision| deleted(&revision, sets))
         }
     }
 }
 
-fn read(entry: &Entry<Object>) -> Option<std::sync::Arc<Object>> {
+fn decode(entry: &Entry<Object>) -> Option<std::sync::Arc<Object>> {
     entry.object().ok()
 }
 
@@ -47,7 +52,7 @@ fn added(revision: &Object, sets: &Lister<Object>) -> Vec<Key> {
     }
     match revision.controller() {
         Some(_) => Vec::new(),
-        None => selecting(revision, sets),
+        None => daemon_sets_for_history(revision, sets),
     }
 }
 
@@ -57,13 +62,13 @@ fn updated(old: &Object, new: &Object, sets: &Lister<Object>) -> Vec<Key> {
     if is_moved {
         keys.extend(
             old.controller()
-                .and_then(|reference| resolve(old, reference, sets)),
+                .and_then(|reference| resolve_controller_ref(old, reference, sets)),
         );
     }
     match new.controller() {
-        Some(reference) => keys.extend(resolve(new, reference, sets)),
+        Some(reference) => keys.extend(resolve_controller_ref(new, reference, sets)),
         None if is_moved || old["metadata"]["labels"] != new["metadata"]["labels"] => {
-            keys.extend(selecting(new, sets));
+            keys.extend(daemon_sets_for_history(new, sets));
         }
         None => {}
     }
@@ -73,13 +78,17 @@ fn updated(old: &Object, new: &Object, sets: &Lister<Object>) -> Vec<Key> {
 fn deleted(revision: &Object, sets: &Lister<Object>) -> Vec<Key> {
     revision
         .controller()
-        .and_then(|reference| resolve(revision, reference, sets))
+        .and_then(|reference| resolve_controller_ref(revision, reference, sets))
         .into_iter()
         .collect()
 }
 
-/// The DaemonSet that a reference names, if there is one of that uid.
-fn resolve(revision: &Object, reference: &Value, sets: &Lister<Object>) -> Option<Key> {
+/// The DaemonSet of a controller reference, if its uid matches.
+fn resolve_controller_ref(
+    revision: &Object,
+    reference: &Value,
+    sets: &Lister<Object>,
+) -> Option<Key> {
     if reference["kind"].str() != DAEMON_SETS.kind {
         return None;
     }
@@ -88,8 +97,8 @@ fn resolve(revision: &Object, reference: &Value, sets: &Lister<Object>) -> Optio
     (set.uid() == reference["uid"].str()).then_some(key)
 }
 
-/// The DaemonSets that could adopt an orphan.
-fn selecting(revision: &Object, sets: &Lister<Object>) -> Vec<Key> {
+/// The DaemonSets that may adopt an orphan.
+fn daemon_sets_for_history(revision: &Object, sets: &Lister<Object>) -> Vec<Key> {
     let sets = sets
         .namespaced(revision.namespace())
         .list()
@@ -116,7 +125,8 @@ mod tests {
         Entry::new(text.as_bytes()).expect("JSON")
     }
 
-    /// A revision of `a` with a version, a label `app` and perhaps a controller, as `Kind/name/uid`.
+    /// A revision of `a` with a version, a label `app` and perhaps a controller, as
+    /// `Kind/name/uid`.
     fn revision(version: u32, app: &str, owner: &str, more: &str) -> Entry<Object> {
         let owners = match *owner.split('/').collect::<Vec<_>>() {
             [kind, name, uid] => {
@@ -138,7 +148,7 @@ mod tests {
                 r#"{{"metadata":{{"namespace":"{namespace}","name":"{name}","uid":"{namespace}-{name}"}},"spec":{{"selector":{selector}}}}}"#
             )));
         }
-        let keys = concerned(&event, &Lister::new(store));
+        let keys = daemon_sets_for_event(&event, &Lister::new(store));
         assert_eq!(
             keys.iter().map(Key::to_string).collect::<Vec<_>>(),
             expected
@@ -149,7 +159,7 @@ mod tests {
     const DB: &str = "DaemonSet/db/a-db";
 
     #[test]
-    fn a_new_revision_wakes_a_set_only_if_it_is_an_orphan_or_going() {
+    fn a_new_revision_enqueues_a_set_only_if_it_is_an_orphan_or_being_deleted() {
         let added = |owner: &str, more: &str| Event::Added {
             object: revision(1, "web", owner, more),
             initial: false,
@@ -162,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_wakes_who_has_it_and_who_had_it() {
+    fn an_update_enqueues_the_new_and_the_old_controller() {
         let updated = |old: Entry<Object>, new: Entry<Object>| Event::Updated { old, new };
         check(
             updated(revision(1, "web", WEB, ""), revision(2, "web", WEB, "")),
@@ -193,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reference_must_name_the_set_that_is_there() {
+    fn a_controller_reference_must_match_by_uid() {
         let deleted = |owner: &str| Event::Deleted {
             last: revision(1, "web", owner, ""),
             unseen: false,

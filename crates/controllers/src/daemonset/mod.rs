@@ -1,6 +1,7 @@
-//! One pod on every node that is asked for, whatever nodes come and go.
+//! The DaemonSet controller: one pod on every eligible node.
 //!
-//! `plan` decides what nodes need, `rollout` which pods are replaced next, `placement` which nodes are asked for.
+//! `placement` decides which nodes are eligible, `plan` which pods are created and deleted,
+//! `rolling_update` which are updated.
 
 mod backoff;
 mod history_events;
@@ -8,7 +9,7 @@ mod placement;
 mod plan;
 mod pod;
 mod revisions;
-mod rollout;
+mod rolling_update;
 mod status;
 
 use std::collections::HashSet;
@@ -26,55 +27,55 @@ use mizzen_sdk::resource::{DAEMON_SETS, NODES, PODS};
 use mizzen_sdk::{Key, Object};
 use tokio::time::sleep;
 
-use crate::common::batch::slow_start;
-use crate::common::claim::Claim;
-use crate::common::failure::is_namespace_going;
-use crate::common::fresh::Written;
-use crate::common::pods::Owner;
-use crate::common::{owned, seen, wake};
-use crate::history::History;
-use crate::{After, Context, Error, Reconcile, Work, pod_index};
-use backoff::Backoff;
-use plan::{Plan, View};
-use revisions::Revisions;
-use status::Counts;
+use crate::common::api_errors::is_namespace_terminating;
+use crate::common::batch::slow_start_batch;
+use crate::common::controller_ref_manager::ControllerRefManager;
+use crate::common::pod_control::PodControl;
+use crate::common::read_your_writes::LastWrites;
+use crate::common::{controller_index, owner_events, seen};
+use crate::controller_history::ControllerHistory;
+use crate::{Action, Controller, ControllerContext, Error, Reconcile, pod_index};
+use backoff::FailedPodsBackoff;
+use plan::{DaemonSetPlan, DaemonSetView};
+use revisions::DaemonSetRevisions;
+use status::DaemonSetCounts;
 
-/// How many sets are worked on at a time.
+/// Upstream's default of `--concurrent-daemonset-syncs`.
 const N_WORKERS: usize = 2;
-/// How many pods are made, and how many deleted, in one go.
+/// How many pods a sync creates, and how many it deletes, at most.
 const BURST: usize = 250;
-/// How often failures that are long past are forgotten.
+/// How often expired back-off entries are removed.
 const FORGET: Duration = Duration::from_secs(60);
 
 struct DaemonSets {
-    context: Context,
+    context: ControllerContext,
     sets: Informer<Object>,
     pods: Informer<Object>,
     nodes: Informer<Object>,
-    history: History,
-    written: Written,
-    failures: Backoff,
+    history: ControllerHistory,
+    written: LastWrites,
+    failures: FailedPodsBackoff,
 }
 
-/// Sets up the loop.
-pub(crate) fn start(context: &Context) -> Work {
+/// Creates the controller.
+pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context
         .named("daemon-set-controller")
-        .recording_as("daemonset-controller");
+        .with_event_source("daemonset-controller");
     let queue = context.queue("daemonset");
     let (sets, pods, nodes) = (
-        context.follow(&DAEMON_SETS),
-        context.follow(&PODS),
-        context.follow(&NODES),
+        context.informer(&DAEMON_SETS),
+        context.informer(&PODS),
+        context.informer(&NODES),
     );
-    let history = History::new(&context);
-    owned::index(&pods);
-    pod_index::add_node(&pods);
+    let history = ControllerHistory::new(&context);
+    controller_index::add_controller_index(&pods);
+    pod_index::add_node_index(&pods);
     let todo = queue.clone();
     sets.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
-    wake::owners(&pods, &sets, &DAEMON_SETS, &queue);
-    history_events::handle(&history.revisions, &sets, &queue);
-    let (written, failures) = (Written::default(), Backoff::default());
+    owner_events::enqueue_owners(&pods, &sets, &DAEMON_SETS, &queue);
+    history_events::add_history_handler(&history.revisions, &sets, &queue);
+    let (written, failures) = (LastWrites::default(), FailedPodsBackoff::default());
     let daemon_sets = Arc::new(DaemonSets {
         context,
         sets,
@@ -84,59 +85,59 @@ pub(crate) fn start(context: &Context) -> Work {
         written,
         failures,
     });
-    daemon_sets.listen_to_nodes(&queue);
-    Work::new(queue, N_WORKERS, daemon_sets.clone()).and(async move {
+    daemon_sets.add_node_handler(&queue);
+    Controller::new(queue, N_WORKERS, daemon_sets.clone()).with_task(async move {
         loop {
             sleep(FORGET).await;
             daemon_sets
                 .failures
-                .forget_past(daemon_sets.context.monotonic_now());
+                .collect_garbage(daemon_sets.context.monotonic_now());
         }
     })
 }
 
 impl Reconcile for DaemonSets {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let Some(entry) = self.sets.store().get(key) else {
             self.written.forget(key);
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
         if !self.written.is_seen(&entry) {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         }
         let set = entry.object()?;
         let selector = LabelSelector::of(&set["spec"]["selector"]).unwrap_or_default();
         if selector.is_empty() {
             let message =
                 "This daemon set is selecting all pods. A non-empty selector is required.";
-            self.context.record(
+            self.context.record_event(
                 &DAEMON_SETS,
                 &set,
                 Note::warning("SelectingAll", "", message),
             );
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         }
         if set.is_going() {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         }
         let revisions = self.revisions(&set).await?;
         let pods = self.claim_pods(&set, &selector).await?;
-        let outcome = self.act(&set, &pods, &revisions).await;
-        let counts = self.tell(&set, &revisions.hash).await;
+        let outcome = self.manage(&set, &pods, &revisions).await;
+        let counts = self.update_status(&set, &revisions.hash).await;
         let (again, counts) = (outcome?, counts?);
         Ok(next_look(&set, counts, again))
     }
 }
 
 impl DaemonSets {
-    /// The pods of the set. Those that match its selector are adopted, those that do not are let go.
+    /// Claims the set's pods: adopts those that match its selector, releases those that do not.
     async fn claim_pods(
         &self,
         set: &Object,
         selector: &LabelSelector,
     ) -> Result<Vec<Arc<Object>>, Error> {
-        let found = owned::read(owned::candidates(&self.pods, set))?;
-        let claim = Claim {
+        let found = controller_index::decode(controller_index::candidates(&self.pods, set))?;
+        let claim = ControllerRefManager {
             context: &self.context,
             owner: set,
             owner_kind: &DAEMON_SETS,
@@ -148,9 +149,12 @@ impl DaemonSets {
             .await
     }
 
-    /// The pods that the set controls, as the cache has them now.
+    /// The pods that the set controls, from the cache.
     fn pods_of(&self, set: &Object) -> Result<Vec<Arc<Object>>, Error> {
-        Ok(owned::read(owned::of(&self.pods, set.uid()))?)
+        Ok(controller_index::decode(controller_index::controlled_by(
+            &self.pods,
+            set.uid(),
+        ))?)
     }
 
     fn nodes(&self) -> Result<Vec<Arc<Object>>, Error> {
@@ -159,15 +163,15 @@ impl DaemonSets {
         Ok(nodes)
     }
 
-    /// Makes and deletes pods. Returns when to look again, if a failed pod has to wait.
-    async fn act(
+    /// Creates and deletes pods. Returns the requeue delay if a failed pod is in back-off.
+    async fn manage(
         &self,
         set: &Object,
         pods: &[Arc<Object>],
-        revisions: &Revisions,
+        revisions: &DaemonSetRevisions,
     ) -> Result<Option<Duration>, Error> {
         let (nodes, pods) = (self.nodes()?, pod::by_node(pods));
-        let view = View {
+        let view = DaemonSetView {
             set,
             hash: &revisions.hash,
             nodes: &nodes,
@@ -176,26 +180,29 @@ impl DaemonSets {
         };
         let now = self.context.monotonic_now();
         let plan = plan::plan(&view, |node| {
-            self.failures.wait(&failure_key(set, node), now)
+            self.failures
+                .remaining(&failed_pods_backoff_key(set, node), now)
         });
-        self.tell_of_ended(set, &plan, now);
-        self.change(&view, &plan.create, &plan.delete).await?;
+        self.record_ended_pods(set, &plan, now);
+        self.sync_nodes(&view, &plan.create, &plan.delete).await?;
         if plan.create.is_empty()
             && plan.delete.is_empty()
             && set.at("spec.updateStrategy.type").str() == "RollingUpdate"
         {
-            let rollout = rollout::rollout(&view);
-            self.change(&view, &rollout.create, &rollout.delete).await?;
+            let rollout = rolling_update::rolling_update(&view);
+            self.sync_nodes(&view, &rollout.create, &rollout.delete)
+                .await?;
         }
-        self.forget(set, &revisions.old).await?;
-        Ok(plan.again)
+        self.cleanup_history(set, &revisions.old).await?;
+        Ok(plan.requeue_after)
     }
 
-    fn tell_of_ended(&self, set: &Object, plan: &Plan, now: Timestamp) {
+    fn record_ended_pods(&self, set: &Object, plan: &DaemonSetPlan, now: Timestamp) {
         for (node, pod) in &plan.ended {
             let key = pod.key();
             let note = if pod.at("status.phase").str() == "Failed" {
-                self.failures.note(&failure_key(set, node), now);
+                self.failures
+                    .record_failure(&failed_pods_backoff_key(set, node), now);
                 let message =
                     format!("Found failed daemon pod {key} on node {node}, will try to kill it");
                 Note::warning("FailedDaemonPod", "", message)
@@ -205,30 +212,30 @@ impl DaemonSets {
                 );
                 Note::normal("SucceededDaemonPod", "", message)
             };
-            self.context.record(&DAEMON_SETS, set, note);
+            self.context.record_event(&DAEMON_SETS, set, note);
         }
     }
 
-    async fn change(
+    async fn sync_nodes(
         &self,
-        view: &View<'_>,
+        view: &DaemonSetView<'_>,
         create: &[String],
         delete: &[Arc<Object>],
     ) -> Result<(), Error> {
-        let owner = Owner {
+        let owner = PodControl {
             context: &self.context,
-            object: view.set,
-            kind: &DAEMON_SETS,
+            owner: view.set,
+            owner_kind: &DAEMON_SETS,
         };
         let mut nodes = create
             .iter()
             .take(BURST)
-            .map(|node| pod::new(view.set, node, view.hash));
-        let made = slow_start(create.len().min(BURST), || {
+            .map(|node| pod::new_pod(view.set, node, view.hash));
+        let made = slow_start_batch(create.len().min(BURST), || {
             let pod = nodes.next();
             async {
                 if let Some(pod) = pod {
-                    self.create(&owner, pod).await
+                    self.create_pod(&owner, pod).await
                 } else {
                     Ok(())
                 }
@@ -239,32 +246,32 @@ impl DaemonSets {
             delete
                 .iter()
                 .take(BURST)
-                .map(|pod| self.delete(&owner, pod)),
+                .map(|pod| self.delete_pod(&owner, pod)),
         )
         .await;
         gone.into_iter().fold(made, Result::and)
     }
 
-    /// Where the whole namespace goes, nothing can be made, and nothing needs to.
-    async fn create(&self, owner: &Owner<'_>, pod: Object) -> Result<(), Error> {
+    /// Failures because of a terminating namespace are ignored.
+    async fn create_pod(&self, owner: &PodControl<'_>, pod: Object) -> Result<(), Error> {
         match owner.create(&pod).await {
-            Err(error) if is_namespace_going(&error) => Ok(()),
+            Err(error) if is_namespace_terminating(&error) => Ok(()),
             outcome => {
-                seen::written(&self.pods, &outcome?).await;
+                seen::wait_for_write(&self.pods, &outcome?).await;
                 Ok(())
             }
         }
     }
 
-    async fn delete(&self, owner: &Owner<'_>, pod: &Object) -> Result<(), Error> {
+    async fn delete_pod(&self, owner: &PodControl<'_>, pod: &Object) -> Result<(), Error> {
         owner.delete(&pod.key()).await?;
-        seen::deleted(&self.pods, pod).await;
+        seen::wait_for_deletion(&self.pods, pod).await;
         Ok(())
     }
 
-    async fn tell(&self, set: &Object, hash: &str) -> Result<Counts, Error> {
+    async fn update_status(&self, set: &Object, hash: &str) -> Result<DaemonSetCounts, Error> {
         let (nodes, pods) = (self.nodes()?, pod::by_node(&self.pods_of(set)?));
-        let counts = status::count(&View {
+        let counts = status::count(&DaemonSetView {
             set,
             hash,
             nodes: &nodes,
@@ -280,34 +287,34 @@ impl DaemonSets {
         Ok(counts)
     }
 
-    /// Wakes the sets that a change of a node concerns.
-    fn listen_to_nodes(self: &Arc<Self>, queue: &Queue<Key>) {
+    /// Adds the event handler of nodes.
+    fn add_node_handler(self: &Arc<Self>, queue: &Queue<Key>) {
         let (daemon_sets, todo) = (Arc::downgrade(self), queue.clone());
         self.nodes.add_handler(move |event: Event<Object>| {
             let Some(daemon_sets) = daemon_sets.upgrade() else {
                 return;
             };
             let keys = match &event {
-                Event::Updated { old, new } if is_same_to_daemons(old, new) => Vec::new(),
-                // Kubernetes: a set hears of it when the pods there are collected.
+                Event::Updated { old, new } if should_ignore_node_update(old, new) => Vec::new(),
+                // Kubernetes: a set is enqueued when the pod garbage collector deletes the pods.
                 Event::Deleted { .. } => Vec::new(),
-                event => daemon_sets.concerned(event.object()),
+                event => daemon_sets.daemon_sets_for_node(event.object()),
             };
             keys.into_iter().for_each(|key| todo.add(key));
         });
     }
 
-    fn concerned(&self, node: &Entry<Object>) -> Vec<Key> {
+    fn daemon_sets_for_node(&self, node: &Entry<Object>) -> Vec<Key> {
         let (Ok(node), Ok(sets)) = (node.object(), self.sets.lister().list()) else {
             return Vec::new();
         };
-        let pods = pod_index::on_node(&self.pods, node.name()).unwrap_or_default();
+        let pods = pod_index::pods_on_node(&self.pods, node.name()).unwrap_or_default();
         let owners: HashSet<&str> = pods
             .iter()
             .filter_map(|pod| Some(pod.controller()?["uid"].str()))
             .collect();
         let is_concerned =
-            |set: &&Arc<Object>| plan::is_concerned(set, &node, owners.contains(set.uid()));
+            |set: &&Arc<Object>| plan::is_affected_by_node(set, &node, owners.contains(set.uid()));
         sets.iter()
             .filter(is_concerned)
             .map(|set| set.key())
@@ -315,8 +322,9 @@ impl DaemonSets {
     }
 }
 
-/// Whether nothing changed by which a node is chosen. A node says every few seconds that it is alive.
-fn is_same_to_daemons(old: &Entry<Object>, new: &Entry<Object>) -> bool {
+/// Whether an update changed nothing that placement depends on. Heartbeats update nodes every few
+/// seconds.
+fn should_ignore_node_update(old: &Entry<Object>, new: &Entry<Object>) -> bool {
     let (Ok(old), Ok(new)) = (old.object(), new.object()) else {
         return false;
     };
@@ -324,8 +332,8 @@ fn is_same_to_daemons(old: &Entry<Object>, new: &Entry<Object>) -> bool {
         && old["spec"]["taints"] == new["spec"]["taints"]
 }
 
-/// A new generation of the set is a new chance.
-fn failure_key(set: &Object, node: &str) -> String {
+/// The generation is part of the key: a changed set starts without back-off.
+fn failed_pods_backoff_key(set: &Object, node: &str) -> String {
     format!(
         "{}/{}/{node}",
         set.uid(),
@@ -333,8 +341,8 @@ fn failure_key(set: &Object, node: &str) -> String {
     )
 }
 
-/// Pods become available by time alone, and failed ones wait.
-fn next_look(set: &Object, counts: Counts, again: Option<Duration>) -> After {
+/// Requeues for minReadySeconds and for the back-off.
+fn next_look(set: &Object, counts: DaemonSetCounts, again: Option<Duration>) -> Action {
     let min_ready = pod::min_ready(set);
     let available = (min_ready > 0 && counts.ready != counts.available)
         .then(|| Duration::from_secs(min_ready.unsigned_abs()));
@@ -342,5 +350,5 @@ fn next_look(set: &Object, counts: Counts, again: Option<Duration>) -> After {
         .into_iter()
         .chain(again)
         .min()
-        .map_or(After::Done, After::Again)
+        .map_or(Action::AwaitChange, Action::Requeue)
 }

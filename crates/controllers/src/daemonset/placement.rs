@@ -1,29 +1,29 @@
-//! On which nodes are the set's pods to run?
+//! Decides on which nodes a DaemonSet's pods should run.
 
 use mizzen_kinds::node_affinity::RequiredNodeAffinity;
 use mizzen_kinds::tolerations::{Taint, Toleration, add_or_update, any_tolerates};
 use mizzen_sdk::Object;
 use mizzen_value::{Value, value};
 
-/// What a set asks of nodes.
+/// The node requirements of a set.
 pub(super) struct Placement<'a> {
     node_name: &'a str,
     affinity: RequiredNodeAffinity,
     tolerations: Box<[Toleration]>,
 }
 
-/// What a set thinks of a node.
+/// Whether a set's pods run on a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Verdict {
-    /// Whether a pod is to be there.
+pub(super) struct NodeEligibility {
+    /// Whether a pod should run there.
     pub should_run: bool,
-    /// Whether a pod that is there may stay.
-    pub may_stay: bool,
+    /// Whether an existing pod continues to run there.
+    pub should_continue_running: bool,
 }
 
 impl<'a> Placement<'a> {
-    /// What this set asks of nodes.
-    pub(super) fn of(set: &'a Object) -> Placement<'a> {
+    /// The node requirements of `set`.
+    pub(super) fn from_set(set: &'a Object) -> Placement<'a> {
         let spec = set.at("spec.template.spec");
         Placement {
             node_name: spec["nodeName"].str(),
@@ -32,8 +32,8 @@ impl<'a> Placement<'a> {
         }
     }
 
-    /// Whether the set's pods are to run on a node. A taint that keeps new pods away lets those stay that are there.
-    pub(super) fn judge(&self, node: &Object) -> Verdict {
+    /// Checks a node. A NoSchedule taint keeps new pods away; existing pods continue to run.
+    pub(super) fn check_node(&self, node: &Object) -> NodeEligibility {
         let is_asked_for = (self.node_name.is_empty() || self.node_name == node.name())
             && self.affinity.matches(node.name(), |key| node.label(key));
         let taints = Taint::list(&node["spec"]["taints"]);
@@ -42,15 +42,15 @@ impl<'a> Placement<'a> {
             taints.all(|taint| any_tolerates(&self.tolerations, taint))
         };
         let may_stay = is_asked_for && tolerates("NoExecute");
-        Verdict {
+        NodeEligibility {
             should_run: may_stay && tolerates("NoSchedule"),
-            may_stay,
+            should_continue_running: may_stay,
         }
     }
 }
 
-/// What every daemon tolerates, besides what its template says: troubles of a node are no reason to leave it.
-const TOLERATED: [(&str, &str); 6] = [
+/// Tolerations that every daemon pod has in addition to its template.
+const DAEMON_TOLERATIONS: [(&str, &str); 6] = [
     ("node.kubernetes.io/not-ready", "NoExecute"),
     ("node.kubernetes.io/unreachable", "NoExecute"),
     ("node.kubernetes.io/disk-pressure", "NoSchedule"),
@@ -59,14 +59,18 @@ const TOLERATED: [(&str, &str); 6] = [
     ("node.kubernetes.io/unschedulable", "NoSchedule"),
 ];
 
-/// What daemons on the host's network tolerate: they may be what brings the network up.
-const NETWORK: (&str, &str) = ("node.kubernetes.io/network-unavailable", "NoSchedule");
+/// A toleration of daemon pods on the host network, which may be the ones that set up the network.
+const HOST_NETWORK_TOLERATION: (&str, &str) =
+    ("node.kubernetes.io/network-unavailable", "NoSchedule");
 
-/// The tolerations of the set's pods: those of the spec, in their order, and those that every daemon has.
+/// The tolerations of the set's pods: those of the template in their order, then the daemon
+/// tolerations.
 pub(super) fn tolerations(spec: &Value) -> Vec<Value> {
     let mut tolerations = spec["tolerations"].list().to_vec();
-    let network = spec["hostNetwork"].bool().then_some(NETWORK);
-    for (key, effect) in TOLERATED.into_iter().chain(network) {
+    let network = spec["hostNetwork"]
+        .bool()
+        .then_some(HOST_NETWORK_TOLERATION);
+    for (key, effect) in DAEMON_TOLERATIONS.into_iter().chain(network) {
         let added = value!({"key": key, "operator": "Exists", "effect": effect});
         add_or_update(&mut tolerations, &added);
     }
@@ -93,12 +97,12 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(spec: Value, taints: &str, should_run: bool, may_stay: bool) {
+    fn check(spec: Value, taints: &str, should_run: bool, should_continue_running: bool) {
         assert_eq!(
-            Placement::of(&set(spec)).judge(&node(taints)),
-            Verdict {
+            Placement::from_set(&set(spec)).check_node(&node(taints)),
+            NodeEligibility {
                 should_run,
-                may_stay
+                should_continue_running
             }
         );
     }
@@ -108,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn daemons_run_everywhere_unless_they_ask_for_something() {
+    fn daemon_pods_run_everywhere_without_requirements() {
         check(plain(), "", true, true);
         check(value!({"nodeSelector": {"zone": "b"}}), "", false, false);
         check(value!({"nodeName": "n2"}), "", false, false);
@@ -116,14 +120,14 @@ mod tests {
     }
 
     #[test]
-    fn a_taint_keeps_new_daemons_away_but_those_there_may_stay() {
+    fn a_no_schedule_taint_keeps_new_daemon_pods_away_only() {
         check(plain(), "k:NoSchedule", false, true);
         check(plain(), "k:NoExecute", false, false);
         check(plain(), "k:PreferNoSchedule", true, true);
     }
 
     #[test]
-    fn what_the_template_tolerates_does_not_count() {
+    fn tolerated_taints_do_not_count() {
         check(
             value!({"tolerations": [{"operator": "Exists"}]}),
             "k:NoSchedule l:NoExecute",
@@ -133,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn troubles_of_a_node_do_not_count() {
+    fn condition_taints_do_not_count() {
         check(
             plain(),
             "node.kubernetes.io/unschedulable:NoSchedule",
@@ -155,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_is_not_ready_yet_gets_no_daemon() {
+    fn a_node_with_the_not_ready_no_schedule_taint_gets_no_daemon_pod() {
         check(
             plain(),
             "node.kubernetes.io/not-ready:NoSchedule",
@@ -165,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_without_network_gets_daemons_of_the_hosts_network_only() {
+    fn a_node_without_network_gets_host_network_daemon_pods_only() {
         check(
             plain(),
             "node.kubernetes.io/network-unavailable:NoSchedule",
@@ -181,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn daemons_tolerate_in_a_fixed_order_after_their_own() {
+    fn daemon_tolerations_follow_the_templates_in_a_fixed_order() {
         let keys = |spec: Value| {
             let keys: Vec<String> = tolerations(&spec)
                 .iter()

@@ -1,4 +1,4 @@
-//! Which pods are missing on nodes, and which are too many there? Pure.
+//! Decides which pods are created and deleted on each node. Pure.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -7,49 +7,50 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use mizzen_sdk::Object;
 
-use super::placement::{Placement, Verdict};
-use super::pod::{self, ByNode};
+use super::placement::{NodeEligibility, Placement};
+use super::pod::{self, PodsByNode};
 use crate::common::pod as any;
 
-/// What a plan is made of.
-pub(super) struct View<'a> {
-    /// The set.
+/// The input of a plan.
+pub(super) struct DaemonSetView<'a> {
     pub set: &'a Object,
-    /// The hash of its revision.
+    /// The hash of the current revision.
     pub hash: &'a str,
-    /// Every node, by name.
+    /// All nodes, sorted by name.
     pub nodes: &'a [Arc<Object>],
-    /// The pods that the set controls, by their nodes.
-    pub pods: &'a ByNode,
-    /// The time of day.
+    /// The set's pods by node.
+    pub pods: &'a PodsByNode,
+    /// The wall clock.
     pub now: Timestamp,
 }
 
-/// What is to be done.
+/// The pods to create and delete.
 #[derive(Debug, Default)]
-pub(super) struct Plan {
-    /// The nodes that get a pod.
+pub(super) struct DaemonSetPlan {
+    /// Nodes that get a pod.
     pub create: Vec<String>,
-    /// The pods that go.
     pub delete: Vec<Arc<Object>>,
-    /// Those of them that ended, and where: people are told of them.
+    /// The deleted pods that had finished, with their nodes: events are recorded for them.
     pub ended: Vec<(String, Arc<Object>)>,
-    /// How long until a pod that failed may go, where one has to wait.
-    pub again: Option<Duration>,
+    /// How long until a failed pod in back-off may be deleted.
+    pub requeue_after: Option<Duration>,
 }
 
-/// Decides for each node. `patience` says how long a failed pod of a node still has to wait before it goes: a kubelet
-/// that refuses a pod would refuse the next one just as fast.
-pub(super) fn plan(view: &View, patience: impl Fn(&str) -> Option<Duration>) -> Plan {
-    let placement = Placement::of(view.set);
-    let mut plan = Plan::default();
+/// Plans each node. `patience` is the remaining back-off of a failed pod on a node: a kubelet that
+/// rejects a pod would reject the next one just as fast.
+pub(super) fn plan(
+    view: &DaemonSetView,
+    patience: impl Fn(&str) -> Option<Duration>,
+) -> DaemonSetPlan {
+    let placement = Placement::from_set(view.set);
+    let mut plan = DaemonSetPlan::default();
     for node in view.nodes {
-        let verdict = placement.judge(node);
+        let verdict = placement.check_node(node);
         match view.pods.get(node.name()) {
             None if verdict.should_run => plan.create.push(node.name().into()),
             None => {}
-            Some(pods) if verdict.may_stay => {
-                plan.keep(view, node.name(), verdict, pods, &patience)
+            Some(pods) if verdict.should_continue_running => {
+                plan.keep_on_node(view, node.name(), verdict, pods, &patience)
             }
             Some(pods) => plan
                 .delete
@@ -60,9 +61,9 @@ pub(super) fn plan(view: &View, patience: impl Fn(&str) -> Option<Duration>) -> 
     plan
 }
 
-/// Pods for nodes that are not there. Those that are on one are left to the collector of pods, but who is on none would
-/// wait for ever.
-fn without_node(view: &View) -> Vec<Arc<Object>> {
+/// Pending pods for nodes that do not exist. Pods that are bound to such a node are left to the pod
+/// garbage collector.
+fn without_node(view: &DaemonSetView) -> Vec<Arc<Object>> {
     let there: HashSet<&str> = view.nodes.iter().map(|node| node.name()).collect();
     let lost = view
         .pods
@@ -74,13 +75,13 @@ fn without_node(view: &View) -> Vec<Arc<Object>> {
         .collect()
 }
 
-impl Plan {
-    /// Decides for a node whose pods may stay.
-    fn keep(
+impl DaemonSetPlan {
+    /// Plans a node whose pods continue to run.
+    fn keep_on_node(
         &mut self,
-        view: &View,
+        view: &DaemonSetView,
         node: &str,
-        verdict: Verdict,
+        verdict: NodeEligibility,
         pods: &[Arc<Object>],
         patience: impl Fn(&str) -> Option<Duration>,
     ) {
@@ -88,10 +89,10 @@ impl Plan {
         let (ended, mut running): (Vec<_>, Vec<_>) =
             staying.cloned().partition(|pod| any::is_terminal(pod));
         for pod in ended {
-            self.clear(node, pod, &patience);
+            self.clear_ended(node, pod, &patience);
         }
         running.sort_by_key(|pod| pod::seniority(pod));
-        if pod::scaled(view.set, "maxSurge", 1) > 0 {
+        if pod::rolling_update_value(view.set, "maxSurge", 1) > 0 {
             if running.is_empty() && verdict.should_run {
                 self.create.push(node.into());
             }
@@ -101,11 +102,16 @@ impl Plan {
         }
     }
 
-    /// Deletes a pod that ended, or lets it wait.
-    fn clear(&mut self, node: &str, pod: Arc<Object>, patience: impl Fn(&str) -> Option<Duration>) {
+    /// Deletes a finished pod, or keeps it until its back-off ends.
+    fn clear_ended(
+        &mut self,
+        node: &str,
+        pod: Arc<Object>,
+        patience: impl Fn(&str) -> Option<Duration>,
+    ) {
         let has_failed = pod["status"]["phase"].str() == "Failed";
         if let Some(wait) = patience(node).filter(|_| has_failed) {
-            self.again = Some(self.again.map_or(wait, |again| again.min(wait)));
+            self.requeue_after = Some(self.requeue_after.map_or(wait, |again| again.min(wait)));
             return;
         }
         self.delete.push(pod.clone());
@@ -113,9 +119,9 @@ impl Plan {
     }
 }
 
-/// Those that go where an old pod may run beside a new one: all but the oldest of each, and the old one once it is not
-/// ready or the new one is available. `running` are in the order of their seniority.
-fn surplus_of_surge(view: &View, running: Vec<Arc<Object>>) -> Vec<Arc<Object>> {
+/// The surplus pods with maxSurge: all but the oldest of each revision, and the old one once it is
+/// not ready or the new one is available. `running` is sorted by seniority.
+fn surplus_of_surge(view: &DaemonSetView, running: Vec<Arc<Object>>) -> Vec<Arc<Object>> {
     if running.len() <= 1 {
         return Vec::new();
     }
@@ -134,13 +140,14 @@ fn surplus_of_surge(view: &View, running: Vec<Arc<Object>>) -> Vec<Arc<Object>> 
     surplus
 }
 
-/// Whether a change of a node concerns the set, given whether a pod of the set is bound to the node.
-/// Kubernetes: a pod that may stay where no new one would go is not looked at (daemon_controller.go, syncNodeUpdate).
-pub(super) fn is_concerned(set: &Object, node: &Object, has_pod: bool) -> bool {
-    let Verdict {
+/// Whether an update of a node affects the set, given whether a pod of the set is bound to it.
+/// Kubernetes: a pod that continues to run where no new one would is not affected
+/// (daemon_controller.go, syncNodeUpdate).
+pub(super) fn is_affected_by_node(set: &Object, node: &Object, has_pod: bool) -> bool {
+    let NodeEligibility {
         should_run,
-        may_stay,
-    } = Placement::of(set).judge(node);
+        should_continue_running: may_stay,
+    } = Placement::from_set(set).check_node(node);
     let is_miscounted = set.at("status.numberMisscheduled").int() > 0;
     if has_pod {
         !may_stay || is_miscounted
@@ -171,7 +178,8 @@ pub(super) mod tests {
         }))
     }
 
-    /// Nodes as `name:words`: `no` for one that does not get the daemon, `tainted` for one that keeps what it has.
+    /// Nodes as `name:words`: `no` for one that is not eligible, `tainted` for one where pods
+    /// continue to run.
     pub(crate) fn nodes(text: &str) -> Vec<Arc<Object>> {
         let node = |text: &str| {
             let (name, word) = text.split_once(':').unwrap_or((text, ""));
@@ -185,9 +193,10 @@ pub(super) mod tests {
         text.split_whitespace().map(node).collect()
     }
 
-    /// Pods as `name@node:words`: a phase, `ready` or `ready-990` (since when), `going`, `old`, `bound`, `since-5`.
-    pub(crate) fn pods(text: &str) -> ByNode {
-        let mut nodes = ByNode::new();
+    /// Pods as `name@node:words`: a phase, `ready` or `ready-990` (since when), `going`, `old`,
+    /// `bound`, `since-5`.
+    pub(crate) fn pods(text: &str) -> PodsByNode {
+        let mut nodes = PodsByNode::new();
         for text in text.split_whitespace() {
             let (name, rest) = text.split_once('@').expect("a name and a node");
             let (node, words) = rest
@@ -236,7 +245,7 @@ pub(super) mod tests {
     #[track_caller]
     fn check_in(set: &Object, nodes: &str, pods: &str, expect: &str) {
         let (nodes, pods) = (self::nodes(nodes), self::pods(pods));
-        let view = View {
+        let view = DaemonSetView {
             set,
             hash: "new",
             nodes: &nodes,
@@ -258,12 +267,12 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn every_node_that_is_asked_for_gets_one_pod() {
+    fn every_eligible_node_gets_one_pod() {
         check("n1 n2:no n3", "a@n3", "+n1");
     }
 
     #[test]
-    fn a_node_that_is_no_longer_asked_for_loses_its_pods() {
+    fn a_node_that_is_no_longer_eligible_loses_its_pods() {
         check("n1:no", "a@n1 b@n1:Running,going", "-a");
     }
 
@@ -282,7 +291,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_pod_that_goes_is_waited_for() {
+    fn a_terminating_pod_is_waited_for() {
         check("n1", "a@n1:Running,going", "");
         check_surge("n1", "a@n1:Running,going", "+n1");
         check_surge("n1:tainted", "a@n1:Running,going", "");
@@ -295,7 +304,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_pod_that_waits_for_a_node_that_is_gone_goes() {
+    fn a_pending_pod_for_a_missing_node_is_deleted() {
         check("n1", "a@n1 b@n2:Pending c@n3:Running,bound", "-b");
     }
 
@@ -316,7 +325,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn an_old_pod_that_is_not_ready_makes_room() {
+    fn an_old_pod_that_is_not_ready_is_deleted() {
         check_surge(
             "n1",
             "a@n1:Running,bound,old,since-1 b@n1:Running,bound,since-2",
@@ -340,10 +349,10 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_failed_pod_waits_if_the_last_one_failed_just_before() {
+    fn a_failed_pod_is_kept_during_the_back_off() {
         let (set, nodes) = (set(Value::object()), nodes("n1 n2 n3"));
         let pods = pods("a@n1:Failed b@n2:Failed c@n3:Succeeded");
-        let view = View {
+        let view = DaemonSetView {
             set: &set,
             hash: "new",
             nodes: &nodes,
@@ -353,16 +362,17 @@ pub(super) mod tests {
         let waits = |node: &str| (node != "n2").then_some(Duration::from_secs(4));
         let plan = plan(&view, waits);
         assert_eq!(
-            (words(&plan.create, &plan.delete), plan.again),
+            (words(&plan.create, &plan.delete), plan.requeue_after),
             ("-b -c".into(), Some(Duration::from_secs(4)))
         );
         assert_eq!(plan.ended.len(), 2);
     }
 
     #[test]
-    fn a_node_concerns_a_set_if_a_pod_should_come_or_go() {
-        let concerned =
-            |node: &str, has_pod| is_concerned(&set(Value::object()), &nodes(node)[0], has_pod);
+    fn a_node_update_affects_a_set_if_a_pod_is_created_or_deleted() {
+        let concerned = |node: &str, has_pod| {
+            is_affected_by_node(&set(Value::object()), &nodes(node)[0], has_pod)
+        };
         assert!(
             concerned("n1", false) && !concerned("n1:no", false) && !concerned("n1:tainted", false)
         );

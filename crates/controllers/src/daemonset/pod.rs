@@ -1,4 +1,4 @@
-//! What is a pod of the set like when it is made, and for which node is one that is there?
+//! Daemon pods: how they are created, and which node they are for.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,22 +8,22 @@ use mizzen_sdk::resource::DAEMON_SETS;
 use mizzen_value::value;
 
 use super::placement;
-use crate::common::percent::{self, Round};
+use crate::common::int_or_percent::{self, Rounding};
 use crate::common::{pod, template};
 
-/// The label of a pod and of a revision with the revision's hash.
+/// The label with the hash of a pod's revision.
 pub(super) const HASH_LABEL: &str = "controller-revision-hash";
-/// The label of a pod with the number that its template had; who made pods before there were hashes went by it.
+/// The label with the template generation, which preceded the hash.
 const GENERATION_LABEL: &str = "pod-template-generation";
-/// The annotation of the set with the number of its template.
+/// The annotation of the set with the template generation.
 const GENERATION: &str = "deprecated.daemonset.template.generation";
 
-/// Pods by the nodes for which they are.
-pub(super) type ByNode = BTreeMap<String, Vec<Arc<Object>>>;
+/// Pods by their target node.
+pub(super) type PodsByNode = BTreeMap<String, Vec<Arc<Object>>>;
 
-/// A new pod of the set for a node, of the revision with this hash.
-pub(super) fn new(set: &Object, node: &str, hash: &str) -> Object {
-    let mut pod = template::pod(set.at("spec.template"), set, &DAEMON_SETS);
+/// A new pod for a node, of the revision with this hash.
+pub(super) fn new_pod(set: &Object, node: &str, hash: &str) -> Object {
+    let mut pod = template::pod_from_template(set.at("spec.template"), set, &DAEMON_SETS);
     let labels = pod.entry("metadata").entry("labels");
     if let Some(generation) = generation(set) {
         labels.set(GENERATION_LABEL, generation.to_string());
@@ -53,27 +53,27 @@ pub(super) fn is_updated(set: &Object, pod: &Object, hash: &str) -> bool {
     has_hash(pod, hash) || by_generation()
 }
 
-/// Whether a pod says this hash.
+/// Whether a pod has this hash label.
 pub(super) fn has_hash(pod: &Object, hash: &str) -> bool {
     !hash.is_empty() && pod.label(HASH_LABEL) == Some(hash)
 }
 
-/// Sorts pods by their nodes. A pod that ended and is going counts no more.
-pub(super) fn by_node(pods: &[Arc<Object>]) -> ByNode {
-    let mut nodes = ByNode::new();
+/// Groups pods by their target node. A finished pod that is being deleted is left out.
+pub(super) fn by_node(pods: &[Arc<Object>]) -> PodsByNode {
+    let mut nodes = PodsByNode::new();
     for pod in pods
         .iter()
         .filter(|pod| !(pod::is_terminal(pod) && pod.is_going()))
     {
-        if let Some(node) = node(pod) {
+        if let Some(node) = target_node(pod) {
             nodes.entry(node.into()).or_default().push(pod.clone());
         }
     }
     nodes
 }
 
-/// The node for which a pod is: the one that it is on, or the only one that its affinity admits.
-fn node(pod: &Object) -> Option<&str> {
+/// The target node of a pod: the one it is bound to, or the one of its node affinity.
+fn target_node(pod: &Object) -> Option<&str> {
     let bound = pod["spec"]["nodeName"].str();
     if !bound.is_empty() {
         return Some(bound);
@@ -92,7 +92,7 @@ fn node(pod: &Object) -> Option<&str> {
     }
 }
 
-/// What orders the pods of a node: who has it first, then the oldest.
+/// The sort key of a node's pods: bound first, then the oldest.
 pub(super) fn seniority(pod: &Object) -> (bool, i64, String) {
     (
         pod["spec"]["nodeName"].str().is_empty(),
@@ -101,17 +101,18 @@ pub(super) fn seniority(pod: &Object) -> (bool, i64, String) {
     )
 }
 
-/// How long a pod has to be ready to be available.
+/// `spec.minReadySeconds`.
 pub(super) fn min_ready(set: &Object) -> i64 {
     set["spec"]["minReadySeconds"].int()
 }
 
-/// A number or a percentage of the set's `rollingUpdate`, rounded up. A set that is not updated by itself has neither.
-pub(super) fn scaled(set: &Object, field: &str, total: i64) -> i64 {
+/// A number or percentage of `rollingUpdate`, rounded up; 0 with OnDelete.
+pub(super) fn rolling_update_value(set: &Object, field: &str, total: i64) -> i64 {
     let strategy = &set["spec"]["updateStrategy"];
     match strategy["type"].str() {
         "RollingUpdate" => {
-            percent::scaled(&strategy["rollingUpdate"][field], total, Round::Up).unwrap_or_default()
+            int_or_percent::scaled_value(&strategy["rollingUpdate"][field], total, Rounding::Up)
+                .unwrap_or_default()
         }
         _ => 0,
     }
@@ -135,8 +136,8 @@ mod tests {
 
     #[test]
     fn a_new_pod_is_for_one_node_only() {
-        let pod = new(&set(), "n1", "h");
-        assert_eq!(node(&pod), Some("n1"));
+        let pod = new_pod(&set(), "n1", "h");
+        assert_eq!(target_node(&pod), Some("n1"));
         let labels =
             value!({"app": "a", "pod-template-generation": "3", "controller-revision-hash": "h"});
         assert_eq!(pod["metadata"]["labels"], labels);
@@ -160,13 +161,16 @@ mod tests {
             .entry("template")
             .entry("spec")
             .set("affinity", affinity);
-        let pod = new(&set, "n1", "h");
+        let pod = new_pod(&set, "n1", "h");
         assert_eq!(
             pod.at("spec.affinity.nodeAffinity.preferredDuringSchedulingIgnoredDuringExecution"),
             &preferred
         );
         assert_eq!(
-            (node(&pod), pod.at("spec.affinity.podAffinity").is_null()),
+            (
+                target_node(&pod),
+                pod.at("spec.affinity.podAffinity").is_null()
+            ),
             (Some("n1"), false)
         );
     }
@@ -188,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_ended_and_go_are_not_counted() {
+    fn finished_terminating_pods_are_not_counted() {
         let pod = |name: &str, node: &str, phase: &str, going: bool| {
             let deletion = going.then_some("2024-01-01T00:00:00Z");
             Arc::new(Object(value!({
@@ -210,10 +214,10 @@ mod tests {
     }
 
     #[test]
-    fn shares_are_rounded_up() {
+    fn percentages_are_rounded_up() {
         let scaled = |kind: &str, amount: Value| {
             let strategy = value!({"type": kind, "rollingUpdate": {"maxSurge": amount}});
-            super::scaled(
+            super::rolling_update_value(
                 &Object(value!({"spec": {"updateStrategy": strategy}})),
                 "maxSurge",
                 3,

@@ -1,7 +1,7 @@
-//! Which revision is the set's, and which were its own before?
+//! The ControllerRevisions of a DaemonSet.
 //!
-//! Kubernetes: a DaemonSet's revisions are named by the hash of the template, as ReplicaSets are, and not by the hash of the
-//! patch, as a StatefulSet's are.
+//! Kubernetes: they are named by the hash of the pod template, as ReplicaSets are, and not by the
+//! hash of the patch, as those of a StatefulSet.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -17,46 +17,47 @@ use super::pod::HASH_LABEL;
 use crate::Error;
 use crate::common::hash;
 use crate::common::template::controller_reference;
-use crate::history::{limit, revision};
+use crate::controller_history::{limit, revision};
 
 /// The revisions of a set.
-pub(super) struct Revisions {
-    /// The hash of the one that restores its template.
+pub(super) struct DaemonSetRevisions {
+    /// The hash of the current one.
     pub hash: String,
-    /// The others, in order.
+    /// The old ones, sorted.
     pub old: Vec<Arc<Object>>,
 }
 
 impl DaemonSets {
-    /// Finds the revisions of a set, makes the one that is missing, and of several that are equal keeps one.
-    pub(super) async fn revisions(&self, set: &Object) -> Result<Revisions, Error> {
+    /// Finds the revisions of a set, creates the current one if it is missing, and removes
+    /// duplicates of it.
+    pub(super) async fn revisions(&self, set: &Object) -> Result<DaemonSetRevisions, Error> {
         let mut known = Vec::new();
-        for revision in self.history.claim(set, &DAEMON_SETS).await? {
-            known.push(self.with_hash(revision).await?);
+        for revision in self.history.claim_revisions(set, &DAEMON_SETS).await? {
+            known.push(self.ensure_hash_label(revision).await?);
         }
-        let patch = revision::patch(set);
+        let patch = revision::template_patch(set);
         let (mut equal, old): (Vec<_>, Vec<_>) = known
             .into_iter()
-            .partition(|known| revision::restores(known, &patch));
+            .partition(|known| revision::equals_patch(known, &patch));
         let number = revision::next_number(&old);
         let current = match equal.pop() {
             Some(latest) => {
-                self.join(set, &latest, &equal).await?;
+                self.dedup_cur_histories(set, &latest, &equal).await?;
                 if latest["revision"].int() < number {
-                    self.history.renumber(&latest, number).await?;
+                    self.history.update_revision_number(&latest, number).await?;
                 }
                 latest
             }
             None => Arc::new(self.snapshot(set, &patch, number).await?),
         };
-        Ok(Revisions {
+        Ok(DaemonSetRevisions {
             hash: current.label(HASH_LABEL).unwrap_or_default().into(),
             old,
         })
     }
 
-    /// A revision that says no hash is told apart by its name.
-    async fn with_hash(&self, revision: Arc<Object>) -> Result<Arc<Object>, Error> {
+    /// A revision without the hash label gets its name as the label.
+    async fn ensure_hash_label(&self, revision: Arc<Object>) -> Result<Arc<Object>, Error> {
         if revision.label(HASH_LABEL).is_some() {
             return Ok(revision);
         }
@@ -74,8 +75,8 @@ impl DaemonSets {
         ))
     }
 
-    /// Makes pods of equal revisions pods of the latest, and forgets those revisions.
-    async fn join(
+    /// Relabels the pods of duplicate revisions to the latest one, and deletes the duplicates.
+    async fn dedup_cur_histories(
         &self,
         set: &Object,
         latest: &Object,
@@ -100,16 +101,16 @@ impl DaemonSets {
                 .patch(&PODS, &pod.key(), "", Patch::Merge, &change)
                 .await?;
         }
-        self.history.forget(equal).await
+        self.history.delete_revisions(equal).await
     }
 
     async fn snapshot(&self, set: &Object, patch: &Value, number: i64) -> Result<Object, Error> {
-        let hash = hash::of_template(
+        let hash = hash::hash_pod_template(
             set.at("spec.template"),
             set.at("status.collisionCount").as_int(),
         );
         let name = format!("{}-{hash}", set.name());
-        let draft = revision::draft(
+        let draft = revision::new_revision(
             set,
             controller_reference(set, &DAEMON_SETS),
             &name,
@@ -125,14 +126,14 @@ impl DaemonSets {
             .api
             .get(&CONTROLLER_REVISIONS, &Key::new(set.namespace(), name))
             .await?;
-        match revision::restores(&known, patch) {
+        match revision::equals_patch(&known, patch) {
             true => Ok(known),
-            false => Err(self.note_collision(set).await?),
+            false => Err(self.increment_collision_count(set).await?),
         }
     }
 
-    /// Another template has the same hash. Once the set's status says how many there were, the hash is another.
-    async fn note_collision(&self, set: &Object) -> Result<Error, Error> {
+    /// Increments the collision count in the status: another template has the same hash.
+    async fn increment_collision_count(&self, set: &Object) -> Result<Error, Error> {
         let mut fresh = self.context.api.get(&DAEMON_SETS, &set.key()).await?;
         let (known, actual) = (
             set.at("status.collisionCount").clone(),
@@ -149,8 +150,12 @@ impl DaemonSets {
         )))
     }
 
-    /// Forgets revisions beyond the set's limit. Those that pods are of stay.
-    pub(super) async fn forget(&self, set: &Object, old: &[Arc<Object>]) -> Result<(), Error> {
+    /// Deletes revisions beyond revisionHistoryLimit that no pod has.
+    pub(super) async fn cleanup_history(
+        &self,
+        set: &Object,
+        old: &[Arc<Object>],
+    ) -> Result<(), Error> {
         let pods = self.pods_of(set)?;
         let live: HashSet<&str> = pods
             .iter()
@@ -158,7 +163,7 @@ impl DaemonSets {
             .collect();
         let limit = set["spec"]["revisionHistoryLimit"].as_int().unwrap_or(10);
         self.history
-            .forget(&limit::beyond(old, HASH_LABEL, &live, limit))
+            .delete_revisions(&limit::over_limit(old, HASH_LABEL, &live, limit))
             .await
     }
 }

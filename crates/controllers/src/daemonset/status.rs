@@ -1,38 +1,38 @@
-//! What does the set's status say? On how many nodes its pods are, and how they are doing.
+//! The status of a DaemonSet: counts of nodes.
 
 use mizzen_sdk::Object;
 use mizzen_value::{Value, value};
 
 use super::placement::Placement;
-use super::plan::View;
+use super::plan::DaemonSetView;
 use super::pod;
 use crate::common::pod as any;
 
-/// How many nodes there are.
+/// Counts of nodes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Counts {
-    /// That are to have a pod.
+pub(super) struct DaemonSetCounts {
+    /// Eligible nodes.
     pub desired: i64,
-    /// Of those: that have one.
+    /// Eligible nodes with a pod.
     pub current: i64,
-    /// That have a pod and are not to have one.
+    /// Nodes with a pod that are not eligible.
     pub misplaced: i64,
-    /// Whose pod is ready.
+    /// Nodes whose pod is ready.
     pub ready: i64,
-    /// Whose pod is of the latest revision.
+    /// Nodes whose pod is of the current revision.
     pub updated: i64,
-    /// Whose pod has been ready for long enough.
+    /// Nodes whose pod is available.
     pub available: i64,
 }
 
-/// Counts nodes. Where there are several pods, the oldest counts.
-pub(super) fn count(view: &View) -> Counts {
-    let placement = Placement::of(view.set);
-    let mut counts = Counts::default();
+/// Counts nodes. Of several pods on a node, the oldest counts.
+pub(super) fn count(view: &DaemonSetView) -> DaemonSetCounts {
+    let placement = Placement::from_set(view.set);
+    let mut counts = DaemonSetCounts::default();
     for node in view.nodes {
         let pods = view.pods.get(node.name()).into_iter().flatten();
         let pod = pods.min_by_key(|pod| age(view, pod));
-        match placement.judge(node).should_run {
+        match placement.check_node(node).should_run {
             true => counts.add(view, pod.map(|pod| &**pod)),
             false => counts.misplaced += i64::from(pod.is_some()),
         }
@@ -40,8 +40,9 @@ pub(super) fn count(view: &View) -> Counts {
     counts
 }
 
-/// What orders pods by their age. Of two that were made in the same second, that of an older revision was first.
-fn age(view: &View, pod: &Object) -> (bool, i64, bool, String) {
+/// The sort key of pods by age. Of two pods of the same second, the one of the old revision is
+/// first.
+fn age(view: &DaemonSetView, pod: &Object) -> (bool, i64, bool, String) {
     let (is_unbound, made, name) = pod::seniority(pod);
     (
         is_unbound,
@@ -51,8 +52,8 @@ fn age(view: &View, pod: &Object) -> (bool, i64, bool, String) {
     )
 }
 
-impl Counts {
-    fn add(&mut self, view: &View, pod: Option<&Object>) {
+impl DaemonSetCounts {
+    fn add(&mut self, view: &DaemonSetView, pod: Option<&Object>) {
         self.desired += 1;
         let Some(pod) = pod else { return };
         self.current += 1;
@@ -62,8 +63,8 @@ impl Counts {
     }
 }
 
-/// The status of the set, to be written; none if it says so already.
-pub(super) fn status(set: &Object, counts: Counts) -> Option<Value> {
+/// The status to write; none if it did not change.
+pub(super) fn status(set: &Object, counts: DaemonSetCounts) -> Option<Value> {
     let (old, generation) = (&set["status"], set.at("metadata.generation").int());
     let told = value!({
         "desiredNumberScheduled": (counts.desired),
@@ -93,10 +94,10 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(nodes: &str, pods: &str, expect: Counts) {
+    fn check(nodes: &str, pods: &str, expect: DaemonSetCounts) {
         let (set, nodes, pods) = (set(Value::object()), self::nodes(nodes), self::pods(pods));
         assert_eq!(
-            count(&View {
+            count(&DaemonSetView {
                 set: &set,
                 hash: "new",
                 nodes: &nodes,
@@ -109,11 +110,11 @@ mod tests {
 
     #[test]
     fn nodes_are_counted_and_not_pods() {
-        let expect = Counts {
+        let expect = DaemonSetCounts {
             desired: 2,
             current: 1,
             updated: 1,
-            ..Counts::default()
+            ..DaemonSetCounts::default()
         };
         check(
             "n1 n2 n3:no",
@@ -124,18 +125,18 @@ mod tests {
 
     #[test]
     fn a_pod_is_available_after_it_was_ready_for_a_while() {
-        let ready = Counts {
+        let ready = DaemonSetCounts {
             desired: 1,
             current: 1,
             updated: 1,
             ready: 1,
-            ..Counts::default()
+            ..DaemonSetCounts::default()
         };
         check("n1", "a@n1:Running,ready-995", ready);
         check(
             "n1",
             "a@n1:Running,ready-990",
-            Counts {
+            DaemonSetCounts {
                 available: 1,
                 ..ready
             },
@@ -147,20 +148,20 @@ mod tests {
         check(
             "n1",
             "a@n1:Running,old",
-            Counts {
+            DaemonSetCounts {
                 desired: 1,
                 current: 1,
-                ..Counts::default()
+                ..DaemonSetCounts::default()
             },
         );
     }
 
     #[test]
     fn an_old_pod_counts_while_a_new_one_of_the_same_second_is_beside_it() {
-        let expect = Counts {
+        let expect = DaemonSetCounts {
             desired: 1,
             current: 1,
-            ..Counts::default()
+            ..DaemonSetCounts::default()
         };
         check(
             "n1",
@@ -174,9 +175,9 @@ mod tests {
         check(
             "n1:no n2:tainted",
             "a@n1 b@n2",
-            Counts {
+            DaemonSetCounts {
                 misplaced: 2,
-                ..Counts::default()
+                ..DaemonSetCounts::default()
             },
         );
     }
@@ -186,10 +187,10 @@ mod tests {
     }
 
     #[test]
-    fn a_status_that_says_the_same_is_not_written() {
-        let counts = Counts {
+    fn an_unchanged_status_is_not_written() {
+        let counts = DaemonSetCounts {
             desired: 1,
-            ..Counts::default()
+            ..DaemonSetCounts::default()
         };
         let written = status(&with_status(value!({"collisionCount": 1i64})), counts).expect("news");
         assert_eq!(
@@ -206,13 +207,13 @@ mod tests {
     fn a_generation_is_observed_once() {
         let old = with_status(value!({"observedGeneration": 1i64}));
         assert_eq!(
-            status(&old, Counts::default()).expect("news")["observedGeneration"].int(),
+            status(&old, DaemonSetCounts::default()).expect("news")["observedGeneration"].int(),
             2
         );
         assert_eq!(
             status(
                 &with_status(value!({"observedGeneration": 2i64})),
-                Counts::default()
+                DaemonSetCounts::default()
             ),
             None
         );

@@ -1,16 +1,13 @@
-//! The conditions in a deployment's status: what they are, and when one of them changes.
+//! The conditions of a Deployment.
 
 use mizzen_object::condition;
 use mizzen_value::{Value, value};
 
-/// Whether all is well, as far as availability goes.
 pub(super) const AVAILABLE: &str = "Available";
-/// Whether the rollout goes on.
 pub(super) const PROGRESSING: &str = "Progressing";
-/// Whether pods cannot be made or deleted.
 pub(super) const REPLICA_FAILURE: &str = "ReplicaFailure";
 
-/// A condition that begins now.
+/// A condition with its times set to now.
 pub(super) fn new(type_: &str, status: &str, reason: &str, message: &str, now: &str) -> Value {
     value!({
         "type": type_,
@@ -22,13 +19,12 @@ pub(super) fn new(type_: &str, status: &str, reason: &str, message: &str, now: &
     })
 }
 
-/// The condition of a type.
 pub(super) fn find<'a>(status: &'a Value, type_: &str) -> Option<&'a Value> {
     condition::find(&status["conditions"], type_)
 }
 
-/// Sets a condition, at the end. One that has the same status and reason stays as it is; with the same status it keeps
-/// the time of its last transition.
+/// Sets a condition and moves it to the end. With the same status and reason it does not change;
+/// with the same status lastTransitionTime stays.
 pub(super) fn set(status: &mut Value, mut condition: Value) {
     let type_ = condition["type"].str().to_string();
     if let Some(known) = find(status, &type_).filter(|known| known["status"] == condition["status"])
@@ -42,7 +38,6 @@ pub(super) fn set(status: &mut Value, mut condition: Value) {
     status.entry("conditions").make_list().push(condition);
 }
 
-/// Removes a condition.
 pub(super) fn remove(status: &mut Value, type_: &str) {
     let Some(Value::List(conditions)) = status.get_mut("conditions") else {
         return;

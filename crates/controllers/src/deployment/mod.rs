@@ -1,15 +1,15 @@
-//! Pods of one template replace those of another, at the pace that a deployment allows.
+//! The Deployment controller: replaces the pods of one template by those of another.
 
 mod condition;
-mod new_set;
-mod proportion;
+mod event_handlers;
+mod new_replica_set;
+mod proportional_scaling;
+mod replica_sets;
 mod revision;
 mod rollback;
 mod rolling;
 mod rollout;
-mod sets;
 mod status;
-mod wake;
 
 use std::sync::Arc;
 
@@ -19,43 +19,46 @@ use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::{DEPLOYMENTS, PODS, REPLICA_SETS};
 use mizzen_sdk::{Key, Object};
 
-use crate::common::claim::Claim;
-use crate::common::failure::is_namespace_going;
-use crate::common::fresh::Written;
-use crate::common::owned;
-use crate::{After, Context, Error, Reconcile, Work};
+use crate::common::api_errors::is_namespace_terminating;
+use crate::common::controller_index;
+use crate::common::controller_ref_manager::ControllerRefManager;
+use crate::common::read_your_writes::LastWrites;
+use crate::{Action, Controller, ControllerContext, Error, Reconcile};
+use event_handlers::DeploymentEventHandlers;
+use replica_sets::{ReplicaSets, Set};
 use rollout::Rollout;
-use sets::{Set, Sets};
-use wake::Wake;
 
-/// How many deployments are worked on at the same time.
+/// Upstream's default of `--concurrent-deployment-syncs`.
 const WORKERS: usize = 5;
 
-/// The loop.
+/// The controller.
 struct Deployments {
-    context: Context,
+    context: ControllerContext,
     deployments: Informer<Object>,
     sets: Informer<Object>,
     pods: Informer<Object>,
-    written: Written,
+    written: LastWrites,
 }
 
-/// Sets up the loop.
-pub(crate) fn start(context: &Context) -> Work {
+/// Creates the controller.
+pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("deployment-controller");
     let queue = context.queue("deployment");
-    let (deployments, sets) = (context.follow(&DEPLOYMENTS), context.follow(&REPLICA_SETS));
-    let pods = context.follow(&PODS);
-    owned::index(&sets);
-    owned::index(&pods);
-    Wake {
+    let (deployments, sets) = (
+        context.informer(&DEPLOYMENTS),
+        context.informer(&REPLICA_SETS),
+    );
+    let pods = context.informer(&PODS);
+    controller_index::add_controller_index(&sets);
+    controller_index::add_controller_index(&pods);
+    DeploymentEventHandlers {
         deployments: deployments.clone(),
         sets: sets.clone(),
         queue: queue.clone(),
     }
-    .listen(&pods);
-    let written = Written::default();
-    Work::new(
+    .register(&pods);
+    let written = LastWrites::default();
+    Controller::new(
         queue,
         WORKERS,
         Arc::new(Deployments {
@@ -69,47 +72,48 @@ pub(crate) fn start(context: &Context) -> Work {
 }
 
 impl Reconcile for Deployments {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
-        match self.step(key).await {
-            // Nothing can be made any more, and everything will be gone soon.
-            Err(Error::Api(error)) if is_namespace_going(&error) => Ok(After::Done),
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+        match self.sync_deployment(key).await {
+            // Nothing can be created in a terminating namespace.
+            Err(Error::Api(error)) if is_namespace_terminating(&error) => Ok(Action::AwaitChange),
             outcome => outcome,
         }
     }
 }
 
 impl Deployments {
-    async fn step(&self, key: &Key) -> Result<After, Error> {
+    async fn sync_deployment(&self, key: &Key) -> Result<Action, Error> {
         let Some(entry) = self.deployments.store().get(key) else {
             self.written.forget(key);
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
         if !self.written.is_seen(&entry) {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         }
         let deployment = entry.read()?;
-        let Some(selector) = wake::selector(&deployment) else {
-            return self.refuse(deployment).await;
+        let Some(selector) = event_handlers::selector(&deployment) else {
+            return self.reject_empty_selector(deployment).await;
         };
-        let sets = self.claim(&deployment, &selector).await?;
-        let sets = Sets::of(&deployment, sets);
+        let sets = self.claim_replica_sets(&deployment, &selector).await?;
+        let sets = ReplicaSets::from_deployment(&deployment, sets);
         Rollout {
             all: self,
             deployment,
             sets,
         }
-        .step()
+        .sync()
         .await
     }
 
-    async fn claim(
+    async fn claim_replica_sets(
         &self,
         deployment: &Object,
         selector: &LabelSelector,
     ) -> Result<Vec<Set>, Error> {
-        let candidates = owned::read(owned::candidates(&self.sets, deployment))?;
+        let candidates =
+            controller_index::decode(controller_index::candidates(&self.sets, deployment))?;
         let (owner_kind, kind) = (&DEPLOYMENTS, &REPLICA_SETS);
-        let claim = Claim {
+        let claim = ControllerRefManager {
             context: &self.context,
             owner: deployment,
             owner_kind,
@@ -121,10 +125,10 @@ impl Deployments {
             .await
     }
 
-    /// A deployment that selects everything would take everybody's pods.
-    async fn refuse(&self, mut deployment: Object) -> Result<After, Error> {
+    /// A deployment that selects everything would claim all pods.
+    async fn reject_empty_selector(&self, mut deployment: Object) -> Result<Action, Error> {
         let message = "This deployment is selecting all pods. A non-empty selector is required.";
-        self.tell(&deployment, Note::warning("SelectingAll", "", message));
+        self.record_event(&deployment, Note::warning("SelectingAll", "", message));
         let generation = deployment["metadata"]["generation"].int();
         if deployment["status"]["observedGeneration"].int() < generation {
             deployment
@@ -135,15 +139,15 @@ impl Deployments {
                 .update_status(&DEPLOYMENTS, &deployment)
                 .await?;
         }
-        Ok(After::Done)
+        Ok(Action::AwaitChange)
     }
 
-    fn tell(&self, deployment: &Object, note: Note) {
-        self.context.record(&DEPLOYMENTS, deployment, note);
+    fn record_event(&self, deployment: &Object, note: Note) {
+        self.context.record_event(&DEPLOYMENTS, deployment, note);
     }
 
-    /// Writes a deployment's status and annotations; what comes back is what is to be changed next.
-    async fn write(&self, deployment: &Object) -> Result<Object, Error> {
+    /// Writes a deployment's status and annotations; returns the stored object.
+    async fn update_status(&self, deployment: &Object) -> Result<Object, Error> {
         let written = self
             .context
             .api

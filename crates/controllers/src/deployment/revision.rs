@@ -1,50 +1,48 @@
-//! Which revision is a template, and what else do a deployment and its sets note of each other? All of it in annotations.
+//! Revisions of deployments and ReplicaSets, and the other annotations that they share.
 
 use mizzen_sdk::Object;
 use mizzen_value::Value;
 
-use super::sets::{Set, max_surge, replicas};
+use super::replica_sets::{Set, max_surge, replicas};
 
-/// The number of a rollout.
 pub(super) const REVISION: &str = "deployment.kubernetes.io/revision";
-/// The numbers that a set had before it was rolled back to.
+/// The earlier revisions of a set, before a rollback made it the newest.
 pub(super) const HISTORY: &str = "deployment.kubernetes.io/revision-history";
-/// The size of the deployment, as a set was last told.
+/// The deployment's size when the set was last written.
 pub(super) const DESIRED: &str = "deployment.kubernetes.io/desired-replicas";
-/// The size of the deployment with its surge, as a set was last told.
+/// The deployment's size with maxSurge when the set was last written.
 pub(super) const MAX: &str = "deployment.kubernetes.io/max-replicas";
-/// The revision to which somebody wants to go back.
+/// The revision to roll back to.
 pub(super) const ROLLBACK: &str = "deprecated.deployment.rollback.to";
 
 const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";
-/// How long the list of earlier revisions may become, in characters.
+/// The longest revision history, in characters.
 const LONGEST_HISTORY: usize = 2000;
 
-/// Whether an annotation is nobody else's business: all others a deployment passes on to its new set.
-pub(super) fn is_private(name: &str) -> bool {
+/// Whether an annotation is not copied from the deployment to its sets.
+pub(super) fn is_skipped_annotation(name: &str) -> bool {
     [LAST_APPLIED, REVISION, HISTORY, DESIRED, MAX, ROLLBACK].contains(&name)
 }
 
-/// The revision of a set; none for what is no number.
-pub(super) fn of(set: &Object) -> Option<i64> {
+/// The revision of a set; none if it is not a number.
+pub(super) fn revision(set: &Object) -> Option<i64> {
     match set.annotation(REVISION) {
         None => Some(0),
         Some(text) => text.parse().ok(),
     }
 }
 
-/// The highest revision.
-pub(super) fn highest(sets: &[Set]) -> i64 {
+pub(super) fn max_revision(sets: &[Set]) -> i64 {
     sets.iter()
-        .filter_map(|set| of(set))
+        .filter_map(|set| revision(set))
         .max()
         .unwrap_or_default()
         .max(0)
 }
 
-/// The revision before the highest.
-pub(super) fn last(sets: &[&Set]) -> i64 {
-    let mut revisions: Vec<i64> = sets.iter().filter_map(|set| of(set)).collect();
+/// The second highest revision.
+pub(super) fn last_revision(sets: &[&Set]) -> i64 {
+    let mut revisions: Vec<i64> = sets.iter().filter_map(|set| revision(set)).collect();
     revisions.sort_unstable();
     revisions
         .iter()
@@ -55,8 +53,8 @@ pub(super) fn last(sets: &[&Set]) -> i64 {
         .max(0)
 }
 
-/// A number of pods that an annotation notes.
-pub(super) fn number(set: &Object, name: &str) -> Option<i64> {
+/// A number of replicas in an annotation.
+pub(super) fn replicas_annotation(set: &Object, name: &str) -> Option<i64> {
     set.annotation(name)?
         .parse::<i32>()
         .ok()
@@ -64,11 +62,15 @@ pub(super) fn number(set: &Object, name: &str) -> Option<i64> {
         .map(i64::from)
 }
 
-/// Lets a set know the deployment's annotations, and its revision if that is higher than the one it has.
-pub(super) fn tell(set: &mut Object, deployment: &Object, revision: i64) {
+/// Copies the deployment's annotations to a set, and sets its revision if `revision` is higher.
+pub(super) fn set_new_replica_set_annotations(
+    set: &mut Object,
+    deployment: &Object,
+    revision: i64,
+) {
     for (name, value) in deployment["metadata"]["annotations"]
         .entries()
-        .filter(|(name, _)| !is_private(name))
+        .filter(|(name, _)| !is_skipped_annotation(name))
     {
         annotations(set).set(name, value.clone());
     }
@@ -92,7 +94,7 @@ pub(super) fn tell(set: &mut Object, deployment: &Object, revision: i64) {
     }
 }
 
-/// The list of earlier revisions with one more; the earliest make room for it.
+/// The revision history with one more entry; the earliest are dropped if it gets too long.
 fn history(known: &str, next: &str) -> Option<String> {
     let mut revisions: Vec<&str> = known.split(',').collect();
     if revisions[0].is_empty() {
@@ -106,14 +108,14 @@ fn history(known: &str, next: &str) -> Option<String> {
     (length <= LONGEST_HISTORY).then(|| revisions.join(","))
 }
 
-/// Lets a set know the deployment's size.
-pub(super) fn tell_size(set: &mut Object, deployment: &Object) {
+/// Sets the annotations with the deployment's size.
+pub(super) fn set_replicas_annotations(set: &mut Object, deployment: &Object) {
     let n_wanted = replicas(deployment);
     annotations(set).set(DESIRED, n_wanted.to_string());
     annotations(set).set(MAX, (n_wanted + max_surge(deployment)).to_string());
 }
 
-/// The annotations of an object, to be changed.
+/// The annotations of an object, mutable.
 pub(super) fn annotations(object: &mut Object) -> &mut Value {
     object.entry("metadata").entry("annotations")
 }
@@ -124,7 +126,7 @@ mod tests {
 
     use mizzen_value::{json, value};
 
-    use super::super::sets::tests::{deployment, set};
+    use super::super::replica_sets::tests::{deployment, set};
     use super::*;
 
     fn annotated(annotations: &str) -> Object {
@@ -135,7 +137,7 @@ mod tests {
     #[track_caller]
     fn check(of_set: &str, of_deployment: &str, revision: i64, expect: &str) {
         let mut set = annotated(of_set);
-        tell(&mut set, &annotated(of_deployment), revision);
+        set_new_replica_set_annotations(&mut set, &annotated(of_deployment), revision);
         assert_eq!(
             set["metadata"]["annotations"],
             annotated(expect)["metadata"]["annotations"]
@@ -143,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_gets_the_annotations_of_its_deployment_and_keeps_others() {
+    fn a_set_gets_the_annotations_of_its_deployment_and_keeps_its_own() {
         check(
             r#"{"a": "1", "b": "1"}"#,
             r#"{"b": "2", "c": "3", "deployment.kubernetes.io/revision": "9",
@@ -194,17 +196,20 @@ mod tests {
             Arc::new(set)
         };
         let sets = [with("2"), with("x"), with("4"), with("3")];
-        assert_eq!(highest(&sets), 4);
-        assert_eq!(last(&sets.iter().collect::<Vec<_>>()), 3);
-        assert_eq!((highest(&[]), last(&[])), (0, 0));
+        assert_eq!(max_revision(&sets), 4);
+        assert_eq!(last_revision(&sets.iter().collect::<Vec<_>>()), 3);
+        assert_eq!((max_revision(&[]), last_revision(&[])), (0, 0));
     }
 
     #[test]
-    fn a_set_is_told_the_size_with_and_without_surge() {
+    fn a_set_is_annotated_with_the_size_with_and_without_surge() {
         let mut set = annotated("{}");
-        tell_size(&mut set, &deployment(4, r#""25%""#, "0"));
+        set_replicas_annotations(&mut set, &deployment(4, r#""25%""#, "0"));
         assert_eq!(
-            (number(&set, DESIRED), number(&set, MAX)),
+            (
+                replicas_annotation(&set, DESIRED),
+                replicas_annotation(&set, MAX)
+            ),
             (Some(4), Some(5))
         );
     }

@@ -1,33 +1,34 @@
-//! Going back to an earlier template, by the annotation of an API that is no more.
+//! Rollback to an earlier revision, by the annotation that replaced the deprecated `rollbackTo`
+//! field.
 
 use mizzen_sdk::Object;
 use mizzen_sdk::event::Note;
 use mizzen_sdk::resource::DEPLOYMENTS;
 
-use super::revision::{self, ROLLBACK, annotations, is_private};
+use super::replica_sets::{HASH, Set, is_same_template};
+use super::revision::{self, ROLLBACK, annotations, is_skipped_annotation};
 use super::rollout::Rollout;
-use super::sets::{HASH, Set, is_same_template};
-use crate::{After, Error};
+use crate::{Action, Error};
 
-/// The revision to which somebody wants to go back, 0 for the last one.
-pub(super) fn target(deployment: &Object) -> Option<i64> {
+/// The revision to roll back to; 0 means the last one.
+pub(super) fn rollback_to(deployment: &Object) -> Option<i64> {
     deployment.annotation(ROLLBACK)?.parse().ok()
 }
 
 impl Rollout<'_> {
-    /// Takes the template of an earlier revision. The rollout itself begins with the next look.
-    pub(super) async fn roll_back(&mut self, revision: i64) -> Result<After, Error> {
-        self.follow_new_set().await?;
-        self.new_set().await?;
+    /// Copies the template of a revision to the deployment. The next sync starts the rollout.
+    pub(super) async fn roll_back(&mut self, revision: i64) -> Result<Action, Error> {
+        self.sync_new_set_annotations().await?;
+        self.get_or_create_new_set().await?;
         let sets: Vec<&Set> = self.sets.all().collect();
         let revision = if revision == 0 {
-            revision::last(&sets)
+            revision::last_revision(&sets)
         } else {
             revision
         };
         let set = sets
             .into_iter()
-            .find(|set| revision != 0 && revision::of(set) == Some(revision))
+            .find(|set| revision != 0 && revision::revision(set) == Some(revision))
             .cloned();
         let mut changed = self.deployment.clone();
         annotations(&mut changed).remove(ROLLBACK);
@@ -40,14 +41,14 @@ impl Rollout<'_> {
                 unchanged(self.deployment.name())
             }
             Some(set) => {
-                take_over(&mut changed, &set);
+                copy_template_and_annotations(&mut changed, &set);
                 done(self.deployment.name(), revision)
             }
         };
         let written = self.all.context.api.update(&DEPLOYMENTS, &changed).await?;
         self.all.written.note(&written);
-        self.all.tell(&self.deployment, note);
-        Ok(After::Done)
+        self.all.record_event(&self.deployment, note);
+        Ok(Action::AwaitChange)
     }
 }
 
@@ -67,8 +68,8 @@ fn done(name: &str, revision: i64) -> Note {
     Note::normal("DeploymentRollback", "", message)
 }
 
-/// Template and annotations become those of the set.
-fn take_over(deployment: &mut Object, set: &Object) {
+/// Copies template and annotations of the set.
+fn copy_template_and_annotations(deployment: &mut Object, set: &Object) {
     let mut template = set["spec"]["template"].clone();
     if let Some(labels) = template.at_mut("metadata.labels") {
         labels.remove(HASH);
@@ -76,10 +77,10 @@ fn take_over(deployment: &mut Object, set: &Object) {
     deployment.entry("spec").set("template", template);
     annotations(deployment)
         .make_map()
-        .retain(|name, _| is_private(name));
+        .retain(|name, _| is_skipped_annotation(name));
     for (name, value) in set["metadata"]["annotations"]
         .entries()
-        .filter(|(name, _)| !is_private(name))
+        .filter(|(name, _)| !is_skipped_annotation(name))
     {
         annotations(deployment).set(name, value.clone());
     }
@@ -101,7 +102,7 @@ mod tests {
             let text = format!(
                 r#"{{"metadata": {{"annotations": {{"deprecated.deployment.rollback.to": "{value}"}}}}}}"#
             );
-            assert_eq!(target(&object(&text)), expect);
+            assert_eq!(rollback_to(&object(&text)), expect);
         };
         check("3", Some(3));
         check("0", Some(0));
@@ -119,7 +120,7 @@ mod tests {
             r#"{"metadata": {"annotations": {"cause": "create", "deployment.kubernetes.io/revision": "1"}},
                 "spec": {"template": {"metadata": {"labels": {"app": "a", "pod-template-hash": "x"}}, "spec": "old"}}}"#,
         );
-        take_over(&mut deployment, &set);
+        copy_template_and_annotations(&mut deployment, &set);
         let expect = r#"{"metadata": {"annotations": {"cause": "create", "deployment.kubernetes.io/revision": "2"}},
             "spec": {"template": {"metadata": {"labels": {"app": "a"}}, "spec": "old"}}}"#;
         assert_eq!(*deployment, json::parse(expect.as_bytes()).expect("JSON"));

@@ -1,30 +1,32 @@
-//! What is the next step of a rollout? Grow the new set as far as the surge allows, then shrink old ones as far as
-//! availability allows.
+//! The next step of a rolling update: scale up the new set within maxSurge, then scale down old
+//! sets within maxUnavailable.
 
-use super::sets::{Set, Sets, available, max_surge, max_unavailable, replicas};
+use super::replica_sets::{ReplicaSets, Set, available, max_surge, max_unavailable, replicas};
 use mizzen_sdk::Object;
 
-/// A set that gets another size.
+/// A set and its new size.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Resize {
-    /// The set.
+pub(super) struct ReplicaSetScale {
     pub set: Set,
-    /// Its new size.
     pub to: i64,
 }
 
-/// The size that the new set should have now, given what all sets have. For a set that is still to be made, `n_new` is 0.
-pub(super) fn new_size(deployment: &Object, n_all: i64, n_new: i64) -> i64 {
+/// The size of the new set, given the replicas of all sets. `n_new` is 0 for a set that is still to
+/// be created.
+pub(super) fn new_set_replicas(deployment: &Object, n_all: i64, n_new: i64) -> i64 {
     let n_wanted = replicas(deployment);
-    if !super::sets::is_rolling(deployment) || n_new > n_wanted {
+    if !super::replica_sets::is_rolling(deployment) || n_new > n_wanted {
         return n_wanted;
     }
     let room = n_wanted + max_surge(deployment) - n_all;
     n_new + room.min(n_wanted - n_new).max(0)
 }
 
-/// Which old sets shrink: pods that serve nobody go first, and then those whom the rest can spare.
-pub(super) fn shrink_old(deployment: &Object, sets: &Sets) -> Vec<Resize> {
+/// The old sets to scale down: unavailable pods first, then what maxUnavailable allows.
+pub(super) fn reconcile_old_replica_sets(
+    deployment: &Object,
+    sets: &ReplicaSets,
+) -> Vec<ReplicaSetScale> {
     let Some(new) = &sets.new else {
         return Vec::new();
     };
@@ -36,10 +38,10 @@ pub(super) fn shrink_old(deployment: &Object, sets: &Sets) -> Vec<Resize> {
         return Vec::new();
     }
     let mut sizes: Vec<i64> = old.iter().map(|set| replicas(set)).collect();
-    let (mut steps, is_known) = drop_unavailable(&old, &mut sizes, n_spare);
+    let (mut steps, is_known) = cleanup_unhealthy_replicas(&old, &mut sizes, n_spare);
     if is_known {
         let n_available: i64 = old.iter().chain([new]).map(|set| available(set)).sum();
-        steps.extend(drop_up_to(
+        steps.extend(scale_down(
             &old,
             &mut sizes,
             n_available - min_available,
@@ -49,15 +51,19 @@ pub(super) fn shrink_old(deployment: &Object, sets: &Sets) -> Vec<Resize> {
     steps
 }
 
-/// Also whether all sets up to where enough was dropped have told their numbers since their size changed. One that
-/// claims more available pods than it shall have would count for pods that go.
-fn drop_unavailable(old: &[Set], sizes: &mut [i64], n_spare: i64) -> (Vec<Resize>, bool) {
+/// Returns also whether all these sets have observed their size. A set that reports more available
+/// pods than it shall have would count pods that are being deleted.
+fn cleanup_unhealthy_replicas(
+    old: &[Set],
+    sizes: &mut [i64],
+    n_spare: i64,
+) -> (Vec<ReplicaSetScale>, bool) {
     let n_known = old
         .iter()
         .take_while(|set| replicas(set) >= available(set))
         .count();
     let unavailable = |set: &Set, size| size - available(set);
-    let steps = drop_up_to(&old[..n_known], sizes, n_spare, unavailable);
+    let steps = scale_down(&old[..n_known], sizes, n_spare, unavailable);
     let n_dropped: i64 = old[..n_known]
         .iter()
         .zip(sizes)
@@ -66,20 +72,20 @@ fn drop_unavailable(old: &[Set], sizes: &mut [i64], n_spare: i64) -> (Vec<Resize
     (steps, n_known == old.len() || n_dropped >= n_spare)
 }
 
-/// Takes `n` pods away, from the oldest set on, of each as many as `most` says.
-fn drop_up_to(
+/// Removes `n` replicas, oldest set first, of each at most `most`.
+fn scale_down(
     old: &[Set],
     sizes: &mut [i64],
     mut n: i64,
     most: impl Fn(&Set, i64) -> i64,
-) -> Vec<Resize> {
+) -> Vec<ReplicaSetScale> {
     let mut steps = Vec::new();
     for (set, size) in old.iter().zip(sizes) {
         let n_less = most(set, *size).min(n);
         if n_less > 0 {
             n -= n_less;
             *size -= n_less;
-            steps.push(Resize {
+            steps.push(ReplicaSetScale {
                 set: set.clone(),
                 to: *size,
             });
@@ -90,13 +96,13 @@ fn drop_up_to(
 
 #[cfg(test)]
 mod tests {
-    use super::super::sets::tests::{deployment, set};
+    use super::super::replica_sets::tests::{deployment, set};
     use super::*;
 
     #[track_caller]
     fn check_new(n_wanted: i64, surge: &str, n_all: i64, n_new: i64, expect: i64) {
         assert_eq!(
-            new_size(&deployment(n_wanted, surge, "1"), n_all, n_new),
+            new_set_replicas(&deployment(n_wanted, surge, "1"), n_all, n_new),
             expect
         );
     }
@@ -119,11 +125,11 @@ mod tests {
 
     #[track_caller]
     fn check(unavailable: &str, old: &[Set], new: Set, expect: &[(&str, i64)]) {
-        let sets = Sets {
+        let sets = ReplicaSets {
             new: Some(new),
             old: old.to_vec(),
         };
-        let steps = shrink_old(&deployment(10, "1", unavailable), &sets);
+        let steps = reconcile_old_replica_sets(&deployment(10, "1", unavailable), &sets);
         let steps: Vec<(&str, i64)> = steps
             .iter()
             .map(|step| (step.set.name(), step.to))
@@ -150,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_serve_nobody_go_first_and_are_told_apart() {
+    fn unavailable_pods_are_removed_first() {
         check(
             "2",
             &[set("old", 1, 10, 8)],
@@ -166,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_shrinks_because_of_a_set_whose_numbers_are_of_before() {
+    fn a_set_with_a_stale_status_is_not_scaled_down() {
         check("7", &[set("old", 1, 5, 8)], set("new", 2, 3, 0), &[]);
         check(
             "7",
@@ -193,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn new_pods_that_do_not_come_up_protect_old_ones() {
+    fn unavailable_new_pods_protect_old_ones() {
         check("2", &[set("old", 1, 8, 7)], set("new", 2, 5, 0), &[]);
     }
 }

@@ -1,4 +1,4 @@
-//! One look at a deployment: what it is up to, and the next step.
+//! One sync of a deployment.
 
 use std::sync::Arc;
 
@@ -10,38 +10,35 @@ use mizzen_sdk::write::is_not_found;
 use mizzen_value::Value;
 
 use super::Deployments;
-use super::proportion::{self, Scale};
-use super::rolling::{self, Resize};
-use super::sets::{Set, Sets, is_rolling, replicas};
+use super::proportional_scaling::{self, Scale};
+use super::replica_sets::{ReplicaSets, Set, is_rolling, replicas};
+use super::rolling::{self, ReplicaSetScale};
 use super::{condition, revision, rollback, status};
-use crate::common::{owned, pod};
-use crate::{After, Error};
+use crate::common::{controller_index, pod};
+use crate::{Action, Error};
 
-/// A deployment with its sets, kept up to date with what is written.
+/// A deployment and its sets, updated with what is written.
 pub(super) struct Rollout<'a> {
-    /// The loop.
     pub all: &'a Deployments,
-    /// The deployment.
     pub deployment: Object,
-    /// Its sets.
-    pub sets: Sets,
+    pub sets: ReplicaSets,
 }
 
 impl Rollout<'_> {
-    /// The next step.
-    pub(super) async fn step(&mut self) -> Result<After, Error> {
+    /// Runs the sync.
+    pub(super) async fn sync(&mut self) -> Result<Action, Error> {
         if self.deployment.is_going() {
-            self.follow_new_set().await?;
+            self.sync_new_set_annotations().await?;
             return self.report_counts().await;
         }
-        self.note_pause().await?;
+        self.check_paused_conditions().await?;
         let is_paused = self.deployment["spec"]["paused"].bool();
-        let target = rollback::target(&self.deployment);
+        let target = rollback::rollback_to(&self.deployment);
         if let Some(revision) = target.filter(|_| !is_paused) {
             return self.roll_back(revision).await;
         }
-        self.follow_new_set().await?;
-        if is_paused || proportion::is_scaled(&self.deployment, &self.sets) {
+        self.sync_new_set_annotations().await?;
+        if is_paused || proportional_scaling::is_scaling_event(&self.deployment, &self.sets) {
             self.scale().await?;
             if is_paused && target.is_none() {
                 self.clean_up().await?;
@@ -55,56 +52,66 @@ impl Rollout<'_> {
         self.report_progress().await
     }
 
-    async fn note_pause(&mut self) -> Result<(), Error> {
-        if let Some(condition) = status::pause(&self.deployment, self.all.context.now()) {
+    async fn check_paused_conditions(&mut self) -> Result<(), Error> {
+        if let Some(condition) = status::paused_condition(&self.deployment, self.all.context.now())
+        {
             condition::set(self.deployment.entry("status"), condition);
-            self.deployment = self.all.write(&self.deployment).await?;
+            self.deployment = self.all.update_status(&self.deployment).await?;
         }
         Ok(())
     }
 
-    /// Sets share a new size.
+    /// Scales the sets proportionally.
     async fn scale(&mut self) -> Result<(), Error> {
-        let (steps, with_notes) = match proportion::scale(&self.deployment, &self.sets) {
+        let (steps, with_notes) = match proportional_scaling::scale(&self.deployment, &self.sets) {
             Scale::Sizes(steps) => (steps, false),
             Scale::Shares(steps) => (steps, true),
         };
         for step in steps {
-            self.resize(step, with_notes).await?;
+            self.scale_replica_set(step, with_notes).await?;
         }
         Ok(())
     }
 
     async fn roll(&mut self) -> Result<(), Error> {
-        let new = self.new_set().await?;
-        let to = rolling::new_size(&self.deployment, self.sets.n_replicas(), replicas(&new));
-        if self.resize(Resize { set: new, to }, false).await? {
+        let new = self.get_or_create_new_set().await?;
+        let to =
+            rolling::new_set_replicas(&self.deployment, self.sets.n_replicas(), replicas(&new));
+        if self
+            .scale_replica_set(ReplicaSetScale { set: new, to }, false)
+            .await?
+        {
             return Ok(());
         }
-        let steps = rolling::shrink_old(&self.deployment, &self.sets);
+        let steps = rolling::reconcile_old_replica_sets(&self.deployment, &self.sets);
         if steps.is_empty() {
             return self.clean_up_when_complete().await;
         }
         for step in steps {
-            self.resize(step, false).await?;
+            self.scale_replica_set(step, false).await?;
         }
         Ok(())
     }
 
-    /// All old pods go before the first new one comes.
+    /// Recreate strategy: all old pods are deleted before the first new one is created.
     async fn recreate(&mut self) -> Result<(), Error> {
         let old = self.sets.active_old();
         if !old.is_empty() {
             for set in old {
-                self.resize(Resize { set, to: 0 }, false).await?;
+                self.scale_replica_set(ReplicaSetScale { set, to: 0 }, false)
+                    .await?;
             }
             return Ok(());
         }
         if self.has_old_pods()? {
             return Ok(());
         }
-        let (new, to) = (self.new_set().await?, replicas(&self.deployment));
-        self.resize(Resize { set: new, to }, false).await?;
+        let (new, to) = (
+            self.get_or_create_new_set().await?,
+            replicas(&self.deployment),
+        );
+        self.scale_replica_set(ReplicaSetScale { set: new, to }, false)
+            .await?;
         self.clean_up_when_complete().await
     }
 
@@ -115,14 +122,20 @@ impl Rollout<'_> {
         }
         let pods = old
             .iter()
-            .flat_map(|set| owned::of(&self.all.pods, set.uid()))
+            .flat_map(|set| controller_index::controlled_by(&self.all.pods, set.uid()))
             .collect();
-        Ok(owned::read(pods)?.iter().any(|pod| !pod::is_terminal(pod)))
+        Ok(controller_index::decode(pods)?
+            .iter()
+            .any(|pod| !pod::is_terminal(pod)))
     }
 
-    /// Gives a set another size, and tells it the deployment's; whether its size changed. Without `with_notes` a set that
-    /// has the size already is left alone.
-    pub(super) async fn resize(&mut self, step: Resize, with_notes: bool) -> Result<bool, Error> {
+    /// Scales a set and sets its size annotations; whether its size changed. Without `with_notes` a
+    /// set that has the size is not written.
+    pub(super) async fn scale_replica_set(
+        &mut self,
+        step: ReplicaSetScale,
+        with_notes: bool,
+    ) -> Result<bool, Error> {
         let current = self
             .sets
             .all()
@@ -135,15 +148,15 @@ impl Rollout<'_> {
         }
         let mut changed = Object::clone(&current);
         changed.entry("spec").set("replicas", step.to);
-        revision::tell_size(&mut changed, &self.deployment);
+        revision::set_replicas_annotations(&mut changed, &self.deployment);
         self.update_set(&current, &changed).await?;
         if from != step.to {
-            self.tell_scaled(current.name(), from, step.to);
+            self.record_scaled(current.name(), from, step.to);
         }
         Ok(from != step.to)
     }
 
-    /// Writes a set unless nothing changed; whether something did.
+    /// Writes a set if it changed; whether it did.
     pub(super) async fn update_set(
         &mut self,
         current: &Set,
@@ -153,15 +166,15 @@ impl Rollout<'_> {
             return Ok(false);
         }
         let written = Arc::new(self.all.context.api.update(&REPLICA_SETS, changed).await?);
-        self.sets.put(&written);
+        self.sets.replace(&written);
         Ok(true)
     }
 
-    /// Tells people that a set has another size.
-    pub(super) fn tell_scaled(&self, set: &str, from: i64, to: i64) {
+    /// Records the ScalingReplicaSet event.
+    pub(super) fn record_scaled(&self, set: &str, from: i64, to: i64) {
         let way = if from < to { "up" } else { "down" };
         let message = format!("Scaled {way} replica set {set} from {from} to {to}");
-        self.all.tell(
+        self.all.record_event(
             &self.deployment,
             Note::normal("ScalingReplicaSet", "", message),
         );
@@ -174,7 +187,7 @@ impl Rollout<'_> {
         }
     }
 
-    /// Deletes old sets beyond those that are to be kept.
+    /// Deletes old sets beyond revisionHistoryLimit.
     async fn clean_up(&self) -> Result<(), Error> {
         for set in surplus(&self.deployment, &self.sets.old) {
             let deleted = self
@@ -191,33 +204,33 @@ impl Rollout<'_> {
         Ok(())
     }
 
-    async fn report_counts(&self) -> Result<After, Error> {
-        let status = status::counted(&self.deployment, &self.sets, self.all.context.now());
-        self.report(status).await.map(|_| After::Done)
+    async fn report_counts(&self) -> Result<Action, Error> {
+        let status = status::calculate_status(&self.deployment, &self.sets, self.all.context.now());
+        self.write_status(status).await.map(|_| Action::AwaitChange)
     }
 
-    async fn report_progress(&self) -> Result<After, Error> {
+    async fn report_progress(&self) -> Result<Action, Error> {
         let now = self.all.context.now();
-        let status = status::of_rollout(&self.deployment, &self.sets, now);
+        let status = status::rollout_status(&self.deployment, &self.sets, now);
         let until = status::until_deadline(&self.deployment, &status, now);
-        match self.report(status).await? {
-            true => Ok(After::Done),
-            false => Ok(until.map_or(After::Done, After::Again)),
+        match self.write_status(status).await? {
+            true => Ok(Action::AwaitChange),
+            false => Ok(until.map_or(Action::AwaitChange, Action::Requeue)),
         }
     }
 
     /// Writes the status; whether it changed.
-    async fn report(&self, status: Value) -> Result<bool, Error> {
+    async fn write_status(&self, status: Value) -> Result<bool, Error> {
         if self.deployment["status"] == status {
             return Ok(false);
         }
         let mut changed = self.deployment.clone();
         changed.set("status", status);
-        self.all.write(&changed).await.map(|_| true)
+        self.all.update_status(&changed).await.map(|_| true)
     }
 }
 
-/// The old sets that nobody needs: empty ones, of the lowest revisions.
+/// Old sets beyond the limit: scaled to zero, lowest revisions first.
 fn surplus<'a>(deployment: &Object, old: &'a [Set]) -> Vec<&'a Set> {
     let Some(limit) = deployment["spec"]["revisionHistoryLimit"].as_int() else {
         return Vec::new();
@@ -229,14 +242,14 @@ fn surplus<'a>(deployment: &Object, old: &'a [Set]) -> Vec<&'a Set> {
     let n_surplus = kept
         .len()
         .saturating_sub(usize::try_from(limit).unwrap_or_default());
-    // They are in the order of their age, which counts where revisions are equal.
-    kept.sort_by_key(|set| revision::of(set).unwrap_or_default());
+    // They are sorted by age, which decides between equal revisions.
+    kept.sort_by_key(|set| revision::revision(set).unwrap_or_default());
     kept.truncate(n_surplus);
     kept.retain(|set| is_empty(set));
     kept
 }
 
-/// Whether a set has no pods, and its own loop has seen that it shall have none.
+/// Whether a set has no pods, and its controller has observed that.
 fn is_empty(set: &Object) -> bool {
     let seen = set["status"]["observedGeneration"].int() >= set["metadata"]["generation"].int();
     set["status"]["replicas"].int() == 0 && replicas(set) == 0 && seen
@@ -244,7 +257,7 @@ fn is_empty(set: &Object) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sets::tests::{deployment, set};
+    use super::super::replica_sets::tests::{deployment, set};
     use super::*;
 
     fn with_revision(name: &str, replicas: i64, revision: &str) -> Set {
@@ -265,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn old_sets_beyond_the_limit_go_lowest_revisions_first() {
+    fn old_sets_beyond_the_limit_are_deleted_lowest_revisions_first() {
         let old = [
             with_revision("a", 0, "3"),
             with_revision("b", 0, "1"),

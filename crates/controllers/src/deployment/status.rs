@@ -1,4 +1,4 @@
-//! What does a deployment's status say, and does its rollout go on?
+//! The status of a deployment and its Progressing condition.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use mizzen_sdk::Object;
 use mizzen_value::{Value, time};
 
 use super::condition::{self, AVAILABLE, PROGRESSING, REPLICA_FAILURE};
-use super::sets::{Set, Sets, max_unavailable, replicas};
+use super::replica_sets::{ReplicaSets, Set, max_unavailable, replicas};
 
-/// The status as the sets are, without a word on progress.
-pub(super) fn counted(deployment: &Object, sets: &Sets, now: Timestamp) -> Value {
+/// The counts and the Available condition.
+pub(super) fn calculate_status(deployment: &Object, sets: &ReplicaSets, now: Timestamp) -> Value {
     let n_available = sets.sum("availableReplicas");
     let mut status = Value::object();
     let mut put = |field: &str, number: i64| {
@@ -45,8 +45,8 @@ pub(super) fn counted(deployment: &Object, sets: &Sets, now: Timestamp) -> Value
     status
 }
 
-/// None while a set that its own loop has seen does not say.
-fn n_terminating(sets: &Sets) -> Option<i64> {
+/// None while a set whose status is current has no count.
+fn n_terminating(sets: &ReplicaSets) -> Option<i64> {
     let said = |set: &Set| set["status"]["terminatingReplicas"].as_int();
     let unsaid = |set: &&Set| said(set).is_none() && set["status"]["observedGeneration"].int() != 0;
     match sets.all().find(unsaid) {
@@ -71,13 +71,13 @@ fn availability(is_available: bool, now: &str) -> Value {
     condition::new(AVAILABLE, status, reason, message, now)
 }
 
-/// The status during a rollout: with progress, the lack of it, and what keeps sets from making pods.
-pub(super) fn of_rollout(deployment: &Object, sets: &Sets, now: Timestamp) -> Value {
-    let mut status = counted(deployment, sets, now);
+/// The status during a rollout: with the Progressing and ReplicaFailure conditions.
+pub(super) fn rollout_status(deployment: &Object, sets: &ReplicaSets, now: Timestamp) -> Value {
+    let mut status = calculate_status(deployment, sets, now);
     if deadline(deployment).is_none() {
         condition::remove(&mut status, PROGRESSING);
     } else if !is_resync(deployment, &status) {
-        note_progress(deployment, sets, &mut status, now);
+        sync_progress_condition(deployment, sets, &mut status, now);
     }
     match replica_failure(sets) {
         Some(failure) => condition::set(&mut status, failure),
@@ -86,7 +86,7 @@ pub(super) fn of_rollout(deployment: &Object, sets: &Sets, now: Timestamp) -> Va
     status
 }
 
-/// How long a rollout may stand still; none if forever.
+/// progressDeadlineSeconds; none if it is unlimited.
 pub(super) fn deadline(deployment: &Object) -> Option<Duration> {
     let seconds = deployment["spec"]["progressDeadlineSeconds"].as_int()?;
     u64::try_from(seconds)
@@ -95,14 +95,19 @@ pub(super) fn deadline(deployment: &Object) -> Option<Duration> {
         .map(Duration::from_secs)
 }
 
-/// Whether the last rollout ended well and no other began: then there is no progress to be judged.
+/// Whether the last rollout is complete and no other has started: then progress is not checked.
 fn is_resync(deployment: &Object, status: &Value) -> bool {
     let progressing = condition::find(&deployment["status"], PROGRESSING);
     let has_ended = progressing.is_some_and(|it| it["reason"].str() == "NewReplicaSetAvailable");
     has_ended && status["replicas"].int() == status["updatedReplicas"].int()
 }
 
-fn note_progress(deployment: &Object, sets: &Sets, status: &mut Value, now: Timestamp) {
+fn sync_progress_condition(
+    deployment: &Object,
+    sets: &ReplicaSets,
+    status: &mut Value,
+    now: Timestamp,
+) {
     let who = match &sets.new {
         Some(set) => format!("ReplicaSet \"{}\"", set.name()),
         None => format!("Deployment \"{}\"", deployment.name()),
@@ -126,7 +131,7 @@ fn note_progress(deployment: &Object, sets: &Sets, status: &mut Value, now: Time
             ),
         );
     } else if is_progressing(&deployment["status"], status) {
-        renew(status, note("True", "ReplicaSetUpdated", "is progressing."));
+        renew_progressing(status, note("True", "ReplicaSetUpdated", "is progressing."));
     } else if has_timed_out(deployment, status, now) {
         condition::set(
             status,
@@ -139,7 +144,7 @@ fn note_progress(deployment: &Object, sets: &Sets, status: &mut Value, now: Time
     }
 }
 
-/// Whether all pods are of the new template and available.
+/// Whether all replicas are updated and available.
 pub(super) fn is_complete(deployment: &Object, status: &Value) -> bool {
     let n_wanted = replicas(deployment);
     let has_all = |field: &str| status[field].int() == n_wanted;
@@ -158,8 +163,8 @@ fn is_progressing(before: &Value, after: &Value) -> bool {
         || rises("availableReplicas")
 }
 
-/// Progress moves the time even if the condition is there with the same reason: from it the deadline is counted.
-fn renew(status: &mut Value, mut condition: Value) {
+/// Progress updates lastUpdateTime even if the reason is the same: the deadline counts from it.
+fn renew_progressing(status: &mut Value, mut condition: Value) {
     if let Some(known) =
         condition::find(status, PROGRESSING).filter(|known| known["status"].str() == "True")
     {
@@ -186,8 +191,8 @@ fn due(deployment: &Object, progressing: &Value) -> Option<Timestamp> {
         .ok()
 }
 
-/// The failure of the new set, or of any other.
-fn replica_failure(sets: &Sets) -> Option<Value> {
+/// The ReplicaFailure condition of the new set, or of any old one.
+fn replica_failure(sets: &ReplicaSets) -> Option<Value> {
     let failures = sets
         .new
         .iter()
@@ -198,7 +203,7 @@ fn replica_failure(sets: &Sets) -> Option<Value> {
     Some(failure)
 }
 
-/// How long until a rollout that stands still has to be looked at again: a second after its deadline.
+/// How long until a rollout without progress must be checked: a second after its deadline.
 pub(super) fn until_deadline(
     deployment: &Object,
     status: &Value,
@@ -213,8 +218,8 @@ pub(super) fn until_deadline(
     Some(Duration::try_from(left).unwrap_or_default() + Duration::from_secs(1))
 }
 
-/// The condition that says that somebody paused or resumed a rollout; none if nothing changed.
-pub(super) fn pause(deployment: &Object, now: Timestamp) -> Option<Value> {
+/// The condition for a paused or resumed rollout; none if nothing changed.
+pub(super) fn paused_condition(deployment: &Object, now: Timestamp) -> Option<Value> {
     deadline(deployment)?;
     let reason = condition::find(&deployment["status"], PROGRESSING).map(|it| it["reason"].str());
     let (reason, message) = match (deployment["spec"]["paused"].bool(), reason) {
@@ -244,14 +249,14 @@ mod tests {
 
     use mizzen_value::{json, value};
 
-    use super::super::sets::tests::{deployment, set};
+    use super::super::replica_sets::tests::{deployment, set};
     use super::*;
 
     fn at(seconds: i64) -> Timestamp {
         Timestamp::from_second(seconds).expect("a time")
     }
 
-    /// A deployment of four with a deadline of ten seconds, and what its status was.
+    /// A deployment of four with a deadline of ten seconds, and its previous status.
     fn rollout(status: Value) -> Object {
         let mut deployment = deployment(4, "1", "1");
         deployment.entry("spec").set("progressDeadlineSeconds", 10);
@@ -264,8 +269,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(before: Value, sets: Sets, now: i64, expect: (&str, &str, &str)) {
-        let status = of_rollout(&rollout(before), &sets, at(now));
+    fn check(before: Value, sets: ReplicaSets, now: i64, expect: (&str, &str, &str)) {
+        let status = rollout_status(&rollout(before), &sets, at(now));
         let condition = condition::find(&status, PROGRESSING).expect("there is a deadline");
         let found = (
             condition["status"].str(),
@@ -275,8 +280,8 @@ mod tests {
         assert_eq!(found, expect);
     }
 
-    fn sets(old: i64, new: i64, available: i64) -> Sets {
-        Sets {
+    fn sets(old: i64, new: i64, available: i64) -> ReplicaSets {
+        ReplicaSets {
             new: Some(set("new", 2, new, available)),
             old: vec![set("old", 1, old, old)],
         }
@@ -287,11 +292,11 @@ mod tests {
         let mut new = Object::clone(&set("new", 2, 2, 1));
         new.entry("status").set("terminatingReplicas", 1);
         new.entry("status").set("readyReplicas", 2);
-        let sets = Sets {
+        let sets = ReplicaSets {
             new: Some(Arc::new(new)),
             old: vec![set("old", 1, 3, 3)],
         };
-        let mut status = counted(&rollout(value!({"collisionCount": 1})), &sets, at(0));
+        let mut status = calculate_status(&rollout(value!({"collisionCount": 1})), &sets, at(0));
         let conditions = status.remove("conditions").expect("availability");
         assert_eq!(conditions[0]["reason"].str(), "MinimumReplicasAvailable");
         let expect = r#"{"observedGeneration": 1, "replicas": 5, "updatedReplicas": 2, "readyReplicas": 2,
@@ -301,7 +306,7 @@ mod tests {
 
     #[test]
     fn too_few_pods_make_a_deployment_unavailable() {
-        let status = counted(&rollout(Value::Null), &sets(0, 4, 2), at(0));
+        let status = calculate_status(&rollout(Value::Null), &sets(0, 4, 2), at(0));
         assert_eq!(
             status["conditions"][0]["reason"].str(),
             "MinimumReplicasUnavailable"
@@ -309,10 +314,10 @@ mod tests {
     }
 
     #[test]
-    fn nobody_knows_how_many_go_while_a_set_does_not_say() {
+    fn terminating_replicas_are_unknown_while_a_set_has_no_count() {
         let mut old = Object::clone(&set("old", 1, 1, 1));
         old.entry("status").set("observedGeneration", 1);
-        let unsaid = Sets {
+        let unsaid = ReplicaSets {
             new: None,
             old: vec![Arc::new(old)],
         };
@@ -349,7 +354,7 @@ mod tests {
     #[test]
     fn progress_moves_the_time_but_not_the_transition() {
         let before = value!({"conditions": [(progressing("True", "ReplicaSetUpdated", 0))]});
-        let status = of_rollout(&rollout(before), &sets(3, 2, 0), at(7));
+        let status = rollout_status(&rollout(before), &sets(3, 2, 0), at(7));
         let condition = condition::find(&status, PROGRESSING).expect("there is a deadline");
         let times = (
             condition["lastUpdateTime"].str(),
@@ -363,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rollout_that_stands_still_times_out() {
+    fn a_rollout_without_progress_times_out() {
         check(
             stuck("ReplicaSetUpdated"),
             sets(3, 2, 0),
@@ -386,19 +391,22 @@ mod tests {
     }
 
     #[test]
-    fn without_a_deadline_nobody_talks_of_progress() {
+    fn without_a_deadline_there_is_no_progressing_condition() {
         let mut forever = rollout(stuck("ReplicaSetUpdated"));
         forever
             .entry("spec")
             .set("progressDeadlineSeconds", i64::from(i32::MAX));
         assert_eq!(
-            condition::find(&of_rollout(&forever, &sets(3, 2, 0), at(999)), PROGRESSING),
+            condition::find(
+                &rollout_status(&forever, &sets(3, 2, 0), at(999)),
+                PROGRESSING
+            ),
             None
         );
     }
 
     #[test]
-    fn a_rollout_that_stands_still_is_looked_at_after_its_deadline() {
+    fn a_rollout_without_progress_is_requeued_after_its_deadline() {
         let left = |reason: &str, now| {
             let deployment = rollout(stuck(reason));
             until_deadline(&deployment, &deployment["status"], at(now)).map(|left| left.as_secs())
@@ -409,15 +417,15 @@ mod tests {
     }
 
     #[test]
-    fn what_keeps_a_set_from_making_pods_is_passed_on() {
+    fn replica_failure_is_copied_from_the_sets() {
         let mut new = Object::clone(&set("new", 2, 2, 0));
         let failure = value!({"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate", "lastTransitionTime": "t"});
         new.entry("status").set("conditions", vec![failure]);
-        let sets = Sets {
+        let sets = ReplicaSets {
             new: Some(Arc::new(new)),
             old: vec![],
         };
-        let status = of_rollout(&rollout(Value::Null), &sets, at(0));
+        let status = rollout_status(&rollout(Value::Null), &sets, at(0));
         let failure = condition::find(&status, REPLICA_FAILURE).expect("it is passed on");
         assert_eq!(
             (failure["reason"].str(), failure["lastUpdateTime"].str()),
@@ -430,7 +438,7 @@ mod tests {
         let check = |paused: bool, reason: &str, expect: Option<&str>| {
             let mut deployment = rollout(stuck(reason));
             deployment.entry("spec").set("paused", paused);
-            let condition = pause(&deployment, at(0));
+            let condition = paused_condition(&deployment, at(0));
             assert_eq!(
                 condition.as_ref().map(|it| it["reason"].str()),
                 expect,

@@ -1,9 +1,9 @@
-//! Who has to leave because of a device? Pods whose claims have devices with taints that they do not tolerate, at once or
-//! when their time is over.
+//! The device taint eviction controller: evicts pods whose allocated devices have NoExecute taints
+//! that their claims do not tolerate.
 
 mod plan;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,29 +20,29 @@ use mizzen_sdk::{Key, Object};
 use mizzen_value::{Value, value};
 
 use crate::common::pod::condition;
-use crate::pod_index::says;
-use crate::resource_claim::{self, Claim};
-use crate::{After, Context, Error, Reconcile, Work};
-use plan::{is_for, leaves_at};
+use crate::pod_index::contains_bytes;
+use crate::resource_claim::{self, PodClaim};
+use crate::{Action, Controller, ControllerContext, Error, Reconcile};
+use plan::{eviction_time, is_reserved_for};
 
 const POOL: &str = "pool";
 const WORKERS: usize = 8;
 
-struct Evictions {
-    context: Context,
+struct DeviceTaintEviction {
+    context: ControllerContext,
     pods: Informer<Object>,
     claims: Informer<Object>,
     slices: Informer<Object>,
-    /// The pods that are to go.
+    /// The pods to be evicted.
     planned: Mutex<HashSet<Key>>,
 }
 
-/// Sets up the loop.
-pub(crate) fn start(context: &Context) -> Work {
+/// Creates the controller.
+pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("device-taint-eviction-controller");
     let queue = context.queue("device-taint-eviction-controller");
-    let (pods, claims) = (context.follow(&PODS), context.follow(&RESOURCE_CLAIMS));
-    let slices = context.follow(&RESOURCE_SLICES);
+    let (pods, claims) = (context.informer(&PODS), context.informer(&RESOURCE_CLAIMS));
+    let slices = context.informer(&RESOURCE_SLICES);
     claims.add_index(POOL, by_pool(pools_of_claim));
     slices.add_index(
         POOL,
@@ -55,20 +55,20 @@ pub(crate) fn start(context: &Context) -> Work {
     );
     let todo = queue.clone();
     pods.add_handler(move |event: Event<Object>| {
-        if says(event.object().text(), b"\"resourceClaims\"") {
+        if contains_bytes(event.object().text(), b"\"resourceClaims\"") {
             todo.add(event.key().clone());
         }
     });
     let todo = queue.clone();
     claims.add_handler(move |event: Event<Object>| {
-        each_state(&event).for_each(|claim| wake(claim, &todo))
+        each_state(&event).for_each(|claim| enqueue_consumers(claim, &todo))
     });
     let (todo, all) = (queue.clone(), claims.clone());
-    slices.add_handler(move |event: Event<Object>| slice_changed(&event, &all, &todo));
-    Work::new(
+    slices.add_handler(move |event: Event<Object>| on_slice_event(&event, &all, &todo));
+    Controller::new(
         queue,
         WORKERS,
-        Arc::new(Evictions {
+        Arc::new(DeviceTaintEviction {
             context,
             pods,
             claims,
@@ -100,7 +100,7 @@ fn pools_of_claim(claim: &Object) -> Vec<String> {
         .collect()
 }
 
-/// What an object is, and what it was.
+/// The new and the old state of an event's object.
 fn each_state(event: &Event<Object>) -> impl Iterator<Item = &Entry<Object>> {
     let old = match event {
         Event::Updated { old, .. } => Some(old),
@@ -109,8 +109,8 @@ fn each_state(event: &Event<Object>) -> impl Iterator<Item = &Entry<Object>> {
     old.into_iter().chain([event.object()])
 }
 
-/// Looks at the pods that use a claim.
-fn wake(claim: &Entry<Object>, todo: &Queue<Key>) {
+/// Enqueues the pods for which a claim is reserved.
+fn enqueue_consumers(claim: &Entry<Object>, todo: &Queue<Key>) {
     let Ok(claim) = claim.object() else { return };
     for consumer in claim["status"]["reservedFor"].list() {
         if consumer["resource"].str() == "pods" {
@@ -119,9 +119,10 @@ fn wake(claim: &Entry<Object>, todo: &Queue<Key>) {
     }
 }
 
-/// Looks at the pods that use devices of a pool, if any of its devices drives or drove pods away.
-fn slice_changed(event: &Event<Object>, claims: &Informer<Object>, todo: &Queue<Key>) {
-    if !each_state(event).any(|slice| says(slice.text(), b"\"NoExecute\"")) {
+/// Enqueues the pods that use devices of a pool, if one of its devices has or had a NoExecute
+/// taint.
+fn on_slice_event(event: &Event<Object>, claims: &Informer<Object>, todo: &Queue<Key>) {
+    if !each_state(event).any(|slice| contains_bytes(slice.text(), b"\"NoExecute\"")) {
         return;
     }
     let Ok(slice) = event.object().object() else {
@@ -133,52 +134,48 @@ fn slice_changed(event: &Event<Object>, claims: &Informer<Object>, todo: &Queue<
         .by_index(POOL, &pool)
         .into_iter()
         .flatten()
-        .for_each(|claim| wake(&claim, todo));
+        .for_each(|claim| enqueue_consumers(&claim, todo));
 }
 
-impl Reconcile for Evictions {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
+impl Reconcile for DeviceTaintEviction {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let Some(pod) = self.pods.lister().by_key(key)? else {
-            self.planned().remove(key);
-            return Ok(After::Done);
+            self.planned.lock().remove(key);
+            return Ok(Action::AwaitChange);
         };
-        let Some(at) = self.leaves_at(&pod)? else {
-            if self.planned().remove(key) {
-                self.tell(&pod, "Cancelling deletion");
+        let Some(at) = self.eviction_time(&pod)? else {
+            if self.planned.lock().remove(key) {
+                self.record_event(&pod, "Cancelling deletion");
             }
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
-        self.planned().insert(key.clone());
+        self.planned.lock().insert(key.clone());
         let now = self.context.now().as_second();
         match u64::try_from(at - now) {
-            Ok(seconds) if seconds > 0 => Ok(After::Again(Duration::from_secs(seconds))),
+            Ok(seconds) if seconds > 0 => Ok(Action::Requeue(Duration::from_secs(seconds))),
             _ => self.evict(&pod).await,
         }
     }
 }
 
-impl Evictions {
-    fn planned(&self) -> MutexGuard<'_, HashSet<Key>> {
-        self.planned.lock()
-    }
-
-    /// When a pod must go, if it must.
-    fn leaves_at(&self, pod: &Object) -> Result<Option<i64>, Error> {
+impl DeviceTaintEviction {
+    /// When a pod is to be evicted.
+    fn eviction_time(&self, pod: &Object) -> Result<Option<i64>, Error> {
         if pod["spec"]["nodeName"].is_empty() || pod.is_going() {
             return Ok(None);
         }
         let mut first = None;
         for entry in resource_claim::entries(pod) {
-            let (name, is_made) = match resource_claim::claim(pod, entry) {
-                Claim::Named(name) => (name, false),
-                Claim::Made(name) => (name, true),
+            let (name, is_made) = match resource_claim::pod_claim(pod, entry) {
+                PodClaim::Named(name) => (name, false),
+                PodClaim::Made(name) => (name, true),
                 _ => continue,
             };
             let claim = self
                 .claims
                 .lister()
                 .by_key(&Key::new(pod.namespace(), name))?;
-            let Some(claim) = claim.filter(|claim| is_for(claim, pod, is_made)) else {
+            let Some(claim) = claim.filter(|claim| is_reserved_for(claim, pod, is_made)) else {
                 continue;
             };
             let slices = |driver: &str, pool: &str| {
@@ -188,19 +185,19 @@ impl Evictions {
                     .by_index(POOL, &format!("{driver}/{pool}"));
                 slices.and_then(Result::ok).unwrap_or_default()
             };
-            first = first.into_iter().chain(leaves_at(&claim, slices)).min();
+            first = first.into_iter().chain(eviction_time(&claim, slices)).min();
         }
         Ok(first)
     }
 
-    async fn evict(&self, pod: &Object) -> Result<After, Error> {
-        self.tell(pod, "Marking for deletion");
+    async fn evict(&self, pod: &Object) -> Result<Action, Error> {
+        self.record_event(pod, "Marking for deletion");
         match self.mark_and_delete(pod).await {
             Err(Error::Api(error)) if is_not_found(&error) => {}
             outcome => outcome?,
         }
-        self.planned().remove(&pod.key());
-        Ok(After::Done)
+        self.planned.lock().remove(&pod.key());
+        Ok(Action::AwaitChange)
     }
 
     async fn mark_and_delete(&self, pod: &Object) -> Result<(), Error> {
@@ -233,8 +230,8 @@ impl Evictions {
         Ok(())
     }
 
-    fn tell(&self, pod: &Object, message: &str) {
-        self.context.record(
+    fn record_event(&self, pod: &Object, message: &str) {
+        self.context.record_event(
             &PODS,
             pod,
             Note::normal("DeviceTaintManagerEviction", "", message.to_string()),

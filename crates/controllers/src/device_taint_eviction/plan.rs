@@ -1,4 +1,4 @@
-//! When must a pod leave because of its devices?
+//! When a pod is to be evicted because of its devices.
 
 use std::sync::Arc;
 
@@ -6,9 +6,9 @@ use mizzen_kinds::tolerations::tolerates;
 use mizzen_sdk::Object;
 use mizzen_value::{Value, time};
 
-/// The time, in seconds since 1970, at which whoever uses a claim must go; none if they may stay. `slices_of` knows the
-/// slices of a driver's pool.
-pub(super) fn leaves_at(
+/// The eviction time of the pods of a claim, in seconds since 1970; none if they are not evicted.
+/// `slices_of` returns the slices of a driver's pool.
+pub(super) fn eviction_time(
     claim: &Object,
     slices_of: impl Fn(&str, &str) -> Vec<Arc<Object>>,
 ) -> Option<i64> {
@@ -24,7 +24,7 @@ pub(super) fn leaves_at(
         .min()
 }
 
-/// A device as the latest generation of its pool has it.
+/// A device in the latest generation of its pool.
 fn device<'a>(slices: &'a [Arc<Object>], name: &str) -> Option<&'a Value> {
     let generation = |slice: &Object| slice["spec"]["pool"]["generation"].int();
     let latest = slices.iter().map(|slice| generation(slice)).max()?;
@@ -34,7 +34,7 @@ fn device<'a>(slices: &'a [Arc<Object>], name: &str) -> Option<&'a Value> {
         .find(|device| device["name"].str() == name)
 }
 
-/// When each taint that drives pods away does so, if ever.
+/// The eviction time of each NoExecute taint that is not tolerated forever.
 fn ends(taints: &[Value], tolerations: &[Value]) -> impl Iterator<Item = i64> {
     let evicting = taints
         .iter()
@@ -58,8 +58,8 @@ fn ends(taints: &[Value], tolerations: &[Value]) -> impl Iterator<Item = i64> {
     })
 }
 
-/// Whether a claim is kept for a pod, and, if it was made for one, for this one.
-pub(super) fn is_for(claim: &Object, pod: &Object, is_made: bool) -> bool {
+/// Whether a claim is reserved for a pod and, if it was created from a template, owned by it.
+pub(super) fn is_reserved_for(claim: &Object, pod: &Object, is_made: bool) -> bool {
     let consumers = claim["status"]["reservedFor"].list();
     let is_reserved = consumers
         .iter()
@@ -91,11 +91,11 @@ mod tests {
             value!({"driver": "a.io", "pool": "p", "device": "d", "tolerations": tolerations});
         let claim =
             Object(value!({"status": {"allocation": {"devices": {"results": [(result)]}}}}));
-        assert_eq!(leaves_at(&claim, |_, _| slices.to_vec()), expected);
+        assert_eq!(eviction_time(&claim, |_, _| slices.to_vec()), expected);
     }
 
     #[test]
-    fn a_taint_drives_away_from_when_it_was_added() {
+    fn a_taint_evicts_from_its_time_added() {
         check(&[slice(1, &["a"])], &[], Some(100));
         check(&[slice(1, &["a:NoSchedule"])], &[], None);
         check(&[slice(1, &[])], &[], None);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn who_tolerates_it_stays_for_a_while_or_for_ever() {
+    fn a_toleration_delays_or_prevents_the_eviction() {
         check(
             &[slice(1, &["a"])],
             &[("a", Some(30)), ("a", Some(20))],

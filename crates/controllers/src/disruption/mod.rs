@@ -1,10 +1,10 @@
-//! A disruption budget knows how many of its pods may be evicted.
+//! The disruption controller: computes how many pods of each PodDisruptionBudget may be evicted.
 //!
-//! | part | the question it answers |
+//! | file | contents |
 //! |---|---|
-//! | `plan` | How many pods may a budget lose now? |
-//! | `scale` | How many pods do those want who control them? |
-//! | `stale` | Which pods say that they are about to be disrupted, and are not? |
+//! | `plan` | the status of a budget |
+//! | `scale` | the expected number of pods, from their controllers |
+//! | `stale` | DisruptionTarget conditions of pods that were not deleted |
 
 mod plan;
 pub(crate) mod scale;
@@ -21,46 +21,46 @@ use mizzen_sdk::resource::{POD_DISRUPTION_BUDGETS, PODS};
 use mizzen_sdk::{Key, Object};
 use mizzen_value::{Value, time};
 
-use crate::common::failure::message;
-use crate::select::{index_labels, index_selectors, selected, selecting};
-use crate::{After, Context, Error, Reconcile, Work};
-use plan::{Basis, Need};
-use scale::Scales;
+use crate::common::api_errors::message;
+use crate::select::{index_labels, index_selectors, objects_selecting, select_objects};
+use crate::{Action, Controller, ControllerContext, Error, Reconcile};
+use plan::{ExpectedFrom, PodRequirement};
+use scale::ScaleFinders;
 
-/// Kubernetes: in events this loop goes by the name of the program (disruption.go).
+/// Kubernetes: its events have this source component (disruption.go).
 const COMPONENT: &str = "controllermanager";
 
 struct Budgets {
-    context: Context,
+    context: ControllerContext,
     budgets: Informer<Object>,
     pods: Informer<Object>,
-    scales: Scales,
+    scales: ScaleFinders,
 }
 
-struct StalePods {
-    context: Context,
+struct StalePodDisruption {
+    context: ControllerContext,
     pods: Informer<Object>,
 }
 
-/// Sets up the loop.
-pub(crate) fn start(context: &Context) -> Work {
+/// Creates the controller.
+pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context
         .named("disruption-controller")
-        .recording_as(COMPONENT);
+        .with_event_source(COMPONENT);
     let (queue, stale) = (
         context.queue("disruption"),
         context.queue("stale_pod_disruption"),
     );
     let (budgets, pods) = (
-        context.follow(&POD_DISRUPTION_BUDGETS),
-        context.follow(&PODS),
+        context.informer(&POD_DISRUPTION_BUDGETS),
+        context.informer(&PODS),
     );
     index_labels(&pods);
     index_selectors(&budgets, selector);
     let todo = queue.clone();
     budgets.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
     let (mut guarded, todo, clock) = (
-        pod_changed(&context, &budgets, &queue),
+        on_pod_event(&context, &budgets, &queue),
         stale.clone(),
         context.clone(),
     );
@@ -73,12 +73,12 @@ pub(crate) fn start(context: &Context) -> Work {
             todo.add_after(pod.key(), left);
         }
     });
-    let scales = Scales::new(&context);
-    let stale_pods = StalePods {
+    let scales = ScaleFinders::new(&context);
+    let stale_pods = StalePodDisruption {
         context: context.clone(),
         pods: pods.clone(),
     };
-    Work::new(
+    Controller::new(
         queue,
         1,
         Arc::new(Budgets {
@@ -88,23 +88,23 @@ pub(crate) fn start(context: &Context) -> Work {
             scales,
         }),
     )
-    .with(Work::new(stale, 1, Arc::new(stale_pods)))
+    .merge(Controller::new(stale, 1, Arc::new(stale_pods)))
 }
 
-/// Which pods a budget guards.
+/// The selector of a budget.
 fn selector(budget: &Value) -> Option<LabelSelector> {
     LabelSelector::of(&budget["spec"]["selector"])
 }
 
-/// Queues the budgets that guard a pod.
-fn pod_changed(
-    context: &Context,
+/// Enqueues the budgets of a pod.
+fn on_pod_event(
+    context: &ControllerContext,
     budgets: &Informer<Object>,
     queue: &Queue<Key>,
 ) -> impl FnMut(&Event<Object>, &Object) + Send + 'static {
     let (context, budgets, queue) = (context.clone(), budgets.clone(), queue.clone());
     move |event, pod| {
-        let guards = selecting(
+        let guards = objects_selecting(
             &budgets,
             pod.namespace(),
             &pod["metadata"]["labels"],
@@ -116,7 +116,7 @@ fn pod_changed(
                 "Pod {namespace:?}/{name:?} matches multiple PodDisruptionBudgets.  Chose {:?} arbitrarily.",
                 first.name()
             );
-            context.record(
+            context.record_event(
                 &PODS,
                 pod,
                 Note::warning("MultiplePodDisruptionBudgets", "Guarding", text),
@@ -128,7 +128,7 @@ fn pod_changed(
         };
         let before = before.filter(|old| old["metadata"]["labels"] != pod["metadata"]["labels"]);
         let left = before.map(|old| {
-            selecting(
+            objects_selecting(
                 &budgets,
                 old.namespace(),
                 &old["metadata"]["labels"],
@@ -143,22 +143,25 @@ fn pod_changed(
 }
 
 impl Reconcile for Budgets {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let Some(budget) = self.budgets.lister().by_key(key)? else {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
-        match self.count(&budget).await {
+        match self.sync_budget(&budget).await {
             Err(error) if !error.is_conflict() => {
-                let status = plan::failed(&budget, &said(&error), &self.context.now_text());
-                self.write(&budget, status).await.map(|()| After::Done)
+                let status =
+                    plan::failed_status(&budget, &error_message(&error), &self.context.now_text());
+                self.write_status(&budget, status)
+                    .await
+                    .map(|()| Action::AwaitChange)
             }
             outcome => outcome,
         }
     }
 }
 
-/// What went wrong, in the server's words if it was the server.
-fn said(error: &Error) -> String {
+/// The server's message, or the error itself.
+fn error_message(error: &Error) -> String {
     match error {
         Error::Api(error) => message(error),
         error => error.to_string(),
@@ -166,61 +169,68 @@ fn said(error: &Error) -> String {
 }
 
 impl Budgets {
-    /// Counts the pods of a budget and writes what it may lose.
-    async fn count(&self, budget: &Object) -> Result<After, Error> {
+    /// Computes and writes the status of a budget.
+    async fn sync_budget(&self, budget: &Object) -> Result<Action, Error> {
         let pods = match selector(budget) {
-            Some(selector) => selected(&self.pods, budget.namespace(), &selector)?,
+            Some(selector) => select_objects(&self.pods, budget.namespace(), &selector)?,
             None => Vec::new(),
         };
         if pods.is_empty() {
-            self.tell(
+            self.record_event(
                 budget,
                 Note::normal("NoPods", "Counting", "No matching pods found"),
             );
         }
-        let need = self.need(budget, &pods).await.inspect_err(|error| {
-            let text = format!(
-                "Failed to calculate the number of expected pods: {}",
-                said(error)
-            );
-            self.tell(
-                budget,
-                Note::warning("CalculateExpectedPodCountFailed", "Counting", text),
-            );
-        })?;
+        let need = self
+            .expected_and_healthy(budget, &pods)
+            .await
+            .inspect_err(|error| {
+                let text = format!(
+                    "Failed to calculate the number of expected pods: {}",
+                    error_message(error)
+                );
+                self.record_event(
+                    budget,
+                    Note::warning("CalculateExpectedPodCountFailed", "Counting", text),
+                );
+            })?;
         let pods: Vec<&Value> = pods.iter().map(|pod| &pod.0).collect();
         let now = self.context.now().as_second();
         let disrupted = plan::disrupted(budget, &pods, now);
         for late in &disrupted.late {
-            // Kubernetes: it says the namespace twice (disruption.go).
+            // Kubernetes: the message has the namespace twice (disruption.go).
             let of = format!("{0}/{0}", budget.namespace());
             let text = format!("Pod was expected by PDB {of} to be deleted but it wasn't");
             let late = Object((*late).clone());
             self.context
-                .record(&PODS, &late, Note::warning("NotDeleted", "Evicting", text));
+                .record_event(&PODS, &late, Note::warning("NotDeleted", "Evicting", text));
         }
-        let healthy = plan::healthy(&pods, &disrupted, now);
+        let healthy = plan::count_healthy(&pods, &disrupted, now);
         let status = plan::status(budget, need, healthy, &disrupted, &time::from_unix(now));
-        self.write(budget, status).await?;
+        self.write_status(budget, status).await?;
         Ok(match disrupted.next {
-            // A second later it is late for certain.
-            Some(next) => After::Again(Duration::from_secs((next - now + 1).max(1) as u64)),
-            None => After::Done,
+            // One second later, so that the timeout has surely passed.
+            Some(next) => Action::Requeue(Duration::from_secs((next - now + 1).max(1) as u64)),
+            None => Action::AwaitChange,
         })
     }
 
-    async fn need(&self, budget: &Object, pods: &[Arc<Object>]) -> Result<Need, Error> {
-        let expected = match plan::basis(budget) {
-            Basis::Pods => pods.len() as i64,
-            Basis::Scale => {
-                let wanted = self.scales.wanted(pods).await?;
+    async fn expected_and_healthy(
+        &self,
+        budget: &Object,
+        pods: &[Arc<Object>],
+    ) -> Result<PodRequirement, Error> {
+        let expected = match plan::expected_from(budget) {
+            ExpectedFrom::Pods => pods.len() as i64,
+            ExpectedFrom::Scale => {
+                let wanted = self.scales.expected_pods(pods).await?;
                 if wanted.has_unmanaged {
                     self.warn_of_unmanaged(budget);
                 }
                 wanted.n_pods
             }
         };
-        plan::need(budget, expected).map_err(Error::Other)
+        plan::requirement(budget, expected).map_err(Error::Other)
     }
 
     fn warn_of_unmanaged(&self, budget: &Object) {
@@ -230,14 +240,15 @@ impl Budgets {
              these pods please set \".spec.minAvailable\" field of the PDB to an integer value.",
             go_selector_text(&budget["spec"]["selector"])
         );
-        self.tell(budget, Note::warning("UnmanagedPods", "Counting", text));
+        self.record_event(budget, Note::warning("UnmanagedPods", "Counting", text));
     }
 
-    fn tell(&self, budget: &Object, note: Note) {
-        self.context.record(&POD_DISRUPTION_BUDGETS, budget, note);
+    fn record_event(&self, budget: &Object, note: Note) {
+        self.context
+            .record_event(&POD_DISRUPTION_BUDGETS, budget, note);
     }
 
-    async fn write(&self, budget: &Object, status: Option<Value>) -> Result<(), Error> {
+    async fn write_status(&self, budget: &Object, status: Option<Value>) -> Result<(), Error> {
         let Some(status) = status else { return Ok(()) };
         let mut budget = budget.clone();
         budget.set("status", status);
@@ -249,20 +260,20 @@ impl Budgets {
     }
 }
 
-impl Reconcile for StalePods {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
+impl Reconcile for StalePodDisruption {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let Some(pod) = self.pods.lister().by_key(key)? else {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
         match stale::remaining(&pod, self.context.now().as_second()) {
-            None => return Ok(After::Done),
+            None => return Ok(Action::AwaitChange),
             Some(Duration::ZERO) => {}
-            Some(left) => return Ok(After::Again(left)),
+            Some(left) => return Ok(Action::Requeue(left)),
         }
         let mut pod = Object::clone(&pod);
-        let status = stale::taken_back(&pod, &self.context.now_text());
+        let status = stale::without_disruption_target(&pod, &self.context.now_text());
         pod.set("status", status);
         self.context.api.update_status(&PODS, &pod).await?;
-        Ok(After::Done)
+        Ok(Action::AwaitChange)
     }
 }

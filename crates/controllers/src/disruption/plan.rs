@@ -1,72 +1,71 @@
-//! How many pods may a budget lose now?
+//! The status of a PodDisruptionBudget.
 
 use std::collections::BTreeMap;
 
 use mizzen_object::condition::set;
 use mizzen_value::{Value, time, value};
 
-use crate::common::percent::{Round, scaled};
+use crate::common::int_or_percent::{Rounding, scaled_value};
 use crate::common::pod::is_ready;
 use crate::services::member::condition;
 
-/// How long an eviction may take until a pod is seen to go, in seconds. After that it is taken for one that stays.
-pub(crate) const DEADLINE: i64 = 120;
+/// How long an evicted pod may take to be deleted, in seconds. After that it counts as not
+/// disrupted.
+pub(crate) const DELETION_TIMEOUT: i64 = 120;
 
-/// How many pods there should be, and how many of them must be healthy.
+/// The expected pods, and how many of them must be healthy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Need {
-    /// How many there should be.
+pub(crate) struct PodRequirement {
     pub expected: i64,
-    /// How many must be healthy.
     pub healthy: i64,
 }
 
-/// What a budget counts from.
+/// How the expected number of pods is determined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Basis {
-    /// The pods that are there.
+pub(crate) enum ExpectedFrom {
+    /// The number of existing pods.
     Pods,
-    /// As many as those who control them want.
+    /// The scale of the pods' controllers.
     Scale,
 }
 
-/// What a budget counts from: a number that must be there needs nobody to be asked.
-pub(crate) fn basis(budget: &Value) -> Basis {
+/// How the expected number is determined: only a fixed minAvailable does not need the scale.
+pub(crate) fn expected_from(budget: &Value) -> ExpectedFrom {
     let spec = &budget["spec"];
     match spec["maxUnavailable"].is_null() && spec["minAvailable"].as_str().is_none() {
-        true => Basis::Pods,
-        false => Basis::Scale,
+        true => ExpectedFrom::Pods,
+        false => ExpectedFrom::Scale,
     }
 }
 
-/// What a budget needs of `expected` pods.
-pub(crate) fn need(budget: &Value, expected: i64) -> Result<Need, String> {
+/// What a budget requires of `expected` pods.
+pub(crate) fn requirement(budget: &Value, expected: i64) -> Result<PodRequirement, String> {
     let spec = &budget["spec"];
     let healthy = match (&spec["maxUnavailable"], &spec["minAvailable"]) {
         (Value::Null, Value::Null) => {
-            return Ok(Need {
+            return Ok(PodRequirement {
                 expected: 0,
                 healthy: 0,
             });
         }
-        (Value::Null, least) => scaled(least, expected, Round::Up)?,
-        (most, _) => (expected - scaled(most, expected, Round::Up)?).max(0),
+        (Value::Null, least) => scaled_value(least, expected, Rounding::Up)?,
+        (most, _) => (expected - scaled_value(most, expected, Rounding::Up)?).max(0),
     };
-    Ok(Need { expected, healthy })
+    Ok(PodRequirement { expected, healthy })
 }
 
-/// Pods that were evicted and are not seen to go yet.
+/// Evicted pods that are not being deleted yet.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Disrupted<'a> {
-    /// Those that may still go, and since when.
+    /// Pods within the timeout, and when they were evicted.
     pub waiting: BTreeMap<&'a str, &'a str>,
-    /// Those that should have gone by now.
+    /// Pods after the timeout.
     pub late: Vec<&'a Value>,
-    /// When the first of those that wait is late.
+    /// When the next timeout ends.
     pub next: Option<i64>,
 }
 
-/// What became of the pods that a budget let go.
+/// Splits the pods of `status.disruptedPods`.
 pub(crate) fn disrupted<'a>(budget: &'a Value, pods: &[&'a Value], now: i64) -> Disrupted<'a> {
     let known = &budget["status"]["disruptedPods"];
     let mut disrupted = Disrupted::default();
@@ -75,7 +74,7 @@ pub(crate) fn disrupted<'a>(budget: &'a Value, pods: &[&'a Value], now: i64) -> 
         let Some(since) = known[name].as_str() else {
             continue;
         };
-        let deadline = time::to_unix(since).unwrap_or_default() + DEADLINE;
+        let deadline = time::to_unix(since).unwrap_or_default() + DELETION_TIMEOUT;
         if deadline < now {
             disrupted.late.push(pod);
         } else {
@@ -90,27 +89,28 @@ fn is_going(pod: &Value) -> bool {
     !pod["metadata"]["deletionTimestamp"].is_null()
 }
 
-/// How many pods are healthy and likely to stay.
-pub(crate) fn healthy(pods: &[&Value], disrupted: &Disrupted, now: i64) -> i64 {
+/// Counts healthy pods that are not disrupted.
+pub(crate) fn count_healthy(pods: &[&Value], disrupted: &Disrupted, now: i64) -> i64 {
     let is_leaving = |pod: &Value| {
         let since = disrupted.waiting.get(pod["metadata"]["name"].str());
-        since.is_some_and(|since| time::to_unix(since).unwrap_or_default() + DEADLINE > now)
+        since.is_some_and(|since| time::to_unix(since).unwrap_or_default() + DELETION_TIMEOUT > now)
     };
     pods.iter()
         .filter(|pod| !is_going(pod) && !is_leaving(pod) && is_ready(pod))
         .count() as i64
 }
 
-/// The status that a budget should have, or none if it has it.
+/// The status to write; none if it did not change.
 pub(crate) fn status(
     budget: &Value,
-    need: Need,
+    need: PodRequirement,
     healthy: i64,
     disrupted: &Disrupted,
     now: &str,
 ) -> Option<Value> {
     let generation = budget["metadata"]["generation"].int();
-    // A budget of no pods allows nothing: the first ones may come before we look again.
+    // A budget without pods allows no disruptions: the first pods may be created before the next
+    // sync.
     let allowed = if need.expected > 0 {
         (healthy - need.healthy).max(0)
     } else {
@@ -154,8 +154,8 @@ pub(crate) fn status(
     Some(status)
 }
 
-/// The status of a budget about which nothing can be said: it allows nothing.
-pub(crate) fn failed(budget: &Value, error: &str, now: &str) -> Option<Value> {
+/// The status of a budget whose sync failed: no disruptions are allowed.
+pub(crate) fn failed_status(budget: &Value, error: &str, now: &str) -> Option<Value> {
     let mut status = budget["status"].clone();
     let generation = status["observedGeneration"].int();
     status.set("disruptionsAllowed", 0);
@@ -196,12 +196,12 @@ mod tests {
 
     #[track_caller]
     fn check_need(spec: Value, expected: i64, expect: Result<i64, &str>) {
-        let need = need(&value!({"spec": (spec)}), expected).map(|need| need.healthy);
+        let need = requirement(&value!({"spec": (spec)}), expected).map(|need| need.healthy);
         assert_eq!(need, expect.map_err(String::from));
     }
 
     #[test]
-    fn numbers_count_as_they_are_and_shares_are_rounded_up() {
+    fn numbers_count_as_they_are_and_percentages_are_rounded_up() {
         check_need(value!({"minAvailable": 2}), 5, Ok(2));
         check_need(value!({"minAvailable": "50%"}), 5, Ok(3));
         check_need(value!({"maxUnavailable": 2}), 5, Ok(3));
@@ -212,12 +212,13 @@ mod tests {
     }
 
     #[test]
-    fn only_a_number_that_must_be_there_needs_nobody_to_be_asked() {
-        let check =
-            |spec: Value, expect: Basis| assert_eq!(basis(&value!({"spec": (spec)})), expect);
-        check(value!({"minAvailable": 2}), Basis::Pods);
-        check(value!({"minAvailable": "2%"}), Basis::Scale);
-        check(value!({"maxUnavailable": 1}), Basis::Scale);
+    fn only_a_fixed_min_available_needs_no_scale() {
+        let check = |spec: Value, expect: ExpectedFrom| {
+            assert_eq!(expected_from(&value!({"spec": (spec)})), expect)
+        };
+        check(value!({"minAvailable": 2}), ExpectedFrom::Pods);
+        check(value!({"minAvailable": "2%"}), ExpectedFrom::Scale);
+        check(value!({"maxUnavailable": 1}), ExpectedFrom::Scale);
     }
 
     const NOW: i64 = 1_704_067_500;
@@ -228,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_was_let_go_does_not_count_until_it_is_late() {
+    fn a_disrupted_pod_does_not_count_until_its_timeout() {
         let (fresh, late) = (time::from_unix(NOW - 60), time::from_unix(NOW - 121));
         let pods = [
             pod("a", "True"),
@@ -242,13 +243,13 @@ mod tests {
         assert_eq!(disrupted.waiting, BTreeMap::from([("a", fresh.as_str())]));
         assert_eq!(disrupted.late, [pods[1]]);
         assert_eq!(disrupted.next, Some(NOW + 60));
-        assert_eq!(healthy(&pods, &disrupted, NOW), 2);
+        assert_eq!(count_healthy(&pods, &disrupted, NOW), 2);
     }
 
     #[track_caller]
     fn check_status(need: (i64, i64), healthy: i64, expect: (i64, &str)) -> Value {
         let budget = value!({"metadata": {"generation": 1}});
-        let need = Need {
+        let need = PodRequirement {
             expected: need.0,
             healthy: need.1,
         };
@@ -266,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_allows_what_is_healthy_beyond_its_need() {
+    fn a_budget_allows_healthy_pods_beyond_its_requirement() {
         check_status((3, 2), 3, (1, "SufficientPods"));
         check_status((3, 2), 2, (0, "InsufficientPods"));
         check_status((3, 2), 1, (0, "InsufficientPods"));
@@ -277,7 +278,7 @@ mod tests {
     fn a_status_that_is_right_is_not_written() {
         let right = check_status((3, 2), 3, (1, "SufficientPods"));
         let mut budget = value!({"metadata": {"generation": 1}, "status": (right.clone())});
-        let need = Need {
+        let need = PodRequirement {
             expected: 3,
             healthy: 2,
         };
@@ -297,7 +298,7 @@ mod tests {
     fn a_budget_that_cannot_be_counted_allows_nothing() {
         let right = check_status((3, 2), 3, (1, "SufficientPods"));
         let budget = value!({"metadata": {"generation": 1}, "status": (right)});
-        let status = failed(&budget, "no idea", "u").expect("it was fine before");
+        let status = failed_status(&budget, "no idea", "u").expect("it was fine before");
         let condition = &status["conditions"][0];
         assert_eq!(status["disruptionsAllowed"].int(), 0);
         assert_eq!(

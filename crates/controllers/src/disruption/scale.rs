@@ -1,4 +1,4 @@
-//! How many pods do those want who control them?
+//! The expected number of pods, from the scale of their controllers.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,11 +13,11 @@ use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::Value;
 
-use crate::common::failure::message;
-use crate::{Context, Error};
+use crate::common::api_errors::message;
+use crate::{ControllerContext, Error};
 
-/// Asks those who control pods how many they want.
-pub(crate) struct Scales {
+/// Finds the scale of pods' controllers.
+pub(crate) struct ScaleFinders {
     api: Api,
     mapper: Mapper,
     replication_controllers: Informer<Object>,
@@ -26,30 +26,29 @@ pub(crate) struct Scales {
     stateful_sets: Informer<Object>,
 }
 
-/// How many pods are wanted, and which pods nobody controls.
+/// The expected number of pods.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Wanted {
-    /// How many.
+pub(crate) struct ExpectedPods {
     pub n_pods: i64,
-    /// Whether nobody controls some of them.
+    /// Whether some pods have no controller.
     pub has_unmanaged: bool,
 }
 
-impl Scales {
-    /// Asks caches for the usual kinds, and the API for others.
-    pub(crate) fn new(context: &Context) -> Scales {
-        Scales {
+impl ScaleFinders {
+    /// Uses informers for the built-in kinds, and the scale subresource for other kinds.
+    pub(crate) fn new(context: &ControllerContext) -> ScaleFinders {
+        ScaleFinders {
             api: context.api.clone(),
             mapper: Mapper::new(context.api.client().clone()),
-            replication_controllers: context.follow(&REPLICATION_CONTROLLERS),
-            replica_sets: context.follow(&REPLICA_SETS),
-            deployments: context.follow(&DEPLOYMENTS),
-            stateful_sets: context.follow(&STATEFUL_SETS),
+            replication_controllers: context.informer(&REPLICATION_CONTROLLERS),
+            replica_sets: context.informer(&REPLICA_SETS),
+            deployments: context.informer(&DEPLOYMENTS),
+            stateful_sets: context.informer(&STATEFUL_SETS),
         }
     }
 
-    /// How many pods those want together who control these.
-    pub(crate) async fn wanted(&self, pods: &[Arc<Object>]) -> Result<Wanted, Error> {
+    /// The expected number of pods of all controllers of these pods.
+    pub(crate) async fn expected_pods(&self, pods: &[Arc<Object>]) -> Result<ExpectedPods, Error> {
         let mut scales: BTreeMap<String, i64> = BTreeMap::new();
         let mut has_unmanaged = false;
         for pod in pods {
@@ -60,23 +59,23 @@ impl Scales {
             if scales.contains_key(owner["uid"].str()) {
                 continue;
             }
-            let found = match self.known(owner, pod.namespace())? {
+            let found = match self.find_cached(owner, pod.namespace())? {
                 Some(found) => Some(found),
-                None => self.asked(owner, pod.namespace()).await?,
+                None => self.find_scale_subresource(owner, pod.namespace()).await?,
             };
             let missing = || Error::Other(format!("found no controllers for pod {:?}", pod.name()));
             let (uid, scale) = found.ok_or_else(missing)?;
             scales.insert(uid, scale);
         }
-        Ok(Wanted {
+        Ok(ExpectedPods {
             n_pods: scales.values().sum(),
             has_unmanaged,
         })
     }
 
-    /// Who of the usual kinds it is, and how many he wants. Of a replica set that a deployment controls, the deployment
-    /// is asked.
-    fn known(&self, owner: &Value, namespace: &str) -> Result<Option<(String, i64)>, Error> {
+    /// The uid and scale of a controller of a built-in kind. For a ReplicaSet of a Deployment it is
+    /// the Deployment's.
+    fn find_cached(&self, owner: &Value, namespace: &str) -> Result<Option<(String, i64)>, Error> {
         let (group, _) = group_version(owner["apiVersion"].str())?;
         let found = match (group, owner["kind"].str()) {
             ("", "ReplicationController") => find(&self.replication_controllers, owner, namespace)?,
@@ -95,8 +94,12 @@ impl Scales {
         Ok(found.map(|found| (found.uid().to_string(), found["spec"]["replicas"].int())))
     }
 
-    /// Asks somebody of any kind.
-    async fn asked(&self, owner: &Value, namespace: &str) -> Result<Option<(String, i64)>, Error> {
+    /// The uid and scale of a controller of any kind.
+    async fn find_scale_subresource(
+        &self,
+        owner: &Value,
+        namespace: &str,
+    ) -> Result<Option<(String, i64)>, Error> {
         let (group, version) = group_version(owner["apiVersion"].str())?;
         let gvk = GroupVersionKind::gvk(group, version, owner["kind"].str());
         let mapping = self
@@ -148,7 +151,7 @@ fn find(
     Ok(found.filter(|found| found.uid() == owner["uid"].str()))
 }
 
-/// The group and the version of an `apiVersion`, in Go's words if it is none.
+/// Splits an `apiVersion`; the error is Go's message.
 pub(crate) fn group_version(text: &str) -> Result<(&str, &str), Error> {
     let (group, version) = text.split_once('/').unwrap_or(("", text));
     match version.contains('/') {

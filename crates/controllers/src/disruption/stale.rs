@@ -1,4 +1,4 @@
-//! Which pods say that they are about to be disrupted, and are not?
+//! Stale DisruptionTarget conditions: the pod was not deleted although the condition announced it.
 
 use std::time::Duration;
 
@@ -7,14 +7,14 @@ use mizzen_value::{Value, time, value};
 use crate::common::pod::is_terminal;
 use crate::services::member::condition;
 
-/// How long a pod may say so without going, in seconds.
+/// How long the condition may be there without a deletion, in seconds.
 const TIMEOUT: i64 = 120;
 
-/// How long a pod may still say that it is about to be disrupted; none if it does not, or if it may say so forever.
+/// How long the condition may still be there; none if there is none, or no limit.
 pub(crate) fn remaining(pod: &Value, now: i64) -> Option<Duration> {
     let condition = condition(pod, "DisruptionTarget");
     let is_going = !pod["metadata"]["deletionTimestamp"].is_null();
-    // The node's agent may take as long as it likes.
+    // A termination by the kubelet has no limit.
     let by_agent = condition["reason"].str() == "TerminationByKubelet";
     if is_going || is_terminal(pod) || by_agent || condition["status"].str() != "True" {
         return None;
@@ -23,8 +23,8 @@ pub(crate) fn remaining(pod: &Value, now: i64) -> Option<Duration> {
     Some(Duration::from_secs((since + TIMEOUT - now).max(0) as u64))
 }
 
-/// The pod's status, in which it takes that back.
-pub(crate) fn taken_back(pod: &Value, now: &str) -> Value {
+/// The pod's status with the condition set to False.
+pub(crate) fn without_disruption_target(pod: &Value, now: &str) -> Value {
     let mut status = pod["status"].clone();
     let conditions = status.entry("conditions").list_mut().iter_mut();
     for condition in conditions.filter(|condition| condition["type"].str() == "DisruptionTarget") {
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_may_say_so_for_two_minutes() {
+    fn a_disruption_target_may_last_two_minutes() {
         check(|_| (), Some(90));
         check(
             |pod| {
@@ -98,8 +98,8 @@ mod tests {
     }
 
     #[test]
-    fn it_takes_that_back() {
-        let status = taken_back(&pod(|_| ()), "now");
+    fn the_condition_becomes_false() {
+        let status = without_disruption_target(&pod(|_| ()), "now");
         let expect = value!([{
             "type": "DisruptionTarget", "status": "False", "lastProbeTime": null, "lastTransitionTime": "now",
             "observedGeneration": 3

@@ -1,4 +1,5 @@
-//! `Endpoints` that people keep by hand, for a service without a selector, are mirrored by endpoint slices.
+//! The EndpointSlice mirroring controller: mirrors Endpoints of services without a selector to
+//! EndpointSlices.
 
 mod plan;
 
@@ -11,39 +12,39 @@ use mizzen_sdk::resource::{ENDPOINTS, SERVICES};
 use mizzen_sdk::{Key, Object};
 use mizzen_value::Value;
 
-use crate::common::failure::message;
-use crate::services::patient_queue;
-use crate::services::publish::Publisher;
-use crate::{After, Context, Error, Reconcile, Work};
+use crate::common::api_errors::message;
+use crate::services::publish::SlicePublisher;
+use crate::services::slow_retry_queue;
+use crate::{Action, Controller, ControllerContext, Error, Reconcile};
 use plan::{CONTROLLER, MAX_ADDRESSES, is_mirrored, plan};
 
-/// How many of them are looked at at a time.
+/// Upstream's default of `--mirroring-concurrent-service-endpoint-syncs`.
 const WORKERS: usize = 5;
-/// How long one that failed waits at most.
+/// The longest retry delay.
 const MAX_BACKOFF: Duration = Duration::from_secs(100);
 
-struct Mirror {
-    context: Context,
+struct EndpointSliceMirroring {
+    context: ControllerContext,
     services: Informer<Object>,
     endpoints: Informer<Object>,
-    publisher: Publisher,
+    publisher: SlicePublisher,
 }
 
-/// Sets up the loop.
-pub(crate) fn start(context: &Context) -> Work {
+/// Creates the controller.
+pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("endpointslicemirroring-controller");
-    let context = context.recording_as("endpoint-slice-mirroring-controller");
-    let queue = patient_queue("endpoint_slice_mirroring", MAX_BACKOFF);
-    let (services, endpoints) = (context.follow(&SERVICES), context.follow(&ENDPOINTS));
+    let context = context.with_event_source("endpoint-slice-mirroring-controller");
+    let queue = slow_retry_queue("endpoint_slice_mirroring", MAX_BACKOFF);
+    let (services, endpoints) = (context.informer(&SERVICES), context.informer(&ENDPOINTS));
     for followed in [&services, &endpoints] {
         let todo = queue.clone();
         followed.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
     }
-    let publisher = Publisher::new(&context, CONTROLLER, &queue, Duration::ZERO);
-    Work::new(
+    let publisher = SlicePublisher::new(&context, CONTROLLER, &queue, Duration::ZERO);
+    Controller::new(
         queue,
         WORKERS,
-        Arc::new(Mirror {
+        Arc::new(EndpointSliceMirroring {
             context,
             services,
             endpoints,
@@ -52,19 +53,19 @@ pub(crate) fn start(context: &Context) -> Work {
     )
 }
 
-impl Reconcile for Mirror {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
+impl Reconcile for EndpointSliceMirroring {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let slices = self.publisher.slices(key)?;
         match self.mirrored(key)? {
             Some(endpoints) => self.mirror(&endpoints, &slices).await?,
-            None => self.clear(key, &slices).await?,
+            None => self.delete_slices(key, &slices).await?,
         }
-        Ok(After::Done)
+        Ok(Action::AwaitChange)
     }
 }
 
-impl Mirror {
-    /// The `Endpoints` of this name, if they are to be mirrored.
+impl EndpointSliceMirroring {
+    /// The Endpoints of this name, if they are to be mirrored.
     fn mirrored(&self, key: &Key) -> Result<Option<Arc<Object>>, Error> {
         let service = self.services.lister().by_key(key)?;
         let is_free = service.is_some_and(|service| service["spec"]["selector"].is_empty());
@@ -80,29 +81,29 @@ impl Mirror {
                 "Skipped {} invalid IP addresses when mirroring to EndpointSlices",
                 plan.n_invalid
             );
-            self.warn(endpoints, "InvalidIPAddress", text);
+            self.record_warning(endpoints, "InvalidIPAddress", text);
         }
         if plan.n_skipped > plan.n_invalid {
             let most = format!(
                 "A max of {MAX_ADDRESSES} addresses can be mirrored to EndpointSlices per Endpoints subset."
             );
             let text = format!("{most} {} addresses were skipped", plan.n_skipped);
-            self.warn(endpoints, "TooManyAddressesToMirror", text);
+            self.record_warning(endpoints, "TooManyAddressesToMirror", text);
         }
         self.publisher
             .publish(("Endpoints", endpoints), plan.changes)
             .await
     }
 
-    fn warn(&self, endpoints: &Object, reason: &str, text: String) {
-        self.context.record(
+    fn record_warning(&self, endpoints: &Object, reason: &str, text: String) {
+        self.context.record_event(
             &ENDPOINTS,
             endpoints,
             Note::warning(reason, "Mirroring", text),
         );
     }
 
-    async fn clear(&self, key: &Key, slices: &[Arc<Object>]) -> Result<(), Error> {
+    async fn delete_slices(&self, key: &Key, slices: &[Arc<Object>]) -> Result<(), Error> {
         let mut errors = Vec::new();
         for slice in slices {
             errors.extend(self.publisher.delete(slice).await.err());

@@ -1,17 +1,17 @@
-//! What is to be done so that slices say what `Endpoints` say that people keep by hand?
+//! The changes that bring EndpointSlices in line with the Endpoints that they mirror.
 
 use std::collections::BTreeMap;
 
 use mizzen_value::{Value, value};
 
-use crate::services::member::{self, Family};
-use crate::services::slice::{self, Changes, Endpoints, MANAGED_BY, SERVICE_NAME, port_key};
+use crate::services::member::{self, IpFamily};
+use crate::services::slice::{self, Endpoints, MANAGED_BY, SERVICE_NAME, SliceChanges, port_key};
 use crate::services::subsets::Subsets;
 use crate::services::trigger;
 
-/// Who keeps these slices.
+/// The managed-by label of these slices.
 pub(crate) const CONTROLLER: &str = "endpointslicemirroring-controller.k8s.io";
-/// How many addresses of a subset are mirrored: then each subset is one slice.
+/// How many addresses of a subset are mirrored, so that each subset fits into one slice.
 pub(crate) const MAX_ADDRESSES: usize = 1000;
 /// Annotations that are not mirrored.
 const UNMIRRORED: [&str; 2] = [
@@ -19,28 +19,27 @@ const UNMIRRORED: [&str; 2] = [
     "kubectl.kubernetes.io/last-applied-configuration",
 ];
 
-/// What is to be done.
+/// The changes, and what was left out.
 #[derive(Debug, Default)]
-pub(crate) struct Plan<'a> {
-    /// To the slices.
-    pub changes: Changes<'a>,
-    /// How many addresses are none.
+pub(crate) struct MirroringPlan<'a> {
+    pub changes: SliceChanges<'a>,
+    /// How many addresses are invalid.
     pub n_invalid: usize,
-    /// How many addresses are left out, those that are none included.
+    /// How many addresses are skipped, the invalid ones included.
     pub n_skipped: usize,
 }
 
-/// Addresses of one family that offer the same ports.
+/// Addresses of one family with the same ports.
 #[derive(Default)]
-struct Group {
+struct AddressGroup {
     ports: Vec<Value>,
     endpoints: Endpoints,
 }
 
-/// What tells groups and their slices apart.
-type GroupKey = (Family, String);
+/// The family and the ports.
+type GroupKey = (IpFamily, String);
 
-/// Whether people want `Endpoints` to be mirrored.
+/// Whether Endpoints are mirrored.
 pub(crate) fn is_mirrored(endpoints: &Value) -> bool {
     let metadata = &endpoints["metadata"];
     metadata["labels"]["endpointslice.kubernetes.io/skip-mirror"].str() != "true"
@@ -49,12 +48,12 @@ pub(crate) fn is_mirrored(endpoints: &Value) -> bool {
             .is_none()
 }
 
-/// What is to be done.
-pub(crate) fn plan<'a>(endpoints: &Value, slices: &[&'a Value]) -> Plan<'a> {
-    let mut plan = Plan::default();
+/// Plans the changes.
+pub(crate) fn plan<'a>(endpoints: &Value, slices: &[&'a Value]) -> MirroringPlan<'a> {
+    let mut plan = MirroringPlan::default();
     let mut old: BTreeMap<GroupKey, Vec<&'a Value>> = BTreeMap::new();
     for slice in slices {
-        match Family::named(slice["addressType"].str()) {
+        match IpFamily::from_name(slice["addressType"].str()) {
             Some(family) => old
                 .entry((family, port_key(slice["ports"].list())))
                 .or_default()
@@ -71,9 +70,9 @@ pub(crate) fn plan<'a>(endpoints: &Value, slices: &[&'a Value]) -> Plan<'a> {
     plan
 }
 
-fn groups(endpoints: &Value, plan: &mut Plan) -> BTreeMap<GroupKey, Group> {
-    let mut groups: BTreeMap<GroupKey, Group> = BTreeMap::new();
-    for subset in Subsets::of(&endpoints["subsets"]).to_list() {
+fn groups(endpoints: &Value, plan: &mut MirroringPlan) -> BTreeMap<GroupKey, AddressGroup> {
+    let mut groups: BTreeMap<GroupKey, AddressGroup> = BTreeMap::new();
+    for subset in Subsets::from_list(&endpoints["subsets"]).to_list() {
         let ports: Vec<Value> = subset["ports"].list().iter().map(slice_port).collect();
         let ready = subset["addresses"]
             .list()
@@ -96,7 +95,9 @@ fn groups(endpoints: &Value, plan: &mut Plan) -> BTreeMap<GroupKey, Group> {
             n_added += 1;
             let group = groups.entry((family, port_key(&ports))).or_default();
             group.ports.clone_from(&ports);
-            group.endpoints.insert(slice::identity(&endpoint), endpoint);
+            group
+                .endpoints
+                .insert(slice::endpoint_identity(&endpoint), endpoint);
         }
         plan.n_skipped += all.len() - n_added;
     }
@@ -109,31 +110,31 @@ fn slice_port(port: &Value) -> Value {
     port
 }
 
-fn endpoint(address: &Value, ready: bool) -> Option<(Family, Value)> {
-    let ip = member::address(address["ip"].str())?;
+fn endpoint(address: &Value, ready: bool) -> Option<(IpFamily, Value)> {
+    let ip = member::parse_address(address["ip"].str())?;
     let mut endpoint = value!({"addresses": [(ip.to_string())], "conditions": {"ready": (ready)}});
     for name in ["targetRef", "nodeName", "hostname"] {
         if !address[name].is_null() && address[name] != value!("") {
             endpoint.set(name, address[name].clone());
         }
     }
-    Some((Family::of(ip), endpoint))
+    Some((IpFamily::from_address(ip), endpoint))
 }
 
-/// One slice per group; of several the first stays.
+/// One slice for each group; of several existing ones the first is kept.
 fn mirror<'a>(
     endpoints: &Value,
-    family: Family,
-    group: Group,
+    family: IpFamily,
+    group: AddressGroup,
     slices: Vec<&'a Value>,
-) -> Changes<'a> {
+) -> SliceChanges<'a> {
     let mut slices = slices.into_iter();
     let first = slices.next();
-    let mut changes = Changes {
+    let mut changes = SliceChanges {
         delete: slices.collect(),
-        ..Changes::default()
+        ..SliceChanges::default()
     };
-    let mut wanted = slice::empty(
+    let mut wanted = slice::empty_slice(
         ("Endpoints", endpoints),
         family.name(),
         &group.ports,
@@ -174,17 +175,17 @@ fn annotations(endpoints: &Value) -> Value {
     annotations
 }
 
-/// Whether a slice says what it should, whatever the order.
+/// Whether a slice has the wanted content in any order.
 fn is_right(old: &Value, wanted: &Value) -> bool {
     let (before, after) = (old["endpoints"].list(), wanted["endpoints"].list());
     let known: BTreeMap<String, &Value> = before
         .iter()
-        .map(|endpoint| (slice::identity(endpoint), endpoint))
+        .map(|endpoint| (slice::endpoint_identity(endpoint), endpoint))
         .collect();
     let is_known = |endpoint: &Value| {
         known
-            .get(&slice::identity(endpoint))
-            .is_some_and(|old| slice::is_same(old, endpoint))
+            .get(&slice::endpoint_identity(endpoint))
+            .is_some_and(|old| slice::is_same_endpoint(old, endpoint))
     };
     let map = |slice: &Value, name: &str| {
         slice["metadata"][name]
@@ -227,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_says_what_endpoints_say() {
+    fn a_slice_mirrors_the_endpoints() {
         let endpoints = endpoints(value!([{
             "addresses": [{"ip": "192.0.2.1", "hostname": "h"}], "notReadyAddresses": [{"ip": "192.0.2.3"}],
             "ports": [{"port": 80, "protocol": "TCP"}]
@@ -258,7 +259,7 @@ mod tests {
         );
     }
 
-    /// Addresses before and after; slices made, changed and deleted.
+    /// Addresses before and after; the number of slices created, updated and deleted.
     #[track_caller]
     fn check(before: &[&str], after: &[&str], expect: (usize, usize, usize)) {
         let slices = named(
@@ -294,7 +295,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_address_or_too_much_is_left_out() {
+    fn invalid_and_surplus_addresses_are_left_out() {
         let many: Vec<String> = (0..1003)
             .map(|n| format!("10.0.{}.{}", n / 200, n % 200))
             .collect();
@@ -310,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn people_may_not_want_a_mirror() {
+    fn the_skip_mirror_label_is_honoured() {
         let wanted = endpoints(value!([]));
         assert!(is_mirrored(&wanted));
         let mut skipped = wanted.clone();

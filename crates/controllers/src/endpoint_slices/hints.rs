@@ -1,39 +1,36 @@
-//! Whose traffic should an endpoint get? Hints keep traffic close where a service asks for that.
+//! Topology hints of endpoints.
 
 use mizzen_value::{Value, value};
 
-use super::zones::Ratios;
-use crate::services::slice::Changes;
+use super::zones::ByZone;
+use crate::services::slice::SliceChanges;
 
-/// What a service wants.
+/// The traffic distribution of a service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wish {
-    /// No hints.
-    Nothing,
-    /// Traffic stays in its zone.
-    SameZone,
-    /// Traffic stays on its node.
-    SameNode,
-    /// Endpoints are shared out among zones by the CPUs that these have.
-    Shared,
+pub(crate) enum TrafficDistribution {
+    Unset,
+    PreferSameZone,
+    PreferSameNode,
+    /// Endpoints are allocated to zones in proportion to their CPUs (the topology-mode annotation).
+    TopologyAware,
 }
 
-impl Wish {
-    /// What a service wants. Its annotation counts before its field.
-    pub(super) fn of(service: &Value) -> Wish {
+impl TrafficDistribution {
+    /// Reads the annotation, then `spec.trafficDistribution`.
+    pub(super) fn from_service(service: &Value) -> TrafficDistribution {
         let annotations = &service["metadata"]["annotations"];
         let old = annotations["service.kubernetes.io/topology-aware-hints"].as_str();
         let mode = old.unwrap_or(annotations["service.kubernetes.io/topology-mode"].str());
         match service["spec"]["trafficDistribution"].str() {
-            _ if matches!(mode, "Auto" | "auto") => Wish::Shared,
-            "PreferClose" | "PreferSameZone" => Wish::SameZone,
-            "PreferSameNode" => Wish::SameNode,
-            _ => Wish::Nothing,
+            _ if matches!(mode, "Auto" | "auto") => TrafficDistribution::TopologyAware,
+            "PreferClose" | "PreferSameZone" => TrafficDistribution::PreferSameZone,
+            "PreferSameNode" => TrafficDistribution::PreferSameNode,
+            _ => TrafficDistribution::Unset,
         }
     }
 }
 
-/// Whether an endpoint takes traffic.
+/// Whether an endpoint is ready.
 pub(super) fn is_ready(endpoint: &Value) -> bool {
     endpoint["conditions"]["ready"].bool()
 }
@@ -43,23 +40,23 @@ pub(super) fn for_zone(zone: &str) -> Value {
     value!({"forZones": [{"name": (zone)}]})
 }
 
-/// Gives every endpoint the hint for where it is itself.
-pub(crate) fn keep_close(changes: &mut Changes, same_node: bool) {
+/// Gives every endpoint the hint for its own zone or node.
+pub(crate) fn reconcile_traffic_distribution(changes: &mut SliceChanges, same_node: bool) {
     let is_right = |endpoint: &Value| {
-        !is_ready(endpoint) || endpoint["hints"] == own_place(endpoint, same_node)
+        !is_ready(endpoint) || endpoint["hints"] == own_hint(endpoint, same_node)
     };
-    wake(changes, |slice| {
+    update_unchanged(changes, |slice| {
         slice["endpoints"].list().iter().all(is_right)
     });
     for endpoint in endpoints(changes).filter(|endpoint| is_ready(endpoint)) {
-        match own_place(endpoint, same_node) {
+        match own_hint(endpoint, same_node) {
             Value::Null => drop(endpoint.remove("hints")),
             hint => endpoint.set("hints", hint),
         }
     }
 }
 
-fn own_place(endpoint: &Value, same_node: bool) -> Value {
+fn own_hint(endpoint: &Value, same_node: bool) -> Value {
     let mut hint = Value::Null;
     if let Some(zone) = endpoint["zone"].as_str() {
         hint = for_zone(zone);
@@ -70,9 +67,9 @@ fn own_place(endpoint: &Value, same_node: bool) -> Value {
     hint
 }
 
-/// Takes all hints away.
-pub(crate) fn remove(changes: &mut Changes) {
-    wake(changes, |slice| {
+/// Removes all hints.
+pub(crate) fn remove_hints(changes: &mut SliceChanges) {
+    update_unchanged(changes, |slice| {
         slice["endpoints"]
             .list()
             .iter()
@@ -81,20 +78,21 @@ pub(crate) fn remove(changes: &mut Changes) {
     endpoints(changes).for_each(|endpoint| drop(endpoint.remove("hints")));
 }
 
-/// Shares endpoints out among zones; how many each gets. If that cannot be done, there are no hints, and it says why.
-pub(crate) fn share(
-    changes: &mut Changes,
-    ratios: Option<&Ratios>,
-) -> Result<Ratios<usize>, String> {
-    let shared = super::zones::share(changes, ratios);
+/// Allocates endpoints to zones; the number for each zone. If that is impossible, hints are removed
+/// and the error says why.
+pub(crate) fn add_topology_hints(
+    changes: &mut SliceChanges,
+    ratios: Option<&ByZone>,
+) -> Result<ByZone<usize>, String> {
+    let shared = super::zones::assign_zone_hints(changes, ratios);
     if shared.is_err() {
-        remove(changes);
+        remove_hints(changes);
     }
     shared
 }
 
-/// Has slices written that would stay as they are, unless they are right.
-pub(super) fn wake(changes: &mut Changes, is_right: impl FnMut(&Value) -> bool) {
+/// Moves unchanged slices to the updated ones unless `is_right`.
+pub(super) fn update_unchanged(changes: &mut SliceChanges, is_right: impl FnMut(&Value) -> bool) {
     let mut is_right = is_right;
     let (right, wrong): (Vec<_>, Vec<_>) = std::mem::take(&mut changes.unchanged)
         .into_iter()
@@ -104,7 +102,7 @@ pub(super) fn wake(changes: &mut Changes, is_right: impl FnMut(&Value) -> bool) 
 }
 
 /// The endpoints of all slices that are written.
-pub(super) fn endpoints<'c>(changes: &'c mut Changes) -> impl Iterator<Item = &'c mut Value> {
+pub(super) fn endpoints<'c>(changes: &'c mut SliceChanges) -> impl Iterator<Item = &'c mut Value> {
     let slices = changes.create.iter_mut().chain(&mut changes.update);
     slices.flat_map(|slice| {
         slice
@@ -119,28 +117,38 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check_wish(annotations: Value, distribution: &str, expect: Wish) {
+    fn check_wish(annotations: Value, distribution: &str, expect: TrafficDistribution) {
         let spec = value!({"trafficDistribution": (distribution)});
         assert_eq!(
-            Wish::of(&value!({"metadata": {"annotations": (annotations)}, "spec": (spec)})),
+            TrafficDistribution::from_service(
+                &value!({"metadata": {"annotations": (annotations)}, "spec": (spec)})
+            ),
             expect
         );
     }
 
     #[test]
     fn the_annotation_counts_before_the_field() {
-        check_wish(value!({}), "", Wish::Nothing);
-        check_wish(value!({}), "PreferClose", Wish::SameZone);
-        check_wish(value!({}), "PreferSameNode", Wish::SameNode);
+        check_wish(value!({}), "", TrafficDistribution::Unset);
+        check_wish(
+            value!({}),
+            "PreferClose",
+            TrafficDistribution::PreferSameZone,
+        );
+        check_wish(
+            value!({}),
+            "PreferSameNode",
+            TrafficDistribution::PreferSameNode,
+        );
         check_wish(
             value!({"service.kubernetes.io/topology-mode": "Auto"}),
             "PreferClose",
-            Wish::Shared,
+            TrafficDistribution::TopologyAware,
         );
         let both = value!({
             "service.kubernetes.io/topology-mode": "Auto", "service.kubernetes.io/topology-aware-hints": "Disabled"
         });
-        check_wish(both, "PreferClose", Wish::SameZone);
+        check_wish(both, "PreferClose", TrafficDistribution::PreferSameZone);
     }
 
     fn slice(hints: Value) -> Value {
@@ -149,11 +157,11 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(before: Value, act: fn(&mut Changes), expect: Option<Value>) {
+    fn check(before: Value, act: fn(&mut SliceChanges), expect: Option<Value>) {
         let slice = slice(before);
-        let mut changes = Changes {
+        let mut changes = SliceChanges {
             unchanged: vec![&slice],
-            ..Changes::default()
+            ..SliceChanges::default()
         };
         act(&mut changes);
         let hints = changes
@@ -170,21 +178,25 @@ mod tests {
         let node = value!({"forZones": [{"name": "z"}], "forNodes": [{"name": "n"}]});
         check(
             Value::Null,
-            |changes| keep_close(changes, false),
+            |changes| reconcile_traffic_distribution(changes, false),
             Some(zone.clone()),
         );
-        check(zone.clone(), |changes| keep_close(changes, false), None);
         check(
             zone.clone(),
-            |changes| keep_close(changes, true),
+            |changes| reconcile_traffic_distribution(changes, false),
+            None,
+        );
+        check(
+            zone.clone(),
+            |changes| reconcile_traffic_distribution(changes, true),
             Some(node.clone()),
         );
         check(
             node,
-            |changes| keep_close(changes, false),
+            |changes| reconcile_traffic_distribution(changes, false),
             Some(zone.clone()),
         );
-        check(zone, remove, Some(Value::Null));
-        check(Value::Null, remove, None);
+        check(zone, remove_hints, Some(Value::Null));
+        check(Value::Null, remove_hints, None);
     }
 }

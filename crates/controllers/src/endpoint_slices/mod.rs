@@ -1,19 +1,19 @@
-//! Every service that selects pods has endpoint slices that say where they are.
+//! The EndpointSlice controller: publishes the pods of services that have a selector.
 //!
-//! | part | the question it answers |
+//! | file | contents |
 //! |---|---|
-//! | `wanted` | Which endpoints should a service have? |
-//! | `pack` | How are they packed into slices? |
-//! | `hints` | Whose traffic should an endpoint get? |
-//! | `zones` | How many endpoints should each zone have? |
-//! | `sharing` | Is that still right? |
-//! | `plan` | What is to be done? |
+//! | `desired` | the endpoints that a service should have |
+//! | `pack` | their distribution over slices |
+//! | `hints` | topology hints |
+//! | `zones` | allocation of endpoints to zones |
+//! | `topology_cache` | which allocations are in use |
+//! | `plan` | the changes of a service's slices |
 
+mod desired;
 mod hints;
 mod pack;
 mod plan;
-mod sharing;
-mod wanted;
+mod topology_cache;
 mod zones;
 
 use std::sync::Arc;
@@ -27,54 +27,54 @@ use mizzen_sdk::{Key, Object};
 use mizzen_value::Value;
 use tokio::sync::Notify;
 
-use crate::common::failure::message;
-use crate::select::{index_labels, index_selectors, selected};
-use crate::services::member::{Family, selects_pods};
-use crate::services::publish::Publisher;
-use crate::services::trigger::{self, Triggers};
-use crate::services::{patient_queue, pod_changed, selector};
-use crate::{After, Context, Error, Reconcile, Work};
-use plan::{Surroundings, plan};
-use sharing::Sharing;
+use crate::common::api_errors::message;
+use crate::select::{index_labels, index_selectors, select_objects};
+use crate::services::member::{IpFamily, selects_pods};
+use crate::services::publish::SlicePublisher;
+use crate::services::trigger::{self, TriggerTimeTracker};
+use crate::services::{enqueue_services_of_pod, selector, slow_retry_queue};
+use crate::{Action, Controller, ControllerContext, Error, Reconcile};
+use plan::{NodeTopology, plan};
+use topology_cache::TopologyCache;
 
-/// How many services are looked at at a time.
+/// Upstream's default of `--concurrent-service-endpoint-syncs`.
 const WORKERS: usize = 5;
-/// How long to wait after somebody touched a slice: others may follow.
+/// How long to wait after another client changed a slice, to batch such changes.
 const BATCH: Duration = Duration::from_secs(1);
-/// How long a service that failed waits at most.
+/// The longest retry delay.
 const MAX_BACKOFF: Duration = Duration::from_secs(1000);
 
-struct Slices {
-    context: Context,
+struct EndpointSliceController {
+    context: ControllerContext,
     services: Informer<Object>,
     pods: Informer<Object>,
     nodes: Informer<Object>,
-    publisher: Publisher,
-    triggers: Triggers,
-    sharing: Sharing,
+    publisher: SlicePublisher,
+    triggers: TriggerTimeTracker,
+    sharing: TopologyCache,
 }
 
-/// Sets up the loop.
-pub(crate) fn start(context: &Context) -> Work {
+/// Creates the controller.
+pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context
         .named("endpointslice-controller")
-        .recording_as("endpoint-slice-controller");
-    let queue = patient_queue("endpoint_slice", MAX_BACKOFF);
+        .with_event_source("endpoint-slice-controller");
+    let queue = slow_retry_queue("endpoint_slice", MAX_BACKOFF);
     let (services, pods, nodes) = (
-        context.follow(&SERVICES),
-        context.follow(&PODS),
-        context.follow(&NODES),
+        context.informer(&SERVICES),
+        context.informer(&PODS),
+        context.informer(&NODES),
     );
     index_labels(&pods);
     index_selectors(&services, selector);
     let todo = queue.clone();
     services.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
-    pods.add_handler(pod_changed(&services, &queue));
+    pods.add_handler(enqueue_services_of_pod(&services, &queue));
     let moved = Arc::new(Notify::new());
-    nodes.add_handler(node_changed(moved.clone()));
-    let publisher = Publisher::new(&context, pack::CONTROLLER, &queue, BATCH);
-    let (triggers, sharing) = (Triggers::default(), Sharing::default());
-    let slices = Arc::new(Slices {
+    nodes.add_handler(on_node_event(moved.clone()));
+    let publisher = SlicePublisher::new(&context, pack::CONTROLLER, &queue, BATCH);
+    let (triggers, sharing) = (TriggerTimeTracker::default(), TopologyCache::default());
+    let slices = Arc::new(EndpointSliceController {
         context,
         services,
         pods,
@@ -83,11 +83,13 @@ pub(crate) fn start(context: &Context) -> Work {
         triggers,
         sharing,
     });
-    Work::new(queue.clone(), WORKERS, slices.clone()).and(follow_nodes(slices, queue, moved))
+    Controller::new(queue.clone(), WORKERS, slices.clone())
+        .with_task(follow_nodes(slices, queue, moved))
 }
 
-/// Wakes who shares endpoints out among zones when nodes come, go, or change in what counts for that.
-fn node_changed(moved: Arc<Notify>) -> impl FnMut(Event<Object>) + Send + 'static {
+/// Notifies the topology cache when nodes are added, deleted, or change in labels, readiness or
+/// CPU.
+fn on_node_event(moved: Arc<Notify>) -> impl FnMut(Event<Object>) + Send + 'static {
     let place = |node: &Object| {
         (
             node.label(zones::ZONE).map(String::from),
@@ -108,47 +110,49 @@ fn node_changed(moved: Arc<Notify>) -> impl FnMut(Event<Object>) + Send + 'stati
     }
 }
 
-async fn follow_nodes(slices: Arc<Slices>, queue: Queue<Key>, moved: Arc<Notify>) {
+async fn follow_nodes(slices: Arc<EndpointSliceController>, queue: Queue<Key>, moved: Arc<Notify>) {
     loop {
         moved.notified().await;
-        let overloaded = slices.sharing.set_ratios(slices.look_at_nodes());
+        let overloaded = slices.sharing.set_ratios(slices.zone_ratios());
         overloaded.into_iter().for_each(|key| queue.add(key));
     }
 }
 
-impl Reconcile for Slices {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
+impl Reconcile for EndpointSliceController {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let Some(service) = self.services.lister().by_key(key)? else {
             self.triggers.forget(key);
-            self.sharing.forget(key);
-            return Ok(After::Done);
+            self.sharing.remove(key);
+            return Ok(Action::AwaitChange);
         };
         let outcome = match selects_pods(&service) {
-            true => self.publish(key, &service).await,
+            true => self.sync_service(key, &service).await,
             false => Ok(()),
         };
         if let Err(error) = &outcome {
             let text = format!("Error updating Endpoint Slices for Service {key}: {error}");
-            self.context.record(
+            self.context.record_event(
                 &SERVICES,
                 &service,
                 Note::warning("FailedToUpdateEndpointSlices", "Updating", text),
             );
         }
-        outcome.map(|()| After::Done)
+        outcome.map(|()| Action::AwaitChange)
     }
 }
 
-impl Slices {
-    async fn publish(&self, key: &Key, service: &Object) -> Result<(), Error> {
+impl EndpointSliceController {
+    async fn sync_service(&self, key: &Key, service: &Object) -> Result<(), Error> {
         let pods = match selector(service) {
-            Some(selector) => selected(&self.pods, key.namespace(), &selector)?,
+            Some(selector) => select_objects(&self.pods, key.namespace(), &selector)?,
             None => Vec::new(),
         };
         let pods: Vec<&Value> = pods.iter().map(|pod| &pod.0).collect();
         let slices = self.publisher.slices(key)?;
-        let moment = self.triggers.look(service, pods.iter().copied());
-        let (families, mut errors) = (wanted::families(service), Vec::new());
+        let moment = self
+            .triggers
+            .compute_trigger_time(service, pods.iter().copied());
+        let (families, mut errors) = (desired::families(service), Vec::new());
         for family in &families {
             let own = |slice: &&Arc<Object>| slice["addressType"].str() == family.name();
             let own: Vec<&Value> = slices.iter().filter(own).map(|slice| &slice.0).collect();
@@ -158,7 +162,7 @@ impl Slices {
             );
         }
         let is_foreign = |slice: &&Arc<Object>| {
-            Family::named(slice["addressType"].str())
+            IpFamily::from_name(slice["addressType"].str())
                 .is_none_or(|family| !families.contains(&family))
         };
         for slice in slices.iter().filter(is_foreign) {
@@ -172,32 +176,32 @@ impl Slices {
         join(errors)
     }
 
-    /// Lets the slices of one family be as they should; what went wrong.
+    /// Syncs the slices of one address family; the errors are added to `plan`.
     async fn publish_family(
         &self,
         key: &Key,
         service: &Object,
         pods: &[&Value],
         slices: &[&Value],
-        family: Family,
+        family: IpFamily,
         moment: Option<&str>,
     ) -> Vec<String> {
-        let ratios = self.sharing.ratios(|| self.look_at_nodes());
+        let ratios = self.sharing.ratios(|| self.zone_ratios());
         let mut plan = {
             let nodes = |name: &str| self.node_labels(name);
-            let around = Surroundings {
+            let around = NodeTopology {
                 nodes: &nodes,
                 ratios: ratios.as_ref(),
             };
             plan(service, pods, slices, &around, family)
         };
-        let (changes, mut errors) = (&mut plan.changes, plan.complaints);
+        let (changes, mut errors) = (&mut plan.changes, plan.skipped);
         changes
             .create
             .iter_mut()
             .chain(&mut changes.update)
             .for_each(|slice| trigger::annotate(slice, moment));
-        let note = self.sharing.note(key, family, plan.shares);
+        let note = self.sharing.set_hints(key, family, plan.shares);
         if let Err(error) = self
             .publisher
             .publish(("Service", service), plan.changes)
@@ -206,7 +210,7 @@ impl Slices {
             errors.push(error.to_string());
         }
         if let Some(note) = note {
-            self.context.record(&SERVICES, service, note);
+            self.context.record_event(&SERVICES, service, note);
         }
         errors
     }
@@ -216,13 +220,13 @@ impl Slices {
         Some(node["metadata"]["labels"].clone())
     }
 
-    fn look_at_nodes(&self) -> Option<zones::Ratios> {
+    fn zone_ratios(&self) -> Option<zones::ByZone> {
         let nodes = self.nodes.lister().list().unwrap_or_default();
-        zones::ratios(nodes.iter().map(|node| &node.0))
+        zones::cpu_ratios(nodes.iter().map(|node| &node.0))
     }
 }
 
-/// Several errors as one, in Go's words.
+/// Joins several errors into one, as Go's errors.Join.
 fn join(errors: Vec<String>) -> Result<(), Error> {
     match errors.as_slice() {
         [] => Ok(()),

@@ -1,34 +1,35 @@
-//! How are endpoints packed into slices, with as few slices written as possible?
+//! Packs endpoints into slices with as few writes as possible.
 //!
-//! What is in a slice stays there. What is missing goes into slices that change anyway, then into the one slice that it
-//! fills best, then into new ones. Slices are never joined: that would cost writes that watchers of services pay for.
+//! Endpoints stay in their slice. New ones go into slices that change anyway, then into the one
+//! slice that they fill best, then into new slices. Slices are never merged: that would cost writes
+//! to every watcher.
 
 use mizzen_value::{Value, value};
 
-use super::wanted::Group;
+use super::desired::PortEndpoints;
 use crate::services::member;
-use crate::services::slice::{self, Changes, HEADLESS, MANAGED_BY, SERVICE_NAME};
+use crate::services::slice::{self, HEADLESS, MANAGED_BY, SERVICE_NAME, SliceChanges};
 
-/// Who keeps these slices.
+/// The managed-by label of these slices.
 pub(crate) const CONTROLLER: &str = "endpointslice-controller.k8s.io";
 /// How many endpoints a slice has at most.
 pub(crate) const MAX_ENDPOINTS: usize = 100;
 
-/// What is to be done so that the slices of one set of ports have what they should.
+/// Plans the slices of one set of ports.
 pub(crate) fn pack<'a>(
     service: &Value,
     family: &str,
-    group: &mut Group,
+    group: &mut PortEndpoints,
     slices: &[&'a Value],
-) -> Changes<'a> {
-    let mut changes = Changes::default();
+) -> SliceChanges<'a> {
+    let mut changes = SliceChanges::default();
     for slice in slices {
         keep(service, group, slice, &mut changes);
     }
     fill_changed(group, &mut changes);
     while !group.endpoints.is_empty() {
-        let mut slice =
-            best_fit(group, &mut changes).unwrap_or_else(|| fresh(service, family, &group.ports));
+        let mut slice = best_fit(group, &mut changes)
+            .unwrap_or_else(|| new_slice(service, family, &group.ports));
         fill(group, &mut slice);
         match slice["metadata"]["name"].str() {
             "" => changes.create.push(slice),
@@ -38,14 +39,19 @@ pub(crate) fn pack<'a>(
     changes
 }
 
-/// Keeps what is wanted of a slice, and says what becomes of it.
-fn keep<'a>(service: &Value, group: &mut Group, slice: &'a Value, changes: &mut Changes<'a>) {
+/// Keeps the desired endpoints of a slice, and classifies the slice.
+fn keep<'a>(
+    service: &Value,
+    group: &mut PortEndpoints,
+    slice: &'a Value,
+    changes: &mut SliceChanges<'a>,
+) {
     let old = slice["endpoints"].list();
     let mut kept = Vec::with_capacity(old.len());
     let mut is_changed = false;
     for endpoint in old {
-        if let Some(wanted) = group.endpoints.remove(&slice::identity(endpoint)) {
-            is_changed |= !slice::is_same(&wanted, endpoint);
+        if let Some(wanted) = group.endpoints.remove(&slice::endpoint_identity(endpoint)) {
+            is_changed |= !slice::is_same_endpoint(&wanted, endpoint);
             kept.push(wanted);
         }
     }
@@ -67,7 +73,7 @@ fn keep<'a>(service: &Value, group: &mut Group, slice: &'a Value, changes: &mut 
 }
 
 /// Fills slices that change anyway, the fullest first.
-fn fill_changed(group: &mut Group, changes: &mut Changes) {
+fn fill_changed(group: &mut PortEndpoints, changes: &mut SliceChanges) {
     changes
         .update
         .sort_by_key(|slice| std::cmp::Reverse(slice["endpoints"].list().len()));
@@ -76,7 +82,7 @@ fn fill_changed(group: &mut Group, changes: &mut Changes) {
     }
 }
 
-fn fill(group: &mut Group, slice: &mut Value) {
+fn fill(group: &mut PortEndpoints, slice: &mut Value) {
     let endpoints = slice.entry("endpoints").make_list();
     while endpoints.len() < MAX_ENDPOINTS {
         let Some((_, endpoint)) = group.endpoints.pop_first() else {
@@ -86,8 +92,8 @@ fn fill(group: &mut Group, slice: &mut Value) {
     }
 }
 
-/// The slice that would be fullest with everything that is left, if it fits into one.
-fn best_fit(group: &Group, changes: &mut Changes) -> Option<Value> {
+/// The slice that all remaining endpoints fill best; none if they do not fit into one.
+fn best_fit(group: &PortEndpoints, changes: &mut SliceChanges) -> Option<Value> {
     let left = group.endpoints.len();
     let with = |slice: &Value| left + slice["endpoints"].list().len();
     let fitting = changes
@@ -101,8 +107,8 @@ fn best_fit(group: &Group, changes: &mut Changes) -> Option<Value> {
 }
 
 /// A new slice of a service.
-pub(crate) fn fresh(service: &Value, family: &str, ports: &[Value]) -> Value {
-    slice::empty(("Service", service), family, ports, labels(service))
+pub(crate) fn new_slice(service: &Value, family: &str, ports: &[Value]) -> Value {
+    slice::empty_slice(("Service", service), family, ports, labels(service))
 }
 
 const RESERVED: [&str; 3] = [SERVICE_NAME, MANAGED_BY, HEADLESS];
@@ -121,7 +127,7 @@ fn labels(service: &Value) -> Value {
     labels
 }
 
-/// Kubernetes: a change of the reserved labels is no reason to write.
+/// Kubernetes: a change of the reserved labels alone causes no write.
 fn are_labels_same(one: &Value, other: &Value) -> bool {
     let free = |labels: &Value| {
         let mut labels = labels.clone();
@@ -146,7 +152,7 @@ mod tests {
     }
 
     fn slice(name: &str, endpoints: &[String]) -> Value {
-        let mut slice = fresh(&service(), "IPv4", &[]);
+        let mut slice = new_slice(&service(), "IPv4", &[]);
         slice.entry("metadata").set("name", name);
         slice.set(
             "endpoints",
@@ -169,11 +175,11 @@ mod tests {
             .iter()
             .map(|(name, endpoints)| slice(name, endpoints))
             .collect();
-        let mut group = Group::default();
+        let mut group = PortEndpoints::default();
         for name in wanted.iter().flatten() {
             group
                 .endpoints
-                .insert(slice::identity(&endpoint(name)), endpoint(name));
+                .insert(slice::endpoint_identity(&endpoint(name)), endpoint(name));
         }
         let changes = pack(
             &service(),
@@ -198,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_as_it_should_be_is_not_written() {
+    fn an_unchanged_slice_is_not_written() {
         check(
             &[("x", names('a', 30)), ("y", names('b', 20))],
             &[names('a', 30), names('b', 20)],
@@ -246,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_slice_goes() {
+    fn an_empty_slice_is_deleted() {
         check(
             &[("x", names('a', 3)), ("y", names('b', 1))],
             &[names('a', 3)],
@@ -260,11 +266,11 @@ mod tests {
         old.entry("endpoints").list_mut()[0]
             .entry("conditions")
             .set("ready", false);
-        let mut group = Group::default();
+        let mut group = PortEndpoints::default();
         for name in names('a', 2) {
             group
                 .endpoints
-                .insert(slice::identity(&endpoint(&name)), endpoint(&name));
+                .insert(slice::endpoint_identity(&endpoint(&name)), endpoint(&name));
         }
         let changes = pack(&service(), "IPv4", &mut group, &[&old]);
         assert_eq!(changes.update, [slice("x", &names('a', 2))]);
@@ -278,10 +284,11 @@ mod tests {
             value!({"team": "x", "endpointslice.kubernetes.io/managed-by": "me"}),
         );
         let old = slice("x", &names('a', 1));
-        let mut group = Group::default();
-        group
-            .endpoints
-            .insert(slice::identity(&endpoint("a000")), endpoint("a000"));
+        let mut group = PortEndpoints::default();
+        group.endpoints.insert(
+            slice::endpoint_identity(&endpoint("a000")),
+            endpoint("a000"),
+        );
         let changes = pack(&service, "IPv4", &mut group, &[&old]);
         let labels = value!({"team": "x", "kubernetes.io/service-name": "s",
             "endpointslice.kubernetes.io/managed-by": "endpointslice-controller.k8s.io"});

@@ -1,45 +1,44 @@
-//! What is to be done so that the slices of a service say where its pods are?
+//! The changes of a service's EndpointSlices.
 
 use std::collections::BTreeMap;
 
 use mizzen_value::Value;
 
-use super::hints::{self, Wish};
-use super::pack::{fresh, pack};
-use super::wanted::wanted;
-use super::zones::Ratios;
-use crate::services::member::Family;
-use crate::services::slice::{Changes, port_key};
+use super::desired::desired_endpoints;
+use super::hints::{self, TrafficDistribution};
+use super::pack::{new_slice, pack};
+use super::zones::ByZone;
+use crate::services::member::IpFamily;
+use crate::services::slice::{SliceChanges, port_key};
 
-/// What is known beside a service's pods and slices.
-pub(crate) struct Surroundings<'s> {
-    /// The labels of a node, if there is such a node.
+/// The nodes and zones of the cluster.
+pub(crate) struct NodeTopology<'s> {
+    /// The labels of a node; none if it does not exist.
     pub nodes: &'s dyn Fn(&str) -> Option<Value>,
     /// Each zone's share of the CPUs, if known.
-    pub ratios: Option<&'s Ratios>,
+    pub ratios: Option<&'s ByZone>,
 }
 
-/// What is to be done.
+/// The changes, and what is reported with them.
 #[derive(Debug, Default)]
-pub(crate) struct Plan<'a> {
-    /// To the slices.
-    pub changes: Changes<'a>,
+pub(crate) struct SlicePlan<'a> {
+    pub changes: SliceChanges<'a>,
     /// Why pods are left out that may be published later.
-    pub complaints: Vec<String>,
-    /// How endpoints were shared out among zones, if the service wants that; or why they were not.
-    pub shares: Option<Result<Ratios<usize>, String>>,
+    pub skipped: Vec<String>,
+    /// The allocation to zones if the service wants one, or why it failed.
+    pub shares: Option<Result<ByZone<usize>, String>>,
 }
 
-/// What is to be done to the slices of one family.
+/// Plans the slices of one address family.
 pub(crate) fn plan<'a>(
     service: &Value,
     pods: &[&Value],
     slices: &[&'a Value],
-    around: &Surroundings,
-    family: Family,
-) -> Plan<'a> {
-    let mut wanted = wanted(service, pods, around.nodes, family);
-    let mut changes = Changes::default();
+    around: &NodeTopology,
+    family: IpFamily,
+) -> SlicePlan<'a> {
+    let mut wanted = desired_endpoints(service, pods, around.nodes, family);
+    let mut changes = SliceChanges::default();
     let mut old: BTreeMap<String, Vec<&'a Value>> = BTreeMap::new();
     for slice in slices {
         match is_owned(slice, service) {
@@ -55,17 +54,17 @@ pub(crate) fn plan<'a>(
         changes.append(pack(service, family.name(), group, &slices));
     }
     changes.delete.extend(old.into_values().flatten());
-    hold_the_place(service, family, slices.len(), &mut changes);
+    ensure_placeholder(service, family, slices.len(), &mut changes);
     let shares = add_hints(service, &mut changes, around.ratios);
     changes.recycle(|slice| is_owned(slice, service));
-    Plan {
+    SlicePlan {
         changes,
-        complaints: wanted.complaints,
+        skipped: wanted.skipped,
         shares,
     }
 }
 
-/// Whether a slice belongs to this very service, not to an older one of its name.
+/// Whether a slice belongs to this service and not to an earlier one of its name.
 fn is_owned(slice: &Value, service: &Value) -> bool {
     let uid = &service["metadata"]["uid"];
     let is_it = |owner: &Value| {
@@ -79,12 +78,17 @@ fn is_owned(slice: &Value, service: &Value) -> bool {
         .any(is_it)
 }
 
-/// A service without any endpoint has an empty slice, so that one can tell it from one that nobody looked at.
-fn hold_the_place(service: &Value, family: Family, n_slices: usize, changes: &mut Changes) {
+/// A service without endpoints has an empty placeholder slice, which shows that it was synced.
+fn ensure_placeholder(
+    service: &Value,
+    family: IpFamily,
+    n_slices: usize,
+    changes: &mut SliceChanges,
+) {
     if changes.delete.len() != n_slices || !changes.create.is_empty() {
         return;
     }
-    let place = fresh(service, family.name(), &[]);
+    let place = new_slice(service, family.name(), &[]);
     match changes.delete.as_slice() {
         [only] if is_placeholder(only, &place) => changes.unchanged.append(&mut changes.delete),
         _ => changes.create.push(place),
@@ -100,14 +104,18 @@ fn is_placeholder(slice: &Value, place: &Value) -> bool {
 
 fn add_hints(
     service: &Value,
-    changes: &mut Changes,
-    ratios: Option<&Ratios>,
-) -> Option<Result<Ratios<usize>, String>> {
-    match Wish::of(service) {
-        Wish::Nothing => hints::remove(changes),
-        Wish::SameZone => hints::keep_close(changes, false),
-        Wish::SameNode => hints::keep_close(changes, true),
-        Wish::Shared => return Some(hints::share(changes, ratios)),
+    changes: &mut SliceChanges,
+    ratios: Option<&ByZone>,
+) -> Option<Result<ByZone<usize>, String>> {
+    match TrafficDistribution::from_service(service) {
+        TrafficDistribution::Unset => hints::remove_hints(changes),
+        TrafficDistribution::PreferSameZone => {
+            hints::reconcile_traffic_distribution(changes, false)
+        }
+        TrafficDistribution::PreferSameNode => hints::reconcile_traffic_distribution(changes, true),
+        TrafficDistribution::TopologyAware => {
+            return Some(hints::add_topology_hints(changes, ratios));
+        }
     }
     None
 }
@@ -135,8 +143,8 @@ mod tests {
         })
     }
 
-    fn run<'a>(service: &Value, pods: &[Value], slices: &[&'a Value]) -> Plan<'a> {
-        let around = Surroundings {
+    fn run<'a>(service: &Value, pods: &[Value], slices: &[&'a Value]) -> SlicePlan<'a> {
+        let around = NodeTopology {
             nodes: &|name| (name == "n").then(|| value!({})),
             ratios: None,
         };
@@ -145,12 +153,12 @@ mod tests {
             &pods.iter().collect::<Vec<_>>(),
             slices,
             &around,
-            Family::V4,
+            IpFamily::V4,
         )
     }
 
-    /// Slices as the server would have named them.
-    fn named(plan: Plan) -> Vec<Value> {
+    /// Slices with names as the server would generate them.
+    fn named(plan: SlicePlan) -> Vec<Value> {
         let name = |(at, mut slice): (usize, Value)| {
             slice.entry("metadata").set("name", format!("s-{at}"));
             slice
@@ -163,7 +171,7 @@ mod tests {
             .collect()
     }
 
-    /// What is done, as words: created, updated, deleted.
+    /// The number of slices created, updated and deleted.
     #[track_caller]
     fn check(service: &Value, pods: &[Value], slices: &[&Value], expect: (usize, usize, usize)) {
         let changes = run(service, pods, slices).changes;
@@ -207,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_pods_slice_becomes_the_empty_one() {
+    fn the_last_pods_slice_becomes_the_placeholder() {
         let service = service(value!({}));
         let slices = named(run(&service, &[pod("p", 8080)], &[]));
         let plan = run(&service, &[], &[&slices[0]]);
@@ -223,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_of_an_older_service_of_the_same_name_go() {
+    fn slices_of_an_earlier_service_of_the_same_name_are_deleted() {
         let mut older = service(value!({}));
         older.entry("metadata").set("uid", "s0");
         let slices = named(run(&older, &[pod("p", 8080)], &[]));
@@ -236,16 +244,16 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_without_a_node_is_complained_about() {
+    fn a_pod_with_a_missing_node_is_reported() {
         let mut pod = pod("p", 8080);
         pod.entry("spec").set("nodeName", "gone");
         let plan = run(&service(value!({})), &[pod], &[]);
-        assert_eq!(plan.complaints.len(), 1);
+        assert_eq!(plan.skipped.len(), 1);
         assert_eq!(plan.changes.create.len(), 1, "the empty one");
     }
 
     #[test]
-    fn a_service_may_want_its_endpoints_shared_out() {
+    fn a_service_may_use_topology_aware_routing() {
         let wish = service(value!({"service.kubernetes.io/topology-mode": "Auto"}));
         assert!(
             run(&wish, &[pod("p", 8080)], &[])

@@ -1,31 +1,30 @@
-//! How many endpoints should each zone have? As many as its share of all CPUs, and never so few that one of them gets a
-//! fifth more traffic than it should.
+//! Allocates endpoints to zones in proportion to the zones' CPUs, with an overload of at most 20 %.
 
 use std::collections::BTreeMap;
 
 use mizzen_value::Value;
 use mizzen_value::quantity::Quantity;
 
-use super::hints::{endpoints, for_zone, is_ready, wake};
+use super::hints::{endpoints, for_zone, is_ready, update_unchanged};
 use crate::services::member::condition;
-use crate::services::slice::Changes;
+use crate::services::slice::SliceChanges;
 
 /// How much more traffic than its share an endpoint may get.
-const OVERLOAD: f64 = 0.2;
-/// Nodes with these labels do not count.
+const OVERLOAD_THRESHOLD: f64 = 0.2;
+/// Nodes with these labels are left out.
 const EXCLUDED: [&str; 2] = [
     "node-role.kubernetes.io/control-plane",
     "node-role.kubernetes.io/master",
 ];
-/// The label with the zone of a node.
 pub(super) const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// Something of each zone, such as its share of all CPUs.
-pub(crate) type Ratios<T = f64> = BTreeMap<String, T>;
+/// A value for each zone, such as its share of all CPUs.
+pub(crate) type ByZone<T = f64> = BTreeMap<String, T>;
 
-/// Each zone's share of all CPUs; none if that is not known of every node, or if there is but one zone.
-pub(crate) fn ratios<'a>(nodes: impl Iterator<Item = &'a Value>) -> Option<Ratios> {
-    let mut cpus: Ratios<i64> = Ratios::new();
+/// Each zone's share of all CPUs; none if a ready node has no zone or CPU, or if there is only one
+/// zone.
+pub(crate) fn cpu_ratios<'a>(nodes: impl Iterator<Item = &'a Value>) -> Option<ByZone> {
+    let mut cpus: ByZone<i64> = ByZone::new();
     for node in nodes.filter(|node| counts(node)) {
         let zone = node["metadata"]["labels"][ZONE].str();
         let cpu = Quantity::of(node["status"]["allocatable"]["cpu"].str()).milli_value();
@@ -44,22 +43,22 @@ fn counts(node: &Value) -> bool {
     EXCLUDED.iter().all(|label| labels.get(label).is_none()) && is_node_ready(node)
 }
 
-/// Whether a node says that it is ready.
+/// Whether a node is ready.
 pub(super) fn is_node_ready(node: &Value) -> bool {
     condition(node, "Ready")["status"].str() == "True"
 }
 
-/// How many endpoints a zone should have.
+/// The number of endpoints of a zone.
 struct Allocation {
     desired: f64,
     maximum: usize,
 }
 
-/// Gives every endpoint that is ready a hint for one zone; how many endpoints each zone has.
-pub(super) fn share(
-    changes: &mut Changes,
-    ratios: Option<&Ratios>,
-) -> Result<Ratios<usize>, String> {
+/// Gives every ready endpoint a hint for one zone; returns the number for each zone.
+pub(super) fn assign_zone_hints(
+    changes: &mut SliceChanges,
+    ratios: Option<&ByZone>,
+) -> Result<ByZone<usize>, String> {
     let ready = |slice: &Value| {
         slice["endpoints"]
             .list()
@@ -81,10 +80,10 @@ pub(super) fn share(
             .sum::<usize>();
     let allocations = allocate(total, ratios)?;
 
-    let mut shares = Ratios::new();
-    wake(changes, |slice| keep(slice, &allocations, &mut shares));
+    let mut shares = ByZone::new();
+    update_unchanged(changes, |slice| keep(slice, &allocations, &mut shares));
     stay(changes, &mut shares)?;
-    let (mut giving, mut receiving) = exchange(&allocations, &shares);
+    let (mut giving, mut receiving) = givers_and_receivers(&allocations, &shares);
     move_over(changes, &mut giving, &mut receiving, &mut shares);
     match shares.is_empty() {
         true => Err("No hints allocated for zones".into()),
@@ -92,8 +91,8 @@ pub(super) fn share(
     }
 }
 
-/// How many endpoints each zone should have of `total`.
-fn allocate(total: usize, ratios: Option<&Ratios>) -> Result<Ratios<Allocation>, String> {
+/// The number of endpoints that each zone should get of `total`.
+fn allocate(total: usize, ratios: Option<&ByZone>) -> Result<ByZone<Allocation>, String> {
     let unknown =
         "Insufficient Node information: allocatable CPU or zone not specified on one or more nodes";
     let ratios = ratios.ok_or(unknown)?;
@@ -101,7 +100,7 @@ fn allocate(total: usize, ratios: Option<&Ratios>) -> Result<Ratios<Allocation>,
     if ratios.len() > total {
         return Err(format!("Insufficient number of endpoints {numbers}"));
     }
-    let minimum = |ratio: f64| (ratio * total as f64 / (1.0 + OVERLOAD)).ceil() as usize;
+    let minimum = |ratio: f64| (ratio * total as f64 / (1.0 + OVERLOAD_THRESHOLD)).ceil() as usize;
     let minima: usize = ratios.values().map(|ratio| minimum(*ratio)).sum();
     let spare = total.checked_sub(minima).ok_or_else(|| {
         format!("Unable to allocate minimum required endpoints to each zone without exceeding overload threshold {numbers}")
@@ -116,9 +115,9 @@ fn allocate(total: usize, ratios: Option<&Ratios>) -> Result<Ratios<Allocation>,
         .collect())
 }
 
-/// Counts the hints of a slice; false if it cannot stay as it is.
-fn keep(slice: &Value, allocations: &Ratios<Allocation>, shares: &mut Ratios<usize>) -> bool {
-    let mut own = Ratios::<usize>::new();
+/// Counts the hints of a slice; false if the slice must change.
+fn keep(slice: &Value, allocations: &ByZone<Allocation>, shares: &mut ByZone<usize>) -> bool {
+    let mut own = ByZone::<usize>::new();
     for endpoint in slice["endpoints"]
         .list()
         .iter()
@@ -148,8 +147,8 @@ fn keep(slice: &Value, allocations: &Ratios<Allocation>, shares: &mut Ratios<usi
     true
 }
 
-/// Gives every endpoint the hint for its own zone, to begin with.
-fn stay(changes: &mut Changes, shares: &mut Ratios<usize>) -> Result<(), String> {
+/// Gives every endpoint the hint for its own zone first.
+fn stay(changes: &mut SliceChanges, shares: &mut ByZone<usize>) -> Result<(), String> {
     for endpoint in endpoints(changes).filter(|endpoint| is_ready(endpoint)) {
         let zone = endpoint["zone"].str().to_string();
         if zone.is_empty() {
@@ -161,18 +160,18 @@ fn stay(changes: &mut Changes, shares: &mut Ratios<usize>) -> Result<(), String>
     Ok(())
 }
 
-/// How many endpoints zones should give, and others get.
-fn exchange(
-    allocations: &Ratios<Allocation>,
-    shares: &Ratios<usize>,
-) -> (Ratios<usize>, Ratios<usize>) {
-    let (mut surplus, mut lack) = (Ratios::new(), Ratios::new());
+/// How many endpoints zones give away, and how many they receive.
+fn givers_and_receivers(
+    allocations: &ByZone<Allocation>,
+    shares: &ByZone<usize>,
+) -> (ByZone<usize>, ByZone<usize>) {
+    let (mut surplus, mut lack) = (ByZone::new(), ByZone::new());
     for (zone, allocation) in allocations {
         let has = shares.get(zone).copied().unwrap_or_default() as f64;
         surplus.insert(zone.clone(), has - allocation.desired);
         lack.insert(zone.clone(), allocation.desired - has);
     }
-    let (mut giving, mut receiving) = (Ratios::new(), Ratios::new());
+    let (mut giving, mut receiving) = (ByZone::new(), ByZone::new());
     while let (Some((rich, more)), Some((poor, less))) = (most(&surplus), most(&lack)) {
         if more < 0.5 || less < 0.5 || (more < 1.0 && less < 1.0) {
             break;
@@ -185,16 +184,16 @@ fn exchange(
     (giving, receiving)
 }
 
-fn most(zones: &Ratios) -> Option<(String, f64)> {
+fn most(zones: &ByZone) -> Option<(String, f64)> {
     let most = zones.iter().max_by(|one, other| one.1.total_cmp(other.1));
     most.map(|(zone, n)| (zone.clone(), *n))
 }
 
 fn move_over(
-    changes: &mut Changes,
-    giving: &mut Ratios<usize>,
-    receiving: &mut Ratios<usize>,
-    shares: &mut Ratios<usize>,
+    changes: &mut SliceChanges,
+    giving: &mut ByZone<usize>,
+    receiving: &mut ByZone<usize>,
+    shares: &mut ByZone<usize>,
 ) {
     for endpoint in endpoints(changes).filter(|endpoint| is_ready(endpoint)) {
         let Some((to, wanted)) = receiving.iter_mut().find(|(_, n)| **n > 0) else {
@@ -210,13 +209,13 @@ fn move_over(
     }
 }
 
-/// Whether a zone has too few endpoints for its share of the nodes.
-pub(crate) fn is_overloaded(shares: &Ratios<usize>, ratios: Option<&Ratios>) -> bool {
+/// Whether a zone has too few endpoints for its share.
+pub(crate) fn is_overloaded(shares: &ByZone<usize>, ratios: Option<&ByZone>) -> bool {
     let Some(ratios) = ratios.filter(|_| !shares.is_empty()) else {
         return !shares.is_empty();
     };
     let total: usize = shares.values().sum();
-    let minimum = |ratio: f64| (total as f64 * ratio / (1.0 + OVERLOAD)).ceil() as usize;
+    let minimum = |ratio: f64| (total as f64 * ratio / (1.0 + OVERLOAD_THRESHOLD)).ceil() as usize;
     ratios
         .iter()
         .any(|(zone, ratio)| shares.get(zone).is_none_or(|n| *n < minimum(*ratio)))
@@ -235,7 +234,7 @@ mod tests {
         })
     }
 
-    fn shares<T: Copy>(pairs: &[(&str, T)]) -> Ratios<T> {
+    fn shares<T: Copy>(pairs: &[(&str, T)]) -> ByZone<T> {
         pairs
             .iter()
             .map(|(zone, share)| (zone.to_string(), *share))
@@ -243,8 +242,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_ratios(nodes: &[Value], expect: Option<Ratios>) {
-        assert_eq!(ratios(nodes.iter()), expect);
+    fn check_ratios(nodes: &[Value], expect: Option<ByZone>) {
+        assert_eq!(cpu_ratios(nodes.iter()), expect);
     }
 
     #[test]
@@ -272,14 +271,14 @@ mod tests {
         value!({"endpoints": (zones.chars().map(endpoint).collect::<Vec<Value>>())})
     }
 
-    /// The zones where endpoints are, the zones to which their hints lead.
+    /// The zones where endpoints are, and the zones of their hints.
     #[track_caller]
-    fn check(zones: &str, ratios: Option<Ratios>, expect: Result<&str, &str>) {
-        let mut changes = Changes {
+    fn check(zones: &str, ratios: Option<ByZone>, expect: Result<&str, &str>) {
+        let mut changes = SliceChanges {
             create: vec![slice(zones)],
-            ..Changes::default()
+            ..SliceChanges::default()
         };
-        let outcome = share(&mut changes, ratios.as_ref());
+        let outcome = assign_zone_hints(&mut changes, ratios.as_ref());
         let hint = |endpoint: &Value| endpoint["hints"]["forZones"][0]["name"].str().to_string();
         let hints: String = changes.create[0]["endpoints"]
             .list()
@@ -293,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_are_moved_from_zones_that_have_many_to_zones_that_have_few() {
+    fn hints_move_endpoints_from_large_to_small_zones() {
         let halves = Some(shares(&[("a", 0.5), ("b", 0.5)]));
         check("aabb", halves.clone(), Ok("aabb"));
         check("aaaabb", halves.clone(), Ok("baaabb"));
@@ -310,19 +309,19 @@ mod tests {
     }
 
     #[test]
-    fn slices_that_are_right_stay() {
+    fn balanced_slices_stay() {
         let halves = shares(&[("a", 0.5), ("b", 0.5)]);
-        let mut changes = Changes {
+        let mut changes = SliceChanges {
             create: vec![slice("aabb")],
-            ..Changes::default()
+            ..SliceChanges::default()
         };
-        share(&mut changes, Some(&halves)).expect("there is enough");
+        assign_zone_hints(&mut changes, Some(&halves)).expect("there is enough");
         let written = changes.create.remove(0);
-        let mut again = Changes {
+        let mut again = SliceChanges {
             unchanged: vec![&written],
-            ..Changes::default()
+            ..SliceChanges::default()
         };
-        let counts = share(&mut again, Some(&halves)).expect("there is enough");
+        let counts = assign_zone_hints(&mut again, Some(&halves)).expect("there is enough");
         assert!(again.is_empty());
         assert_eq!(counts, shares(&[("a", 2), ("b", 2)]));
     }

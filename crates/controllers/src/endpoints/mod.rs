@@ -1,4 +1,4 @@
-//! Every service that selects pods has `Endpoints` that say where they are.
+//! The Endpoints controller: publishes the pods of services that have a selector as Endpoints.
 
 mod plan;
 
@@ -15,42 +15,42 @@ use mizzen_sdk::{Key, Object};
 use mizzen_value::Value;
 use tokio::time::timeout;
 
-use crate::common::failure::{is_namespace_going, message};
-use crate::select::{index_labels, index_selectors, selected};
+use crate::common::api_errors::{is_namespace_terminating, message};
+use crate::select::{index_labels, index_selectors, select_objects};
 use crate::services::member::selects_pods;
-use crate::services::trigger::Triggers;
-use crate::services::{pod_changed, selector};
-use crate::{After, Context, Error, Reconcile, Work};
+use crate::services::trigger::TriggerTimeTracker;
+use crate::services::{enqueue_services_of_pod, selector};
+use crate::{Action, Controller, ControllerContext, Error, Reconcile};
 
-/// How many services are looked at at a time.
+/// Upstream's default of `--concurrent-endpoint-syncs`.
 const WORKERS: usize = 5;
-/// How long a write may take to come back.
+/// How long to wait for a write to reach the cache.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// What makes `Endpoints` without a service stay: somebody elects leaders by them.
-const LEADER: &str = "control-plane.alpha.kubernetes.io/leader";
+/// Endpoints with this annotation are leader election records and are kept without a service.
+const LEADER_ANNOTATION: &str = "control-plane.alpha.kubernetes.io/leader";
 
-struct Endpoints {
-    context: Context,
+struct EndpointsController {
+    context: ControllerContext,
     services: Informer<Object>,
     pods: Informer<Object>,
     endpoints: Informer<Object>,
-    triggers: Triggers,
+    triggers: TriggerTimeTracker,
 }
 
-/// Sets up the loop.
-pub(crate) fn start(context: &Context) -> Work {
+/// Creates the controller.
+pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("endpoint-controller");
     let queue = context.queue("endpoint");
-    let (services, pods) = (context.follow(&SERVICES), context.follow(&PODS));
-    let endpoints = context.follow(&ENDPOINTS);
+    let (services, pods) = (context.informer(&SERVICES), context.informer(&PODS));
+    let endpoints = context.informer(&ENDPOINTS);
     index_labels(&pods);
     index_selectors(&services, selector);
     let todo = queue.clone();
     services.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
-    pods.add_handler(pod_changed(&services, &queue));
+    pods.add_handler(enqueue_services_of_pod(&services, &queue));
     let todo = queue.clone();
     endpoints.add_handler(move |event: Event<Object>| match event {
-        // What was left behind by a service that went while nobody looked goes, too.
+        // Endpoints of a service that was deleted while the controller was down are deleted too.
         Event::Added {
             object,
             initial: true,
@@ -58,11 +58,11 @@ pub(crate) fn start(context: &Context) -> Work {
         Event::Deleted { last, .. } => todo.add(last.key().clone()),
         _ => {}
     });
-    let triggers = Triggers::default();
-    Work::new(
+    let triggers = TriggerTimeTracker::default();
+    Controller::new(
         queue,
         WORKERS,
-        Arc::new(Endpoints {
+        Arc::new(EndpointsController {
             context,
             services,
             pods,
@@ -72,35 +72,37 @@ pub(crate) fn start(context: &Context) -> Work {
     )
 }
 
-impl Reconcile for Endpoints {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
+impl Reconcile for EndpointsController {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let Some(service) = self.services.lister().by_key(key)? else {
-            return self.clear(key).await;
+            return self.delete_endpoints(key).await;
         };
         let Some(selector) = selector(&service).filter(|_| selects_pods(&service)) else {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
-        let pods = selected(&self.pods, key.namespace(), &selector)?;
+        let pods = select_objects(&self.pods, key.namespace(), &selector)?;
         let pods: Vec<&Value> = pods.iter().map(|pod| &pod.0).collect();
-        let moment = self.triggers.look(&service, pods.iter().copied());
+        let moment = self
+            .triggers
+            .compute_trigger_time(&service, pods.iter().copied());
         let current = self.endpoints.lister().by_key(key)?;
         let now = current.as_ref().map(|current| &current.0);
         match plan::plan(&service, &pods, now, moment.as_deref()) {
-            Some(wanted) => self.write(&service, Object(wanted)).await,
-            None => Ok(After::Done),
+            Some(wanted) => self.write_endpoints(&service, Object(wanted)).await,
+            None => Ok(Action::AwaitChange),
         }
     }
 }
 
-impl Endpoints {
-    /// Deletes what belongs to a service that is gone.
-    async fn clear(&self, key: &Key) -> Result<After, Error> {
+impl EndpointsController {
+    /// Deletes the Endpoints of a deleted service.
+    async fn delete_endpoints(&self, key: &Key) -> Result<Action, Error> {
         self.triggers.forget(key);
         let Some(endpoints) = self.endpoints.lister().by_key(key)? else {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
-        if endpoints.annotation(LEADER).is_some() {
-            return Ok(After::Done);
+        if endpoints.annotation(LEADER_ANNOTATION).is_some() {
+            return Ok(Action::AwaitChange);
         }
         match self
             .context
@@ -109,11 +111,11 @@ impl Endpoints {
             .await
         {
             Err(error) if !is_not_found(&error) => Err(error.into()),
-            _ => Ok(After::Done),
+            _ => Ok(Action::AwaitChange),
         }
     }
 
-    async fn write(&self, service: &Object, wanted: Object) -> Result<After, Error> {
+    async fn write_endpoints(&self, service: &Object, wanted: Object) -> Result<Action, Error> {
         let is_new = wanted.version().is_empty();
         let written = match is_new {
             true => self.context.api.create(&ENDPOINTS, &wanted).await,
@@ -121,23 +123,23 @@ impl Endpoints {
         };
         match written {
             Ok(written) => self.see(&written).await,
-            Err(error) if is_new && is_namespace_going(&error) => Ok(After::Done),
+            Err(error) if is_new && is_namespace_terminating(&error) => Ok(Action::AwaitChange),
             Err(error) => {
-                self.complain(service, &wanted, is_new, &message(&error));
+                self.record_failure(service, &wanted, is_new, &message(&error));
                 Err(error.into())
             }
         }
     }
 
-    /// Waits until the cache has what was written, so that it is not written twice.
-    async fn see(&self, written: &Object) -> Result<After, Error> {
+    /// Waits until the cache has the write, so that it is not repeated.
+    async fn see(&self, written: &Object) -> Result<Action, Error> {
         let version = Version::parse(written.version());
         let seen = timeout(PATIENCE, self.endpoints.wait_for(&written.key(), version)).await;
-        seen.map(|()| After::Done)
+        seen.map(|()| Action::AwaitChange)
             .map_err(|_| Error::Other("endpoints informer cache is out of date".into()))
     }
 
-    fn complain(&self, service: &Object, wanted: &Object, is_new: bool, error: &str) {
+    fn record_failure(&self, service: &Object, wanted: &Object, is_new: bool, error: &str) {
         let key = service.key();
         let note = match is_new {
             true => {
@@ -149,6 +151,6 @@ impl Endpoints {
                 Note::warning("FailedToUpdateEndpoint", "Updating", text)
             }
         };
-        self.context.record(&ENDPOINTS, wanted, note);
+        self.context.record_event(&ENDPOINTS, wanted, note);
     }
 }

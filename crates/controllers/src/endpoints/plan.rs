@@ -1,22 +1,21 @@
-//! Which `Endpoints` belong to a service?
+//! The Endpoints of a service.
 
 use mizzen_value::{Value, value};
 
 use crate::common::pod::is_ready;
-use crate::services::member::{self, Family};
+use crate::services::member::{self, IpFamily};
 use crate::services::slice::HEADLESS;
 use crate::services::subsets::Subsets;
 use crate::services::trigger;
 
-/// The label of `Endpoints` that this loop keeps, and its value.
+/// The managed-by label and its value.
 const MANAGED_BY: (&str, &str) = ("endpoints.kubernetes.io/managed-by", "endpoint-controller");
-/// The annotation that says that addresses were left out.
+/// The annotation on truncated Endpoints.
 const OVER_CAPACITY: &str = "endpoints.kubernetes.io/over-capacity";
-/// How many addresses are published.
+/// How many addresses are published at most.
 const CAPACITY: usize = 1000;
 
-/// The `Endpoints` to be written, or none if `current` is as it should be. `moment` is when the change happened that
-/// made us look.
+/// The Endpoints to write; none if `current` is right. `moment` is the trigger time.
 pub(crate) fn plan(
     service: &Value,
     pods: &[&Value],
@@ -49,14 +48,14 @@ fn empty(service: &Value) -> Value {
     })
 }
 
-/// The addresses of the pods, by the ports that lead to them.
+/// The pods' addresses by port.
 fn subsets(service: &Value, pods: &[&Value]) -> Subsets {
     let spec = &service["spec"];
     let publish_all = spec["publishNotReadyAddresses"].bool();
     let mut subsets = Subsets::default();
     for pod in pods
         .iter()
-        .filter(|pod| member::is_published(pod, publish_all))
+        .filter(|pod| member::should_be_in_endpoints(pod, publish_all))
     {
         let Some(address) = address(service, pod) else {
             continue;
@@ -79,7 +78,7 @@ fn address(service: &Value, pod: &Value) -> Option<Value> {
     let ip = member::addresses(pod, family(service, pod))
         .into_iter()
         .next()?;
-    // Kubernetes: a pod without a node has an empty `nodeName` here, not none (endpoints_controller.go).
+    // Kubernetes: a pod without a node has an empty `nodeName` here (endpoints_controller.go).
     let mut address = value!({
         "ip": (ip),
         "nodeName": (pod["spec"]["nodeName"].str()),
@@ -96,14 +95,14 @@ fn address(service: &Value, pod: &Value) -> Option<Value> {
     Some(address)
 }
 
-/// The one family of which `Endpoints` have addresses.
-fn family(service: &Value, pod: &Value) -> Family {
+/// Endpoints have addresses of one family only.
+fn family(service: &Value, pod: &Value) -> IpFamily {
     let spec = &service["spec"];
-    let said = spec["ipFamilies"][0].as_str().and_then(Family::named);
+    let said = spec["ipFamilies"][0].as_str().and_then(IpFamily::from_name);
     let own = Some(spec["clusterIP"].str()).filter(|ip| !matches!(*ip, "" | "None"));
     let shown = own.unwrap_or(pod["status"]["podIP"].str());
-    said.or_else(|| member::address(shown).map(Family::of))
-        .unwrap_or(Family::V4)
+    said.or_else(|| member::parse_address(shown).map(IpFamily::from_address))
+        .unwrap_or(IpFamily::V4)
 }
 
 fn endpoint_port(port: &Value, number: i64) -> Value {
@@ -125,9 +124,9 @@ fn labels(service: &Value) -> Value {
     labels
 }
 
-/// Whether `Endpoints` say what they should.
+/// Whether `current` has the wanted content.
 fn is_right(current: &Value, service: &Value, subsets: &[Value]) -> bool {
-    let now = Subsets::of(&current["subsets"]).to_list();
+    let now = Subsets::from_list(&current["subsets"]).to_list();
     let is_over = current["metadata"]["annotations"]
         .get(OVER_CAPACITY)
         .is_some();
@@ -139,7 +138,7 @@ fn is_right(current: &Value, service: &Value, subsets: &[Value]) -> bool {
         )
 }
 
-/// Kubernetes: whether the service is headless is not looked at here; it cannot change anyway.
+/// Kubernetes: the headless label is not compared; it cannot change.
 fn are_labels_right(labels: &Value, wanted: &Value) -> bool {
     let own = |name: &str| name == HEADLESS || name == MANAGED_BY.0;
     let rest = || labels.entries().filter(|(name, _)| !own(name));
@@ -148,7 +147,7 @@ fn are_labels_right(labels: &Value, wanted: &Value) -> bool {
         && rest().count() == wanted.entries().count()
 }
 
-/// That a pod was written is no reason to write.
+/// A new resourceVersion of a pod causes no write.
 fn without_versions(subsets: &[Value]) -> Vec<Value> {
     let mut subsets = subsets.to_vec();
     for subset in &mut subsets {
@@ -165,7 +164,7 @@ fn without_versions(subsets: &[Value]) -> Vec<Value> {
     subsets
 }
 
-/// Leaves addresses out that are too many, first those that are not ready, from each subset its share.
+/// Truncates addresses, those that are not ready first, each subset in proportion.
 fn truncate(mut subsets: Vec<Value>) -> (Vec<Value>, bool) {
     let count = |subsets: &[Value], list: &str| {
         subsets.iter().map(|subset| subset[list].list().len()).sum()
@@ -236,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_are_not_ready_are_said_to_be_so() {
+    fn pods_that_are_not_ready_are_not_ready_addresses() {
         let endpoints = check(
             web(),
             &[pod("p", "10.1.0.1", true), pod("q", "10.1.0.2", false)],
@@ -281,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_foreign_label_or_address_is_put_right() {
+    fn a_foreign_label_or_address_is_corrected() {
         let (service, pod) = (service(web()), pod("p", "10.1.0.1", true));
         let right = plan(&service, &[&pod], None, None).expect("there are none yet");
         for (path, value) in [("metadata.labels", value!({})), ("subsets", value!([]))] {

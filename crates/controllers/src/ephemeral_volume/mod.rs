@@ -1,4 +1,5 @@
-//! A volume that a pod brings along needs a claim: it is made, and goes with the pod.
+//! The ephemeral volume controller: creates the claims of generic ephemeral volumes, owned by their
+//! pods.
 
 use std::sync::Arc;
 
@@ -9,26 +10,26 @@ use mizzen_sdk::resource::{PERSISTENT_VOLUME_CLAIMS, PODS};
 use mizzen_sdk::{Key, Object};
 use mizzen_value::{Value, value};
 
-use crate::common::failure;
-use crate::{After, Context, Error, Reconcile, Work, pod_index};
+use crate::common::api_errors;
+use crate::{Action, Controller, ControllerContext, Error, Reconcile, pod_index};
 
-struct Ephemeral {
-    context: Context,
+struct EphemeralVolumes {
+    context: ControllerContext,
     pods: Informer<Object>,
     claims: Informer<Object>,
 }
 
-/// Sets up the loop.
-pub(crate) fn start(context: &Context) -> Work {
+/// Creates the controller.
+pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context
         .named("ephemeral-volume-controller")
-        .recording_as("ephemeral_volume");
+        .with_event_source("ephemeral_volume");
     let queue = context.queue("ephemeral_volume");
     let (pods, claims) = (
-        context.follow(&PODS),
-        context.follow(&PERSISTENT_VOLUME_CLAIMS),
+        context.informer(&PODS),
+        context.informer(&PERSISTENT_VOLUME_CLAIMS),
     );
-    pod_index::add_claim(&pods);
+    pod_index::add_claim_index(&pods);
     let todo = queue.clone();
     pods.add_handler(move |event: Event<Object>| {
         if let Event::Added { object, .. } = event
@@ -40,14 +41,15 @@ pub(crate) fn start(context: &Context) -> Work {
     let (todo, all) = (queue.clone(), pods.clone());
     claims.add_handler(move |event: Event<Object>| {
         if let Event::Deleted { last, .. } = event {
-            let users = pod_index::of_claim(&all, &last.key().to_string()).unwrap_or_default();
+            let users =
+                pod_index::pods_using_claim(&all, &last.key().to_string()).unwrap_or_default();
             users.iter().for_each(|pod| todo.add(pod.key()));
         }
     });
-    Work::new(
+    Controller::new(
         queue,
         5,
-        Arc::new(Ephemeral {
+        Arc::new(EphemeralVolumes {
             context,
             pods,
             claims,
@@ -55,35 +57,35 @@ pub(crate) fn start(context: &Context) -> Work {
     )
 }
 
-impl Reconcile for Ephemeral {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
+impl Reconcile for EphemeralVolumes {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let Some(pod) = self
             .pods
             .lister()
             .by_key(key)?
             .filter(|pod| !pod.is_going())
         else {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
         for volume in pod["spec"]["volumes"]
             .list()
             .iter()
             .filter(|volume| !volume["ephemeral"].is_null())
         {
-            if let Err(why) = self.provide(&pod, volume).await {
+            if let Err(why) = self.ensure_claim(&pod, volume).await {
                 let message = format!("ephemeral volume {}: {why}", volume["name"].str());
                 self.context
-                    .record(&PODS, &pod, Note::warning("FailedBinding", "", message));
+                    .record_event(&PODS, &pod, Note::warning("FailedBinding", "", message));
                 return Err(why);
             }
         }
-        Ok(After::Done)
+        Ok(Action::AwaitChange)
     }
 }
 
-impl Ephemeral {
-    async fn provide(&self, pod: &Object, volume: &Value) -> Result<(), Error> {
-        let wanted = draft(pod, volume);
+impl EphemeralVolumes {
+    async fn ensure_claim(&self, pod: &Object, volume: &Value) -> Result<(), Error> {
+        let wanted = claim_from_template(pod, volume);
         let key = Key::new(pod.namespace(), wanted["metadata"]["name"].str());
         if let Some(claim) = self.claims.lister().by_key(&key)? {
             return match claim.is_controlled_by(pod.uid()) {
@@ -103,15 +105,15 @@ impl Ephemeral {
             Err(error) => Err(Error::Other(format!(
                 "create PVC {}: {}",
                 key.name(),
-                failure::message(&error)
+                api_errors::message(&error)
             ))),
             Ok(_) => Ok(()),
         }
     }
 }
 
-/// The claim of a volume that a pod brings along.
-fn draft(pod: &Object, volume: &Value) -> Value {
+/// The claim of an ephemeral volume.
+fn claim_from_template(pod: &Object, volume: &Value) -> Value {
     let template = &volume["ephemeral"]["volumeClaimTemplate"];
     let mut claim = value!({
         "metadata": {
@@ -138,7 +140,7 @@ mod tests {
         let pod = Object(value!({"metadata": {"name": "p", "namespace": "ns", "uid": "u"}}));
         let template =
             value!({"metadata": {"labels": {"l": "1"}}, "spec": {"storageClassName": "x"}});
-        let claim = Object(draft(
+        let claim = Object(claim_from_template(
             &pod,
             &value!({"name": "v", "ephemeral": {"volumeClaimTemplate": template}}),
         ));

@@ -1,66 +1,62 @@
-//! Must an object go? That depends on what has become of those that own it.
+//! Decides what to do with an object, given the state of its owners. Pure.
 
-use super::name::Uid;
+use super::identity::Uid;
 
-/// What has become of an owner.
+/// The state of an owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Owner {
-    /// It is there.
+pub(super) enum OwnerState {
+    /// It exists.
     Solid,
-    /// There is no such object.
-    Absent,
-    /// It waits for its dependents to go before it.
-    Waiting,
+    /// It does not exist.
+    Dangling,
+    /// It is in foreground deletion.
+    WaitingForDependentsDeletion,
 }
 
-/// What is known of an object whose owners were looked up.
+/// An object with classified owner references.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Case {
-    /// What has become of each owner.
-    pub owners: Vec<(Uid, Owner)>,
-    /// Whether others depend on it.
+pub(super) struct DeletionCase {
+    pub owners: Vec<(Uid, OwnerState)>,
     pub has_dependents: bool,
-    /// Whether it is to go after its dependents.
+    /// Whether it has the foregroundDeletion finalizer.
     pub is_foreground: bool,
-    /// Whether its dependents are to stay.
+    /// Whether it has the orphan finalizer.
     pub is_orphaning: bool,
 }
 
-/// What is to be done with an object.
+/// What to do with an object.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// It stays.
+pub(super) enum CollectionAction {
     Keep,
-    /// It stays, but does not belong to these any more.
-    Strip(Vec<Uid>),
-    /// It goes, its dependents before it, because an owner waits for all of them.
+    /// Remove the references to these owners.
+    RemoveOwners(Vec<Uid>),
+    /// Delete in the foreground, because an owner waits for all dependents.
     DeleteForeground,
-    /// It goes, and this becomes of its dependents.
+    /// Delete with this propagation policy.
     Delete(&'static str),
 }
 
-/// Decides.
-pub(super) fn decide(case: &Case) -> Verdict {
-    let has = |state: Owner| case.owners.iter().any(|(_, owner)| *owner == state);
+pub(super) fn choose_action(case: &DeletionCase) -> CollectionAction {
+    let has = |state: OwnerState| case.owners.iter().any(|(_, owner)| *owner == state);
     if case.owners.is_empty() {
-        return Verdict::Keep;
+        return CollectionAction::Keep;
     }
-    if has(Owner::Solid) {
+    if has(OwnerState::Solid) {
         let lost = case
             .owners
             .iter()
-            .filter(|(_, owner)| *owner != Owner::Solid);
+            .filter(|(_, owner)| *owner != OwnerState::Solid);
         let lost: Vec<Uid> = lost.map(|(uid, _)| uid.clone()).collect();
         return if lost.is_empty() {
-            Verdict::Keep
+            CollectionAction::Keep
         } else {
-            Verdict::Strip(lost)
+            CollectionAction::RemoveOwners(lost)
         };
     }
-    if has(Owner::Waiting) && case.has_dependents {
-        return Verdict::DeleteForeground;
+    if has(OwnerState::WaitingForDependentsDeletion) && case.has_dependents {
+        return CollectionAction::DeleteForeground;
     }
-    Verdict::Delete(match (case.is_orphaning, case.is_foreground) {
+    CollectionAction::Delete(match (case.is_orphaning, case.is_foreground) {
         (true, _) => "Orphan",
         (false, true) => "Foreground",
         (false, false) => "Background",
@@ -70,65 +66,85 @@ pub(super) fn decide(case: &Case) -> Verdict {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use Owner::{Absent, Solid, Waiting};
+    use OwnerState::{Dangling, Solid, WaitingForDependentsDeletion};
 
-    /// Owners are called by their place.
+    /// Owners are named by their index.
     #[track_caller]
-    fn check(owners: &[Owner], has_dependents: bool, expected: Verdict) {
-        let owners: Vec<(Uid, Owner)> = owners
+    fn check(owners: &[OwnerState], has_dependents: bool, expected: CollectionAction) {
+        let owners: Vec<(Uid, OwnerState)> = owners
             .iter()
             .enumerate()
             .map(|(at, owner)| (at.to_string().as_str().into(), *owner))
             .collect();
         assert_eq!(
-            decide(&Case {
+            choose_action(&DeletionCase {
                 owners,
                 has_dependents,
-                ..Case::default()
+                ..DeletionCase::default()
             }),
             expected
         );
     }
 
-    fn strip(uids: &[&str]) -> Verdict {
-        Verdict::Strip(uids.iter().map(|uid| Uid::from(*uid)).collect())
+    fn strip(uids: &[&str]) -> CollectionAction {
+        CollectionAction::RemoveOwners(uids.iter().map(|uid| Uid::from(*uid)).collect())
     }
 
     #[test]
-    fn one_owner_is_enough_to_stay() {
-        check(&[], false, Verdict::Keep);
-        check(&[Solid], false, Verdict::Keep);
-        check(&[Solid, Solid], true, Verdict::Keep);
-        check(&[Absent, Solid, Waiting], true, strip(&["0", "2"]));
+    fn one_solid_owner_keeps_the_object() {
+        check(&[], false, CollectionAction::Keep);
+        check(&[Solid], false, CollectionAction::Keep);
+        check(&[Solid, Solid], true, CollectionAction::Keep);
+        check(
+            &[Dangling, Solid, WaitingForDependentsDeletion],
+            true,
+            strip(&["0", "2"]),
+        );
     }
 
     #[test]
-    fn without_owners_it_goes() {
-        check(&[Absent], true, Verdict::Delete("Background"));
-        check(&[Absent, Absent], false, Verdict::Delete("Background"));
+    fn without_owners_it_is_deleted() {
+        check(&[Dangling], true, CollectionAction::Delete("Background"));
+        check(
+            &[Dangling, Dangling],
+            false,
+            CollectionAction::Delete("Background"),
+        );
     }
 
     #[test]
-    fn an_owner_that_waits_waits_for_dependents_of_dependents_too() {
-        check(&[Waiting], true, Verdict::DeleteForeground);
-        check(&[Absent, Waiting], true, Verdict::DeleteForeground);
-        check(&[Waiting], false, Verdict::Delete("Background"));
+    fn an_owner_in_foreground_deletion_waits_for_indirect_dependents() {
+        check(
+            &[WaitingForDependentsDeletion],
+            true,
+            CollectionAction::DeleteForeground,
+        );
+        check(
+            &[Dangling, WaitingForDependentsDeletion],
+            true,
+            CollectionAction::DeleteForeground,
+        );
+        check(
+            &[WaitingForDependentsDeletion],
+            false,
+            CollectionAction::Delete("Background"),
+        );
     }
 
     #[test]
-    fn what_was_asked_for_earlier_is_honoured() {
-        let case = Case {
-            owners: vec![("0".into(), Absent)],
+    fn an_earlier_propagation_policy_is_honoured() {
+        let case = DeletionCase {
+            owners: vec![("0".into(), Dangling)],
             is_foreground: true,
-            ..Case::default()
+            ..DeletionCase::default()
         };
-        assert_eq!(decide(&case), Verdict::Delete("Foreground"));
+        assert_eq!(choose_action(&case), CollectionAction::Delete("Foreground"));
         assert_eq!(
-            decide(&Case {
+            choose_action(&DeletionCase {
                 is_orphaning: true,
                 ..case
             }),
-            Verdict::Delete("Orphan")
+            CollectionAction::Delete("Orphan")
         );
     }
 }

@@ -1,96 +1,92 @@
-//! Who belongs to whom? A graph of all objects, from owners to their dependents.
+//! The dependency graph of all objects, from owners to their dependents.
 //!
-//! It hears of objects as they come, change and go, and says what may have to be done because of it. An owner of which
-//! it only knows because somebody refers to it is in the graph too, as a *virtual* node: whoever looks at it finds out
-//! that it exists, or says [`absent`](Graph::absent).
+//! It is updated by the events of the metadata informers and returns what may have to be done. An
+//! owner that is only known from a reference is a *virtual* node: attemptToDelete finds that it
+//! exists, or calls [`on_absent`](Graph::on_absent).
 //!
-//! Invariant: pure. It does not ask the server, and what it says is a suspicion: whoever follows it up looks at the
-//! objects as they are.
-//! Invariant: for every owner reference of a node, the owner, if it is in the graph, has the node as a dependent.
+//! Invariant: pure. The graph never calls the server, and its effects are hints: the garbage
+//! collector reads the live objects before it acts.
+//! Invariant: for every owner reference of a node, the owner, if it is in the graph, has the node
+//! as a dependent.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use mizzen_value::Value;
 
-use super::absent::Absent;
-use super::name::{Identity, KindName, Names, Uid};
-use super::seen::{End, Owner, Seen};
+use super::absent_owner_cache::AbsentOwnerCache;
+use super::identity::{InternedNames, KindName, ObjectIdentity, Uid};
+use super::observed::{DeletionState, ObservedObject, OwnerReference};
 
 /// What may have to be done.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Effect {
-    /// Look whether this object must go.
-    TryDelete(Uid),
-    /// The same, but not at once: it was looked at just now.
-    TryDeleteLater(Uid),
-    /// Let the dependents of this object be on their own.
-    TryOrphan(Uid),
-    /// Say that an object refers to an owner that cannot be its owner.
-    Complain {
-        /// The object.
-        dependent: Identity,
-        /// What it takes for its owner.
-        owner: Identity,
+    /// Enqueue for attemptToDelete.
+    AttemptToDelete(Uid),
+    /// The same with a delay, because it was tried just now.
+    AttemptToDeleteLater(Uid),
+    /// Enqueue for attemptToOrphan.
+    AttemptToOrphan(Uid),
+    /// Record the OwnerRefInvalidNamespace event.
+    InvalidOwnerNamespace {
+        dependent: ObjectIdentity,
+        /// The owner that its reference names.
+        owner: ObjectIdentity,
     },
 }
 
-/// All objects.
 #[derive(Debug, Default)]
 pub(super) struct Graph {
-    nodes: HashMap<Uid, Node>,
-    names: Names,
-    absent: Absent,
+    nodes: HashMap<Uid, GraphNode>,
+    names: InternedNames,
+    absent: AbsentOwnerCache,
 }
 
 #[derive(Debug)]
-struct Node {
+struct GraphNode {
     kind: Arc<KindName>,
     namespace: Arc<str>,
     name: Box<str>,
-    owners: Box<[Owner]>,
+    owners: Box<[OwnerReference]>,
     dependents: BTreeSet<Uid>,
-    end: End,
-    /// Known only because others refer to it.
+    deletion: DeletionState,
+    /// Known only from owner references.
     is_virtual: bool,
 }
 
-/// What a node takes beside its names and edges.
+/// The size of a node without names and edges.
 #[cfg(test)]
-pub(super) const NODE_SIZE: usize = size_of::<Node>();
+pub(super) const NODE_SIZE: usize = size_of::<GraphNode>();
 
-/// What is known of an object that is looked at.
+/// What attemptToDelete needs to know of a node.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Item {
-    /// Which object.
-    pub identity: Identity,
-    /// How far its end has come.
-    pub end: End,
-    /// Known only because others refer to it.
+pub(super) struct GraphItem {
+    pub identity: ObjectIdentity,
+    pub deletion: DeletionState,
+    /// Known only from owner references.
     pub is_virtual: bool,
 }
 
 impl Graph {
-    /// The name of a kind.
     pub(super) fn kind(&mut self, api_version: &str, kind: &str) -> Arc<KindName> {
         self.names.kind(api_version, kind)
     }
 
-    /// To whom an object belongs that was just read.
-    pub(super) fn owners(&mut self, object: &Value) -> Box<[Owner]> {
-        super::seen::owners(&mut self.names, &object["metadata"])
+    /// The owner references of an object that was just read.
+    pub(super) fn owners(&mut self, object: &Value) -> Box<[OwnerReference]> {
+        super::observed::owners(&mut self.names, &object["metadata"])
     }
 
-    /// An object is there, or has changed.
-    pub(super) fn see(&mut self, kind: &Arc<KindName>, object: &Value) -> Vec<Effect> {
-        let seen = Seen::of(&mut self.names, kind, object);
+    /// Handles an added or updated object.
+    pub(super) fn on_update(&mut self, kind: &Arc<KindName>, object: &Value) -> Vec<Effect> {
+        let seen = ObservedObject::from_metadata(&mut self.names, kind, object);
         let mut effects = Vec::new();
-        self.take_in(seen, &mut effects);
+        self.on_event(seen, &mut effects);
         effects
     }
 
-    /// These are all objects of a kind; those that are not among them are gone.
-    pub(super) fn replace(
+    /// Handles a list of all objects of a kind; nodes that are not in it are deleted.
+    pub(super) fn on_replace(
         &mut self,
         kind: &Arc<KindName>,
         objects: impl Iterator<Item = Value>,
@@ -98,9 +94,9 @@ impl Graph {
         let mut effects = Vec::new();
         let mut there = BTreeSet::new();
         for object in objects {
-            let seen = Seen::of(&mut self.names, kind, &object);
+            let seen = ObservedObject::from_metadata(&mut self.names, kind, &object);
             there.insert(seen.identity.uid.clone());
-            self.take_in(seen, &mut effects);
+            self.on_event(seen, &mut effects);
         }
         for uid in self
             .of_kind(kind)
@@ -112,26 +108,26 @@ impl Graph {
         effects
     }
 
-    /// An object is gone: the server said so.
-    pub(super) fn gone(&mut self, uid: &Uid) -> Vec<Effect> {
+    /// Handles a deleted object.
+    pub(super) fn on_delete(&mut self, uid: &Uid) -> Vec<Effect> {
         let mut effects = Vec::new();
         self.remove(uid, &mut effects);
         effects
     }
 
-    /// Nobody follows a kind any more. Its objects may still exist, so that nothing is concluded: those that own others
-    /// are looked for when there is a way.
-    pub(super) fn forget(&mut self, kind: &Arc<KindName>) -> Vec<Effect> {
+    /// A kind is not watched any more. Its objects may still exist, so nothing is concluded: those
+    /// that have dependents become virtual.
+    pub(super) fn on_watch_stopped(&mut self, kind: &Arc<KindName>) -> Vec<Effect> {
         let mut effects = Vec::new();
         for uid in self.of_kind(kind) {
             let Some(node) = self.nodes.get_mut(&uid) else {
                 continue;
             };
             if node.dependents.is_empty() {
-                self.take_out(&uid);
+                self.remove_node(&uid);
             } else {
                 node.is_virtual = true;
-                effects.push(Effect::TryDelete(uid));
+                effects.push(Effect::AttemptToDelete(uid));
             }
         }
         effects
@@ -139,7 +135,7 @@ impl Graph {
 
     /// The observed objects of a kind.
     fn of_kind(&self, kind: &Arc<KindName>) -> BTreeSet<Uid> {
-        let is_meant = |node: &Node| !node.is_virtual && node.kind == *kind;
+        let is_meant = |node: &GraphNode| !node.is_virtual && node.kind == *kind;
         self.nodes
             .iter()
             .filter(|(_, node)| is_meant(node))
@@ -147,89 +143,91 @@ impl Graph {
             .collect()
     }
 
-    fn take_in(&mut self, seen: Seen, effects: &mut Vec<Effect>) {
+    fn on_event(&mut self, seen: ObservedObject, effects: &mut Vec<Effect>) {
         let uid = seen.identity.uid.clone();
         let Some(node) = self.nodes.get(&uid) else {
             return self.insert(seen, effects);
         };
         if node.is_virtual {
-            self.unmask(&seen.identity, effects);
+            self.observe_virtual(&seen.identity, effects);
         }
-        let before = self.nodes[&uid].end;
+        let before = self.nodes[&uid].deletion;
         self.change_owners(&uid, seen.owners, effects);
         let node = self
             .nodes
             .get_mut(&uid)
             .expect("it was there, and owners remove nobody");
-        node.place_at(&seen.identity);
+        node.set_identity(&seen.identity);
         node.is_virtual = false;
-        node.end = seen.end;
-        self.note_end(&uid, before, effects);
+        node.deletion = seen.deletion;
+        self.process_deletion(&uid, before, effects);
     }
 
     fn insert(
         &mut self,
-        Seen {
+        ObservedObject {
             identity,
             owners,
-            end,
-        }: Seen,
+            deletion: end,
+        }: ObservedObject,
         effects: &mut Vec<Effect>,
     ) {
         let uid = identity.uid.clone();
         let added = owners.clone();
         self.nodes.insert(
             uid.clone(),
-            Node {
+            GraphNode {
                 owners,
-                end,
+                deletion: end,
                 is_virtual: false,
-                ..Node::at(identity)
+                ..GraphNode::virtual_node(identity)
             },
         );
-        self.join(&uid, &added, effects);
-        self.note_end(&uid, End::default(), effects);
+        self.add_dependent_to_owners(&uid, &added, effects);
+        self.process_deletion(&uid, DeletionState::default(), effects);
     }
 
-    /// An owner that others only referred to is there. Who meant another object by its uid is looked at.
-    fn unmask(&mut self, observed: &Identity, effects: &mut Vec<Effect>) {
+    /// A virtual owner is observed. Dependents whose reference does not match its identity are
+    /// enqueued.
+    fn observe_virtual(&mut self, observed: &ObjectIdentity, effects: &mut Vec<Effect>) {
         if self.identity(&observed.uid).as_ref() == Some(observed) {
             return;
         }
-        for uid in self.part_dependents(observed).1 {
+        for uid in self.partition_dependents(observed).1 {
             let namespace = &self.nodes[&uid].namespace;
             if !observed.namespace.is_empty() && *namespace != observed.namespace {
-                effects.extend(self.complaint(&uid, &observed.uid));
+                effects.extend(self.invalid_namespace(&uid, &observed.uid));
             }
-            effects.push(Effect::TryDelete(uid));
+            effects.push(Effect::AttemptToDelete(uid));
         }
     }
 
-    /// What follows from how an object's end has come on.
-    fn note_end(&self, uid: &Uid, before: End, effects: &mut Vec<Effect>) {
+    /// The effects of a change of the deletion state.
+    fn process_deletion(&self, uid: &Uid, before: DeletionState, effects: &mut Vec<Effect>) {
         let node = &self.nodes[uid];
-        if node.end.is_orphaning && !before.is_orphaning {
-            effects.push(Effect::TryOrphan(uid.clone()));
-        } else if node.end.is_foreground && !before.is_foreground {
+        if node.deletion.is_orphaning && !before.is_orphaning {
+            effects.push(Effect::AttemptToOrphan(uid.clone()));
+        } else if node.deletion.is_foreground && !before.is_foreground {
             effects.extend(
                 node.dependents
                     .iter()
                     .chain([uid])
                     .cloned()
-                    .map(Effect::TryDelete),
+                    .map(Effect::AttemptToDelete),
             );
         }
     }
 
-    fn change_owners(&mut self, uid: &Uid, new: Box<[Owner]>, effects: &mut Vec<Effect>) {
+    fn change_owners(&mut self, uid: &Uid, new: Box<[OwnerReference]>, effects: &mut Vec<Effect>) {
         let node = self.nodes.get_mut(uid).expect("whoever asks has found it");
         if node.owners == new {
             return;
         }
         let old = std::mem::replace(&mut node.owners, new.clone());
-        let is_in =
-            |owners: &[Owner], owner: &Owner| owners.iter().any(|other| other.uid == owner.uid);
-        let added: Vec<Owner> = new
+        let is_in = |owners: &[OwnerReference], owner: &OwnerReference| {
+            owners.iter().any(|other| other.uid == owner.uid)
+        };
+        let added: Vec<OwnerReference> = new
             .iter()
             .filter(|owner| !is_in(&old, owner))
             .cloned()
@@ -238,17 +236,22 @@ impl Graph {
             .iter()
             .filter(|owner| owner.blocks && !is_blocked(&new, &owner.uid))
         {
-            // The owner may have waited for this dependent alone.
+            // The owner may have waited for this dependent only.
             if self.nodes.contains_key(&owner.uid) {
-                effects.push(Effect::TryDelete(owner.uid.clone()));
+                effects.push(Effect::AttemptToDelete(owner.uid.clone()));
             }
         }
-        self.join(uid, &added, effects);
-        self.part(uid, old.iter().filter(|owner| !is_in(&new, owner)));
+        self.add_dependent_to_owners(uid, &added, effects);
+        self.remove_dependent_from_owners(uid, old.iter().filter(|owner| !is_in(&new, owner)));
     }
 
-    /// Makes a node a dependent of its owners. Owners that are not known are made virtual nodes.
-    fn join(&mut self, uid: &Uid, owners: &[Owner], effects: &mut Vec<Effect>) {
+    /// Adds a node to its owners' dependents. Unknown owners become virtual nodes.
+    fn add_dependent_to_owners(
+        &mut self,
+        uid: &Uid,
+        owners: &[OwnerReference],
+        effects: &mut Vec<Effect>,
+    ) {
         let namespace = self.nodes[uid].namespace.clone();
         let mut is_doubtful = false;
         for owner in owners {
@@ -260,31 +263,35 @@ impl Graph {
             if is_doubtful {
                 continue;
             }
-            let doubt = node.doubt(owner, &namespace);
-            is_doubtful = doubt != Doubt::None;
-            if doubt == Doubt::Namespace && !node.is_virtual {
-                effects.extend(self.complaint(uid, &owner.uid));
+            let doubt = node.mismatch(owner, &namespace);
+            is_doubtful = doubt != ReferenceMismatch::None;
+            if doubt == ReferenceMismatch::Namespace && !node.is_virtual {
+                effects.extend(self.invalid_namespace(uid, &owner.uid));
             }
         }
         if is_doubtful {
-            effects.push(Effect::TryDelete(uid.clone()));
+            effects.push(Effect::AttemptToDelete(uid.clone()));
         }
     }
 
     fn add_virtual(
         &mut self,
         uid: &Uid,
-        owner: &Owner,
+        owner: &OwnerReference,
         namespace: &Arc<str>,
         effects: &mut Vec<Effect>,
     ) {
-        let mut node = Node::at(owner.identity(namespace.clone()));
+        let mut node = GraphNode::virtual_node(owner.identity(namespace.clone()));
         node.dependents.insert(uid.clone());
         self.nodes.insert(owner.uid.clone(), node);
-        effects.push(Effect::TryDelete(owner.uid.clone()));
+        effects.push(Effect::AttemptToDelete(owner.uid.clone()));
     }
 
-    fn part<'a>(&mut self, uid: &Uid, owners: impl Iterator<Item = &'a Owner>) {
+    fn remove_dependent_from_owners<'a>(
+        &mut self,
+        uid: &Uid,
+        owners: impl Iterator<Item = &'a OwnerReference>,
+    ) {
         for owner in owners {
             if let Some(node) = self.nodes.get_mut(&owner.uid) {
                 node.dependents.remove(uid);
@@ -292,55 +299,55 @@ impl Graph {
         }
     }
 
-    /// What is said of a reference into another namespace.
-    fn complaint(&self, dependent: &Uid, owner: &Uid) -> Option<Effect> {
+    /// The event for a reference into another namespace.
+    fn invalid_namespace(&self, dependent: &Uid, owner: &Uid) -> Option<Effect> {
         let node = self.nodes.get(dependent)?;
         let reference = node
             .owners
             .iter()
             .find(|reference| reference.uid == *owner)?;
         let owner = reference.identity(node.namespace.clone());
-        Some(Effect::Complain {
+        Some(Effect::InvalidOwnerNamespace {
             dependent: node.identity(dependent),
             owner,
         })
     }
 
-    fn take_out(&mut self, uid: &Uid) -> Option<Node> {
+    fn remove_node(&mut self, uid: &Uid) -> Option<GraphNode> {
         let node = self.nodes.remove(uid)?;
-        self.part(uid, node.owners.iter());
+        self.remove_dependent_from_owners(uid, node.owners.iter());
         Some(node)
     }
 
     fn remove(&mut self, uid: &Uid, effects: &mut Vec<Effect>) {
-        let Some(node) = self.take_out(uid) else {
+        let Some(node) = self.remove_node(uid) else {
             return;
         };
         if !node.dependents.is_empty() {
             self.absent.add(node.identity(uid));
         }
-        effects.extend(node.dependents.into_iter().map(Effect::TryDelete));
-        let waits = |owner: &&Owner| {
+        effects.extend(node.dependents.into_iter().map(Effect::AttemptToDelete));
+        let waits = |owner: &&OwnerReference| {
             self.nodes
                 .get(&owner.uid)
-                .is_some_and(|node| node.end.is_foreground)
+                .is_some_and(|node| node.deletion.is_foreground)
         };
         effects.extend(
             node.owners
                 .iter()
                 .filter(waits)
-                .map(|owner| Effect::TryDelete(owner.uid.clone())),
+                .map(|owner| Effect::AttemptToDelete(owner.uid.clone())),
         );
     }
 
-    /// Somebody looked for an object under this name, and it was not there.
-    pub(super) fn absent(&mut self, absent: &Identity) -> Vec<Effect> {
+    /// The live read of this identity returned not found.
+    pub(super) fn on_absent(&mut self, absent: &ObjectIdentity) -> Vec<Effect> {
         let mut effects = Vec::new();
         let Some(node) = self.nodes.get(&absent.uid) else {
             return effects;
         };
         let (is_virtual, is_same) = (node.is_virtual, node.identity(&absent.uid) == *absent);
-        let (matching, others) = self.part_dependents(absent);
+        let (matching, others) = self.partition_dependents(absent);
         if if is_virtual {
             others.is_empty()
         } else {
@@ -351,38 +358,47 @@ impl Graph {
         }
         if !matching.is_empty() {
             self.absent.add(absent.clone());
-            effects.extend(matching.into_iter().map(Effect::TryDelete));
+            effects.extend(matching.into_iter().map(Effect::AttemptToDelete));
         }
         if is_virtual && is_same {
-            self.rename(absent, &others, &mut effects);
+            self.try_alternate_identity(absent, &others, &mut effects);
         }
         effects
     }
 
-    /// Looks for an owner under another of the names by which its dependents call it.
-    fn rename(&mut self, absent: &Identity, dependents: &[Uid], effects: &mut Vec<Effect>) {
-        let names: BTreeSet<Identity> = dependents
+    /// Tries another of the identities that dependents' references give for an owner.
+    fn try_alternate_identity(
+        &mut self,
+        absent: &ObjectIdentity,
+        dependents: &[Uid],
+        effects: &mut Vec<Effect>,
+    ) {
+        let names: BTreeSet<ObjectIdentity> = dependents
             .iter()
-            .flat_map(|uid| self.other_names(uid, absent))
+            .flat_map(|uid| self.alternate_identities(uid, absent))
             .collect();
         let Some(name) = names.iter().find(|name| *name > absent).or(names.first()) else {
             return;
         };
         if let Some(node) = self.nodes.get_mut(&absent.uid) {
-            node.place_at(name);
-            effects.push(Effect::TryDeleteLater(absent.uid.clone()));
+            node.set_identity(name);
+            effects.push(Effect::AttemptToDeleteLater(absent.uid.clone()));
         }
     }
 
-    /// By what other names a dependent calls an owner.
-    fn other_names(&self, dependent: &Uid, absent: &Identity) -> Vec<Identity> {
+    /// The other identities that a dependent's references give for an owner.
+    fn alternate_identities(
+        &self,
+        dependent: &Uid,
+        absent: &ObjectIdentity,
+    ) -> Vec<ObjectIdentity> {
         let Some(node) = self.nodes.get(dependent) else {
             return Vec::new();
         };
         let references = node.owners.iter().filter(|owner| owner.uid == absent.uid);
         let named = references.map(|owner| {
             let mut name = owner.identity(node.namespace.clone());
-            // What was looked for in no namespace is of a kind that has none.
+            // A lookup without a namespace means that the kind is cluster-scoped.
             if absent.namespace.is_empty() && owner.kind == absent.kind {
                 name.namespace = absent.namespace.clone();
             }
@@ -391,8 +407,8 @@ impl Graph {
         named.filter(|name| name != absent).collect()
     }
 
-    /// The dependents of an object, those that call it by this name and those that do not. Some do both.
-    fn part_dependents(&self, owner: &Identity) -> (Vec<Uid>, Vec<Uid>) {
+    /// The dependents whose references match the identity, and those that do not. Some are in both.
+    fn partition_dependents(&self, owner: &ObjectIdentity) -> (Vec<Uid>, Vec<Uid>) {
         let (mut matching, mut others) = (Vec::new(), Vec::new());
         let Some(node) = self.nodes.get(&owner.uid) else {
             return (matching, others);
@@ -417,32 +433,28 @@ impl Graph {
         (matching, others)
     }
 
-    /// Whether it is known that there is no such object.
-    pub(super) fn is_absent(&self, identity: &Identity) -> bool {
+    pub(super) fn is_absent(&self, identity: &ObjectIdentity) -> bool {
         self.absent.has(identity)
     }
 
-    /// Remembers that there is no such object.
-    pub(super) fn note_absent(&mut self, identity: Identity) {
+    pub(super) fn note_absent(&mut self, identity: ObjectIdentity) {
         self.absent.add(identity);
     }
 
-    /// What is known of an object.
-    pub(super) fn item(&self, uid: &Uid) -> Option<Item> {
+    pub(super) fn item(&self, uid: &Uid) -> Option<GraphItem> {
         let node = self.nodes.get(uid)?;
-        Some(Item {
+        Some(GraphItem {
             identity: node.identity(uid),
-            end: node.end,
+            deletion: node.deletion,
             is_virtual: node.is_virtual,
         })
     }
 
-    fn identity(&self, uid: &Uid) -> Option<Identity> {
+    fn identity(&self, uid: &Uid) -> Option<ObjectIdentity> {
         Some(self.nodes.get(uid)?.identity(uid))
     }
 
-    /// What depends on an object.
-    pub(super) fn dependents(&self, uid: &Uid) -> Vec<Item> {
+    pub(super) fn dependents(&self, uid: &Uid) -> Vec<GraphItem> {
         let dependents = self
             .nodes
             .get(uid)
@@ -451,9 +463,9 @@ impl Graph {
         dependents.filter_map(|uid| self.item(uid)).collect()
     }
 
-    /// What must be gone before an object can go.
-    pub(super) fn blocking(&self, uid: &Uid) -> Vec<Item> {
-        let blocks = |item: &Item| {
+    /// The dependents that block the foreground deletion of an object.
+    pub(super) fn blocking(&self, uid: &Uid) -> Vec<GraphItem> {
+        let blocks = |item: &GraphItem| {
             self.nodes
                 .get(&item.identity.uid)
                 .is_some_and(|dependent| is_blocked(&dependent.owners, uid))
@@ -461,7 +473,7 @@ impl Graph {
         self.dependents(uid).into_iter().filter(blocks).collect()
     }
 
-    /// The owners of an object that cannot go before it.
+    /// The owners whose foreground deletion an object blocks.
     pub(super) fn blocked_owners(&self, uid: &Uid) -> Vec<Uid> {
         let owners = self
             .nodes
@@ -474,56 +486,55 @@ impl Graph {
             .collect()
     }
 
-    /// How many objects there are.
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
         self.nodes.len()
     }
 }
 
-fn is_blocked(owners: &[Owner], uid: &Uid) -> bool {
+fn is_blocked(owners: &[OwnerReference], uid: &Uid) -> bool {
     owners.iter().any(|owner| owner.uid == *uid && owner.blocks)
 }
 
-/// What may be wrong with a reference.
+/// How a reference may differ from the owner's node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Doubt {
+enum ReferenceMismatch {
     None,
     /// The owner is in another namespace.
     Namespace,
-    /// The owner is called something else, or nobody knows yet where it is.
+    /// The owner has another identity, or its scope is not known yet.
     Name,
 }
 
-impl Node {
-    /// A node of which nothing is known but what it is called.
-    fn at(
-        Identity {
+impl GraphNode {
+    /// A virtual node.
+    fn virtual_node(
+        ObjectIdentity {
             kind,
             namespace,
             name,
             ..
-        }: Identity,
-    ) -> Node {
-        Node {
+        }: ObjectIdentity,
+    ) -> GraphNode {
+        GraphNode {
             kind,
             namespace,
             name,
             owners: Box::default(),
             dependents: BTreeSet::new(),
-            end: End::default(),
+            deletion: DeletionState::default(),
             is_virtual: true,
         }
     }
 
-    fn place_at(&mut self, identity: &Identity) {
+    fn set_identity(&mut self, identity: &ObjectIdentity) {
         self.kind = identity.kind.clone();
         self.namespace = identity.namespace.clone();
         self.name = identity.name.clone();
     }
 
-    fn identity(&self, uid: &Uid) -> Identity {
-        Identity {
+    fn identity(&self, uid: &Uid) -> ObjectIdentity {
+        ObjectIdentity {
             kind: self.kind.clone(),
             namespace: self.namespace.clone(),
             name: self.name.clone(),
@@ -531,27 +542,28 @@ impl Node {
         }
     }
 
-    /// What is wrong when somebody in `namespace` refers to this node as its owner.
-    fn doubt(&self, reference: &Owner, namespace: &Arc<str>) -> Doubt {
+    /// How the node differs from a reference by an object in `namespace`.
+    fn mismatch(&self, reference: &OwnerReference, namespace: &Arc<str>) -> ReferenceMismatch {
         let is_same = self.namespace == *namespace;
         if !self.namespace.is_empty() && !is_same {
-            Doubt::Namespace
+            ReferenceMismatch::Namespace
         } else if self.kind != reference.kind
             || self.name != reference.name
             || self.is_virtual && !is_same
         {
-            // A virtual owner in no namespace may be one of a namespaced kind to which something in no namespace refers.
-            Doubt::Name
+            // A virtual owner without a namespace may be of a namespaced kind, referenced by a
+            // cluster-scoped object.
+            ReferenceMismatch::Name
         } else {
-            Doubt::None
+            ReferenceMismatch::None
         }
     }
 }
 
-impl Owner {
-    /// The owner of something in `namespace`.
-    pub(super) fn identity(&self, namespace: Arc<str>) -> Identity {
-        Identity {
+impl OwnerReference {
+    /// The identity of the owner of an object in `namespace`.
+    pub(super) fn identity(&self, namespace: Arc<str>) -> ObjectIdentity {
+        ObjectIdentity {
             kind: self.kind.clone(),
             namespace,
             name: self.name.clone(),
@@ -559,8 +571,8 @@ impl Owner {
         }
     }
 
-    /// Whether this reference calls the owner so.
-    fn names(&self, owner: &Identity) -> bool {
+    /// Whether the reference matches the identity.
+    fn names(&self, owner: &ObjectIdentity) -> bool {
         self.kind == owner.kind && self.name == owner.name
     }
 }

@@ -1,4 +1,4 @@
-//! Objects as they are on the server: looked up, deleted and changed, whatever their kind.
+//! Live objects of any kind: reads, deletes and patches on the server.
 
 use std::sync::Arc;
 
@@ -7,84 +7,88 @@ use mizzen_sdk::write::{is_conflict, is_not_found, retry};
 use mizzen_sdk::{Key, Object, Resource};
 use mizzen_value::{Value, value};
 
-use super::name::{Identity, KindName, Uid};
-use crate::census::Census;
+use super::identity::{KindName, ObjectIdentity, Uid};
+use crate::metadata_informers::MetadataInformers;
 
-/// Why something could not be done.
+/// Why an object could not be processed.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum Trouble {
-    /// The server has no such kind, or none yet.
+pub(super) enum CollectError {
+    /// Discovery has no such kind, or not yet.
     #[error("unable to get REST mapping for {0}.")]
     UnknownKind(String),
-    /// It cannot be looked up: its kind lives in namespaces, and what refers to it in none.
+    /// The kind is namespaced, and the reference comes from a cluster-scoped object.
     #[error("cluster-scoped objects cannot refer to namespaced owners")]
     Misplaced,
-    /// The server refused.
     #[error(transparent)]
     Api(#[from] kube::Error),
 }
 
-/// The way to objects of any kind. Of what is read there is metadata alone.
+/// The API for objects of any kind. Reads return metadata only.
 #[derive(Clone)]
-pub(super) struct Live {
+pub(super) struct LiveObjects {
     api: Api,
-    census: Census,
+    census: MetadataInformers,
 }
 
-impl Live {
-    /// Asks through `api`; `census` knows the kinds.
-    pub(super) fn new(api: &Api, census: &Census) -> Live {
-        Live {
+impl LiveObjects {
+    /// `census` maps kinds to resources.
+    pub(super) fn new(api: &Api, census: &MetadataInformers) -> LiveObjects {
+        LiveObjects {
             api: api.metadata_only(),
             census: census.clone(),
         }
     }
 
-    /// Where an object is found.
-    fn place(&self, identity: &Identity) -> Result<(Resource, Key), Trouble> {
+    /// The resource and key of an object.
+    fn rest_mapping(&self, identity: &ObjectIdentity) -> Result<(Resource, Key), CollectError> {
         let (version, kind) = (&identity.kind.api_version, &identity.kind.kind);
-        let served = self.census.served();
+        let served = self.census.discovered();
         let resource = served.find(version, kind).cloned();
-        let resource = resource.ok_or_else(|| Trouble::UnknownKind(format!("{version}/{kind}")))?;
+        let resource =
+            resource.ok_or_else(|| CollectError::UnknownKind(format!("{version}/{kind}")))?;
         match (resource.namespaced, &*identity.namespace) {
-            (true, "") => Err(Trouble::Misplaced),
+            (true, "") => Err(CollectError::Misplaced),
             (true, namespace) => Ok((resource, Key::new(namespace, identity.name.clone()))),
             (false, _) => Ok((resource, Key::cluster(identity.name.clone()))),
         }
     }
 
-    /// Whether objects of this kind live in namespaces.
-    pub(super) fn is_namespaced(&self, identity: &Identity) -> Result<bool, Trouble> {
-        self.place(identity)
+    /// Whether the kind is namespaced.
+    pub(super) fn is_namespaced(&self, identity: &ObjectIdentity) -> Result<bool, CollectError> {
+        self.rest_mapping(identity)
             .map(|(resource, _)| resource.namespaced)
     }
 
-    /// An object, if it is there; one of the same name that came later is another.
-    pub(super) async fn find(&self, identity: &Identity) -> Result<Option<Object>, Trouble> {
-        let (resource, key) = self.place(identity)?;
+    /// Reads an object; none if it does not exist or has another uid.
+    pub(super) async fn find(
+        &self,
+        identity: &ObjectIdentity,
+    ) -> Result<Option<Object>, CollectError> {
+        let (resource, key) = self.rest_mapping(identity)?;
         let found = self.api.find(&resource, &key).await?;
         Ok(found.filter(|object| Uid::from(object.uid()) == identity.uid))
     }
 
-    /// Deletes an object that has the same owners as `latest`; false if it was not there any more.
+    /// Deletes an object if its owners are still those of `latest`; false if it does not exist.
     pub(super) async fn delete(
         &self,
-        identity: &Identity,
+        identity: &ObjectIdentity,
         latest: &Object,
         propagation: &str,
-    ) -> Result<bool, Trouble> {
+    ) -> Result<bool, CollectError> {
         match self
             .try_delete(identity, Some(latest.version()), propagation)
             .await
         {
-            Err(Trouble::Api(error)) if is_conflict(&error) => {
+            Err(CollectError::Api(error)) if is_conflict(&error) => {
                 let Some(live) = self.find(identity).await? else {
                     return Ok(false);
                 };
                 if live.version() == latest.version() || live.owners() != latest.owners() {
                     return Err(error.into());
                 }
-                // It changes all the time, but not in what matters.
+                // It keeps changing, but not in its owners, so the resourceVersion precondition is
+                // dropped.
                 self.try_delete(identity, None, propagation).await
             }
             outcome => outcome,
@@ -93,11 +97,11 @@ impl Live {
 
     async fn try_delete(
         &self,
-        identity: &Identity,
+        identity: &ObjectIdentity,
         version: Option<&str>,
         propagation: &str,
-    ) -> Result<bool, Trouble> {
-        let (resource, key) = self.place(identity)?;
+    ) -> Result<bool, CollectError> {
+        let (resource, key) = self.rest_mapping(identity)?;
         let uid = identity.uid.to_string();
         let version = version.filter(|version| !version.is_empty());
         let propagation = Some(propagation);
@@ -113,8 +117,12 @@ impl Live {
         }
     }
 
-    /// Lets an object not belong to these owners any more.
-    pub(super) async fn strip(&self, identity: &Identity, owners: &[Uid]) -> Result<(), Trouble> {
+    /// Removes owner references.
+    pub(super) async fn remove_owners(
+        &self,
+        identity: &ObjectIdentity,
+        owners: &[Uid],
+    ) -> Result<(), CollectError> {
         let gone = |owner: &Uid| value!({ "$patch": "delete", "uid": (owner.to_string()) });
         let stays = |reference: &Value| !owners.contains(&Uid::from(reference["uid"].str()));
         self.change_owners(identity, owners.iter().map(gone).collect(), |references| {
@@ -123,8 +131,12 @@ impl Live {
         .await
     }
 
-    /// Lets these owners of an object go before it.
-    pub(super) async fn unblock(&self, identity: &Identity, owners: &[Uid]) -> Result<(), Trouble> {
+    /// Sets blockOwnerDeletion to false on owner references.
+    pub(super) async fn unblock_owners(
+        &self,
+        identity: &ObjectIdentity,
+        owners: &[Uid],
+    ) -> Result<(), CollectError> {
         let free =
             |owner: &Uid| value!({ "uid": (owner.to_string()), "blockOwnerDeletion": false });
         self.change_owners(identity, owners.iter().map(free).collect(), |references| {
@@ -135,15 +147,16 @@ impl Live {
         .await
     }
 
-    /// Changes owner references by a patch of each or, for kinds that do not know such patches, by all of them anew.
+    /// Changes owner references by a strategic merge patch or, for kinds without such patches, by a
+    /// JSON merge patch.
     async fn change_owners(
         &self,
-        identity: &Identity,
+        identity: &ObjectIdentity,
         patches: Vec<Value>,
         change: impl FnOnce(&mut Vec<Value>),
-    ) -> Result<(), Trouble> {
-        let (resource, key) = self.place(identity)?;
-        // The uid is a condition.
+    ) -> Result<(), CollectError> {
+        let (resource, key) = self.rest_mapping(identity)?;
+        // The uid in the patch is a precondition.
         let uid = identity.uid.to_string();
         let patch = value!({ "metadata": { "uid": uid, "ownerReferences": patches } });
         match self
@@ -167,12 +180,15 @@ impl Live {
             .map(drop)?)
     }
 
-    /// All objects that belong to an owner, as the server knows them.
-    pub(super) async fn dependents(&self, owner: &Identity) -> Result<Vec<Identity>, Trouble> {
-        let served = self.census.served();
+    /// All dependents of an owner, read from the server.
+    pub(super) async fn dependents(
+        &self,
+        owner: &ObjectIdentity,
+    ) -> Result<Vec<ObjectIdentity>, CollectError> {
+        let served = self.census.discovered();
         let mut found = Vec::new();
         for kind in served.preferred(&["list", "patch"]) {
-            // Owners in a namespace have dependents there alone.
+            // A namespaced owner has dependents in its namespace only.
             if !owner.namespace.is_empty() && !kind.resource.namespaced {
                 continue;
             }
@@ -196,13 +212,12 @@ impl Live {
         Ok(found)
     }
 
-    /// Takes a finalizer away.
     pub(super) async fn remove_finalizer(
         &self,
-        identity: &Identity,
+        identity: &ObjectIdentity,
         finalizer: &str,
-    ) -> Result<(), Trouble> {
-        let (resource, key) = self.place(identity)?;
+    ) -> Result<(), CollectError> {
+        let (resource, key) = self.rest_mapping(identity)?;
         let outcome = retry(async || {
             let Some(object) = self.api.find(&resource, &key).await? else {
                 return Ok(());
@@ -228,12 +243,12 @@ impl Live {
     }
 }
 
-fn identity(resource: &Resource, object: &Object) -> Identity {
+fn identity(resource: &Resource, object: &Object) -> ObjectIdentity {
     let kind = KindName {
         kind: (&*resource.kind).into(),
         api_version: resource.api_version().into(),
     };
-    Identity {
+    ObjectIdentity {
         kind: Arc::new(kind),
         namespace: object.namespace().into(),
         name: object.name().into(),

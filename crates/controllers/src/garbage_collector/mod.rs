@@ -1,24 +1,26 @@
-//! What nobody owns any more goes; what waits for its dependents goes after them; what leaves its dependents goes alone.
+//! The garbage collector: deletes objects whose owners are gone, and completes foreground and
+//! orphan deletions.
 //!
-//! The `graph` of all objects hears of every change and says which objects may have to go. Each of them is looked at
-//! (`attempt`, `orphan`) as it is on the server (`live`), and `decide` says what becomes of it.
+//! The dependency `graph` handles all events and says which objects may have to be deleted. Workers
+//! run `attempt_to_delete` and `attempt_to_orphan` on the live objects (`live`), and `decide` chooses the
+//! action.
 //!
-//! Invariant: nothing is deleted because of what the graph knows alone. Whoever is deleted was just read, and is deleted
-//! on the condition that it is still as it was.
+//! Invariant: nothing is deleted because of the graph alone. An object is read before, and its uid
+//! and resourceVersion are preconditions of the delete.
 
-mod absent;
-mod attempt;
+mod absent_owner_cache;
+mod attempt_to_delete;
+mod attempt_to_orphan;
 mod decide;
 mod graph;
+mod identity;
 mod live;
-mod name;
-mod orphan;
-mod seen;
+mod observed;
 
 #[cfg(test)]
 mod tests;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::mem::take;
@@ -31,100 +33,107 @@ use mizzen_sdk::queue::Queue;
 use mizzen_sdk::{Object, Resource};
 use mizzen_value::{Value, value};
 
-use crate::census::{Census, Listed, Listener};
-use crate::{Context, Work};
-use attempt::Next;
+use crate::metadata_informers::{MetadataHandler, MetadataInformers, ObjectMetadataList};
+use crate::{Controller, ControllerContext};
+use attempt_to_delete::AttemptResult;
 use graph::{Effect, Graph};
-use live::{Live, Trouble};
-use name::{Identity, Uid};
+use identity::{ObjectIdentity, Uid};
+use live::{CollectError, LiveObjects};
 
-/// How many objects are looked at at a time.
-const DELETERS: usize = 20;
-/// How many objects are rid of their dependents at a time.
-const ORPHANERS: usize = 5;
-/// How long failures may last before they are logged at warn: some objects wait for their owners' kinds.
-const PATIENCE: Duration = Duration::from_secs(60);
+const N_DELETE_WORKERS: usize = 20;
+const N_ORPHAN_WORKERS: usize = 5;
+/// How long failures may last before they are logged at warn: some objects wait for the kinds of
+/// their owners.
+const WARN_AFTER: Duration = Duration::from_secs(60);
 
-struct Collector {
-    context: Context,
-    live: Live,
+struct GarbageCollector {
+    context: ControllerContext,
+    live: LiveObjects,
     graph: Mutex<Graph>,
     to_delete: Queue<Uid>,
     to_orphan: Queue<Uid>,
-    /// What cannot be judged because it belongs to something of an unknown kind.
-    puzzling: Mutex<HashSet<Uid>>,
+    /// Objects with an owner of an unknown kind.
+    unresolved: Mutex<HashSet<Uid>>,
     failures: FailureLog,
 }
 
-/// Sets up the loop.
-pub(crate) fn start(context: &Context) -> Work {
+/// Creates the controller.
+pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("generic-garbage-collector");
-    let census = context.census().clone();
-    let collector = Arc::new(Collector {
-        live: Live::new(&context.api, &census),
+    let census = context.metadata_informers().clone();
+    let collector = Arc::new(GarbageCollector {
+        live: LiveObjects::new(&context.api, &census),
         context: context.named("garbage-collector-controller"),
         graph: Mutex::default(),
         to_delete: Queue::new("garbage_collector_attempt_to_delete"),
         to_orphan: Queue::new("garbage_collector_attempt_to_orphan"),
-        puzzling: Mutex::default(),
-        failures: FailureLog::after(PATIENCE),
+        unresolved: Mutex::default(),
+        failures: FailureLog::after(WARN_AFTER),
     });
-    census.listen(Arc::new(Arc::downgrade(&collector)));
-    let work = Work::default()
-        .and(census.clone().run())
-        .measured(collector.to_delete.clone())
-        .measured(collector.to_orphan.clone());
-    let work = (0..DELETERS).fold(work, |work, _| {
-        work.and(collector.clone().delete_all(census.clone()))
+    census.add_handler(Arc::new(Arc::downgrade(&collector)));
+    let work = Controller::default()
+        .with_task(census.clone().run())
+        .with_metrics(collector.to_delete.clone())
+        .with_metrics(collector.to_orphan.clone());
+    let work = (0..N_DELETE_WORKERS).fold(work, |work, _| {
+        work.with_task(
+            collector
+                .clone()
+                .run_attempt_to_delete_worker(census.clone()),
+        )
     });
-    (0..ORPHANERS).fold(work, |work, _| {
-        work.and(collector.clone().orphan_all(census.clone()))
+    (0..N_ORPHAN_WORKERS).fold(work, |work, _| {
+        work.with_task(
+            collector
+                .clone()
+                .run_attempt_to_orphan_worker(census.clone()),
+        )
     })
 }
 
-impl Collector {
-    async fn delete_all(self: Arc<Collector>, census: Census) {
+impl GarbageCollector {
+    async fn run_attempt_to_delete_worker(self: Arc<GarbageCollector>, census: MetadataInformers) {
         census.wait_for_sync().await;
         while let Some(uid) = self.to_delete.get().await {
-            match self.attempt(&uid).await {
-                Ok(Next::Nothing) | Err(Trouble::Misplaced) => {
+            match self.attempt_to_delete(&uid).await {
+                Ok(AttemptResult::Done) | Err(CollectError::Misplaced) => {
                     self.failures.recovered();
                     self.to_delete.forget(&uid);
                 }
-                Ok(Next::Again) => self.to_delete.add_rate_limited(uid.clone()),
-                Err(trouble) => self.try_again(&uid, &trouble),
+                Ok(AttemptResult::Requeue) => self.to_delete.add_rate_limited(uid.clone()),
+                Err(trouble) => self.requeue(&uid, &trouble),
             }
             self.to_delete.done(&uid);
         }
     }
 
-    fn try_again(&self, uid: &Uid, trouble: &Trouble) {
-        self.report(
+    fn requeue(&self, uid: &Uid, trouble: &CollectError) {
+        self.log_failure(
             uid,
             trouble,
             "an object could not be examined for garbage collection",
         );
-        if matches!(trouble, Trouble::UnknownKind(_)) {
-            hold(&self.puzzling).insert(uid.clone());
+        if matches!(trouble, CollectError::UnknownKind(_)) {
+            self.unresolved.lock().insert(uid.clone());
         }
         self.to_delete.add_rate_limited(uid.clone());
     }
 
-    /// Logs a failure: at warn if there have been failures for a while, now and then.
-    fn report(&self, uid: &Uid, error: &Trouble, what: &str) {
+    /// Logs a failure: at warn if failures have lasted for a while, at most now and then.
+    fn log_failure(&self, uid: &Uid, error: &CollectError, what: &str) {
         match self.failures.failed() {
             Some(unlogged) => tracing::warn!(%uid, %error, unlogged, "{what}"),
             None => tracing::debug!(%uid, %error, "{what}"),
         }
     }
 
-    async fn orphan_all(self: Arc<Collector>, census: Census) {
+    async fn run_attempt_to_orphan_worker(self: Arc<GarbageCollector>, census: MetadataInformers) {
         census.wait_for_sync().await;
         while let Some(uid) = self.to_orphan.get().await {
-            match self.orphan(&uid).await {
+            match self.attempt_to_orphan(&uid).await {
                 Ok(()) => self.to_orphan.forget(&uid),
                 Err(trouble) => {
-                    self.report(
+                    self.log_failure(
                         &uid,
                         &trouble,
                         "the dependents of an object could not be orphaned",
@@ -136,26 +145,24 @@ impl Collector {
         }
     }
 
-    fn graph(&self) -> MutexGuard<'_, Graph> {
-        hold(&self.graph)
-    }
-
-    fn follow_up(&self, effects: Vec<Effect>) {
+    fn enqueue_effects(&self, effects: Vec<Effect>) {
         for effect in effects {
             match effect {
-                Effect::TryDelete(uid) => self.to_delete.add(uid),
-                Effect::TryDeleteLater(uid) => self.to_delete.add_rate_limited(uid),
-                Effect::TryOrphan(uid) => self.to_orphan.add(uid),
-                Effect::Complain { dependent, owner } => self.complain(&dependent, &owner),
+                Effect::AttemptToDelete(uid) => self.to_delete.add(uid),
+                Effect::AttemptToDeleteLater(uid) => self.to_delete.add_rate_limited(uid),
+                Effect::AttemptToOrphan(uid) => self.to_orphan.add(uid),
+                Effect::InvalidOwnerNamespace { dependent, owner } => {
+                    self.record_invalid_namespace(&dependent, &owner)
+                }
             }
         }
     }
 
-    fn complain(&self, dependent: &Identity, owner: &Identity) {
+    fn record_invalid_namespace(&self, dependent: &ObjectIdentity, owner: &ObjectIdentity) {
         let namespace = &dependent.namespace;
         let message = format!("ownerRef {owner} does not exist in namespace {namespace:?}");
         let (resource, object) = reference(dependent);
-        self.context.record(
+        self.context.record_event(
             &resource,
             &object,
             Note::warning("OwnerRefInvalidNamespace", "", message),
@@ -163,18 +170,14 @@ impl Collector {
     }
 }
 
-fn hold<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock()
-}
-
-/// An object as events name it.
+/// The involved object of an event.
 fn reference(
-    Identity {
+    ObjectIdentity {
         kind,
         namespace,
         name,
         uid,
-    }: &Identity,
+    }: &ObjectIdentity,
 ) -> (Resource, Object) {
     let (group, version) = kind
         .api_version
@@ -193,42 +196,45 @@ fn reference(
     (resource, Object(value!({ "metadata": metadata })))
 }
 
-impl Listener for Collector {
-    fn replaced(&self, of: &Resource, objects: Listed) {
+impl MetadataHandler for GarbageCollector {
+    fn on_replace(&self, of: &Resource, objects: ObjectMetadataList) {
         let effects = {
-            let mut graph = self.graph();
+            let mut graph = self.graph.lock();
             let kind = graph.kind(&of.api_version(), &of.kind);
-            graph.replace(&kind, objects.iter())
+            graph.on_replace(&kind, objects.iter())
         };
-        self.follow_up(effects);
+        self.enqueue_effects(effects);
     }
 
-    fn changed(&self, of: &Resource, object: &Value) {
+    fn on_update(&self, of: &Resource, object: &Value) {
         let effects = {
-            let mut graph = self.graph();
+            let mut graph = self.graph.lock();
             let kind = graph.kind(&of.api_version(), &of.kind);
-            graph.see(&kind, object)
+            graph.on_update(&kind, object)
         };
-        self.follow_up(effects);
+        self.enqueue_effects(effects);
     }
 
-    fn gone(&self, _of: &Resource, object: &Value) {
-        let effects = self.graph().gone(&object["metadata"]["uid"].str().into());
-        self.follow_up(effects);
+    fn on_delete(&self, _of: &Resource, object: &Value) {
+        let effects = self
+            .graph
+            .lock()
+            .on_delete(&object["metadata"]["uid"].str().into());
+        self.enqueue_effects(effects);
     }
 
-    fn forgotten(&self, of: &Resource) {
+    fn on_watch_stopped(&self, of: &Resource) {
         let effects = {
-            let mut graph = self.graph();
+            let mut graph = self.graph.lock();
             let kind = graph.kind(&of.api_version(), &of.kind);
-            graph.forget(&kind)
+            graph.on_watch_stopped(&kind)
         };
-        self.follow_up(effects);
+        self.enqueue_effects(effects);
     }
 
-    /// What was puzzling may be of a kind that is there now.
-    fn served(&self) {
-        for uid in take(&mut *hold(&self.puzzling)) {
+    /// An unresolved owner may be of a kind that discovery has now.
+    fn on_discovery(&self) {
+        for uid in take(&mut *self.unresolved.lock()) {
             self.to_delete.forget(&uid);
             self.to_delete.add(uid);
         }

@@ -1,28 +1,28 @@
-//! The graph, told in scripts: what happens to an object, and what may have to be done because of it.
+//! The graph as scripts: events and their effects.
 //!
 //! | step | means |
 //! |---|---|
-//! | `+ pod a/web 2 job/run:1! fg` | the Pod `web` in namespace `a` with uid 2 is there; the Job `run` with uid 1 owns it, which cannot go before it (`!`); it is going and waits for its dependents (`fg`; or `orphan`, or just `going`) |
-//! | `- 2` | the object with uid 2 is gone |
-//! | `? job a/run 1` | somebody looked for that object, and it was not there |
-//! | `= pod 2,3` | of all pods those with these uids are there, as they were |
-//! | `x pod` | pods are not followed any more |
+//! | `+ pod a/web 2 job/run:1! fg` | the Pod `web` in namespace `a` with uid 2 is observed; the Job `run` with uid 1 owns it with blockOwnerDeletion (`!`); it is in foreground deletion (`fg`; or `orphan`, or just `going`) |
+//! | `- 2` | the object with uid 2 is deleted |
+//! | `? job a/run 1` | a live read of that object returned not found |
+//! | `= pod 2,3` | a list of all pods has those with these uids, as they were |
+//! | `x pod` | pods are not watched any more |
 
 use std::collections::HashMap;
 
 use mizzen_value::{Value, json};
 
 use super::graph::{Effect, Graph};
-use super::name::Identity;
+use super::identity::ObjectIdentity;
 
-/// A graph, and how each object looked last.
+/// A graph, and the last state of each object.
 #[derive(Default)]
 struct Play {
     graph: Graph,
     last: HashMap<String, Value>,
 }
 
-/// Plays steps, each with what it leads to.
+/// Runs the steps and compares their effects.
 #[track_caller]
 fn check(script: &[(&str, &str)]) -> Graph {
     let mut play = Play::default();
@@ -36,10 +36,12 @@ fn check(script: &[(&str, &str)]) -> Graph {
 
 fn show(effect: &Effect) -> String {
     match effect {
-        Effect::TryDelete(uid) => format!("delete {uid}"),
-        Effect::TryDeleteLater(uid) => format!("later {uid}"),
-        Effect::TryOrphan(uid) => format!("orphan {uid}"),
-        Effect::Complain { dependent, owner } => format!("{} complains of {owner}", dependent.uid),
+        Effect::AttemptToDelete(uid) => format!("delete {uid}"),
+        Effect::AttemptToDeleteLater(uid) => format!("later {uid}"),
+        Effect::AttemptToOrphan(uid) => format!("orphan {uid}"),
+        Effect::InvalidOwnerNamespace { dependent, owner } => {
+            format!("{} complains of {owner}", dependent.uid)
+        }
     }
 }
 
@@ -51,14 +53,14 @@ impl Play {
                 let object = object(place, uid, rest);
                 self.last.insert(uid.to_string(), object.clone());
                 let kind = self.graph.kind("v1", kind);
-                self.graph.see(&kind, &object)
+                self.graph.on_update(&kind, &object)
             }
-            ["-", uid] => self.graph.gone(&(*uid).into()),
+            ["-", uid] => self.graph.on_delete(&(*uid).into()),
             ["?", kind, place, uid] => {
                 let (namespace, name) = place.split_once('/').unwrap();
                 let (namespace, name, uid) = (namespace.into(), name.into(), (*uid).into());
                 let kind = self.graph.kind("v1", kind);
-                self.graph.absent(&Identity {
+                self.graph.on_absent(&ObjectIdentity {
                     kind,
                     namespace,
                     name,
@@ -68,11 +70,11 @@ impl Play {
             ["=", kind, uids] => {
                 let kind = self.graph.kind("v1", kind);
                 self.graph
-                    .replace(&kind, uids.split(',').map(|uid| self.last[uid].clone()))
+                    .on_replace(&kind, uids.split(',').map(|uid| self.last[uid].clone()))
             }
             ["x", kind] => {
                 let kind = self.graph.kind("v1", kind);
-                self.graph.forget(&kind)
+                self.graph.on_watch_stopped(&kind)
             }
             _ => panic!("no such step: {step}"),
         }
@@ -122,7 +124,7 @@ fn reference(owner: &str) -> Value {
 }
 
 #[test]
-fn dependents_are_looked_at_when_their_owner_is_gone() {
+fn dependents_are_enqueued_when_their_owner_is_deleted() {
     check(&[
         ("+ job a/run 1", ""),
         ("+ pod a/p 2 job/run:1", ""),
@@ -135,7 +137,7 @@ fn dependents_are_looked_at_when_their_owner_is_gone() {
 }
 
 #[test]
-fn an_owner_that_was_never_seen_is_looked_up() {
+fn an_owner_that_was_never_observed_is_read() {
     let graph = check(&[
         ("+ pod a/p 2 job/run:1", "delete 1"),
         ("+ pod a/q 3 job/run:1", ""),
@@ -145,11 +147,11 @@ fn an_owner_that_was_never_seen_is_looked_up() {
 }
 
 #[test]
-fn an_owner_may_come_after_its_dependents() {
+fn an_owner_may_be_observed_after_its_dependents() {
     let graph = check(&[
         ("+ pod a/p 2 job/run:1", "delete 1"),
         ("+ job a/run 1", ""),
-        // Whoever looked before it came says so in vain if he looked elsewhere.
+        // A live read in another namespace does not matter once it was observed.
         ("? job b/run 1", ""),
         ("- 1", "delete 2"),
     ]);
@@ -157,7 +159,7 @@ fn an_owner_may_come_after_its_dependents() {
 }
 
 #[test]
-fn an_owner_of_another_name_is_doubted() {
+fn an_owner_with_another_identity_is_checked() {
     check(&[
         ("+ job a/run 1", ""),
         ("+ pod a/p 2 job/walk:1", "delete 2"),
@@ -171,7 +173,7 @@ fn an_owner_of_another_name_is_doubted() {
 }
 
 #[test]
-fn an_owner_in_another_namespace_is_none() {
+fn an_owner_in_another_namespace_is_invalid() {
     check(&[
         ("+ job a/run 1", ""),
         (
@@ -198,7 +200,7 @@ fn a_cluster_scoped_object_cannot_belong_to_a_namespaced_one() {
             "2 complains of [v1/job, namespace: , name: run, uid: 1], delete 2",
         ),
     ]);
-    // Before the owner is seen nobody knows whether it lives in a namespace.
+    // Before the owner is observed its scope is not known.
     check(&[
         ("+ role /r 2 job/run:1", "delete 1"),
         ("+ pod a/p 3 job/run:1", "delete 3"),
@@ -220,13 +222,13 @@ fn a_cluster_scoped_owner_may_own_anything() {
 }
 
 #[test]
-fn an_absent_owner_is_looked_for_under_its_other_names() {
+fn an_absent_owner_is_tried_under_its_alternate_identities() {
     check(&[
         ("+ pod a/p 2 job/run:1", "delete 1"),
         ("+ pod b/q 3 job/run:1", "delete 3"),
         ("+ pod a/r 4 job/walk:1", "delete 4"),
         ("? job a/run 1", "delete 2, later 1"),
-        // In order: the next after job a/run is job a/walk, then job b/run.
+        // In order: after job a/run comes job a/walk, then job b/run.
         ("? job a/run 1", "delete 2"),
         ("? job a/walk 1", "delete 4, later 1"),
         ("? job b/run 1", "delete 3, later 1"),
@@ -240,7 +242,7 @@ fn an_absent_owner_is_looked_for_under_its_other_names() {
 }
 
 #[test]
-fn what_was_seen_does_not_go_because_of_a_look() {
+fn an_observed_object_is_not_removed_by_a_read_elsewhere() {
     let graph = check(&[
         ("+ job a/run 1", ""),
         ("+ pod a/p 2 job/walk:1", "delete 2"),
@@ -248,7 +250,7 @@ fn what_was_seen_does_not_go_because_of_a_look() {
         ("? job a/none 1", ""),
     ]);
     assert_eq!(graph.len(), 2);
-    // Unless somebody looked exactly there.
+    // Except for a live read of its own identity.
     assert_eq!(
         check(&[("+ job a/run 1", ""), ("? job a/run 1", "")]).len(),
         0
@@ -256,7 +258,7 @@ fn what_was_seen_does_not_go_because_of_a_look() {
 }
 
 #[test]
-fn a_foreground_deletion_looks_at_dependents_once() {
+fn a_foreground_deletion_enqueues_dependents_once() {
     check(&[
         ("+ job a/run 1", ""),
         ("+ pod a/p 2 job/run:1!", ""),
@@ -268,7 +270,7 @@ fn a_foreground_deletion_looks_at_dependents_once() {
 }
 
 #[test]
-fn who_waits_is_looked_at_when_a_dependent_lets_go() {
+fn a_waiting_owner_is_enqueued_when_a_dependent_drops_its_reference() {
     let begin = [
         ("+ job a/run 1 fg", "delete 1"),
         ("+ pod a/p 2 job/run:1!", ""),
@@ -281,7 +283,7 @@ fn who_waits_is_looked_at_when_a_dependent_lets_go() {
 }
 
 #[test]
-fn orphans_are_asked_for_once_and_before_all_else() {
+fn orphaning_is_requested_once_and_first() {
     check(&[
         ("+ job a/run 1", ""),
         ("+ pod a/p 2 job/run:1", ""),
@@ -292,7 +294,7 @@ fn orphans_are_asked_for_once_and_before_all_else() {
 }
 
 #[test]
-fn new_owners_are_joined_and_old_ones_left() {
+fn added_and_removed_owners_update_the_graph() {
     check(&[
         ("+ job a/run 1", ""),
         ("+ job a/walk 2", ""),
@@ -305,7 +307,7 @@ fn new_owners_are_joined_and_old_ones_left() {
 }
 
 #[test]
-fn a_list_says_who_is_gone() {
+fn objects_missing_from_a_list_are_deleted() {
     let graph = check(&[
         ("+ job a/run 1", ""),
         ("+ job a/walk 2", ""),
@@ -318,9 +320,9 @@ fn a_list_says_who_is_gone() {
     assert!(graph.is_absent(&identity_of_run()));
 }
 
-fn identity_of_run() -> Identity {
+fn identity_of_run() -> ObjectIdentity {
     let kind = Graph::default().kind("v1", "job");
-    Identity {
+    ObjectIdentity {
         kind,
         namespace: "a".into(),
         name: "run".into(),
@@ -329,7 +331,7 @@ fn identity_of_run() -> Identity {
 }
 
 #[test]
-fn a_kind_that_nobody_follows_may_still_be_there() {
+fn objects_of_a_kind_that_is_not_watched_may_still_exist() {
     let graph = check(&[
         ("+ job a/run 1", ""),
         ("+ job a/idle 2", ""),
@@ -345,8 +347,8 @@ fn a_kind_that_nobody_follows_may_still_be_there() {
 
 #[test]
 fn a_node_is_small() {
-    // A pod with an owner: what it takes in the map, for its names, and as a dependent.
-    let node = std::mem::size_of::<super::name::Uid>() * 2 + super::graph::NODE_SIZE;
-    let owner = std::mem::size_of::<super::seen::Owner>();
+    // A pod with an owner: its entry in the map, its names, and the edge from its owner.
+    let node = std::mem::size_of::<super::identity::Uid>() * 2 + super::graph::NODE_SIZE;
+    let owner = std::mem::size_of::<super::observed::OwnerReference>();
     assert!(node + owner + 2 * 50 < 400, "{node} {owner}");
 }

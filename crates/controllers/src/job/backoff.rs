@@ -1,7 +1,8 @@
-//! When may the next pod be made after some have failed?
+//! The back-off after failed pods.
 //!
-//! The first failure costs 10 s, each further one twice as much, up to 10 minutes. The time runs from the end of the
-//! last container that failed, not from when the controller saw it, and passes on the monotonic clock.
+//! The first failure costs 10 s, each further one twice as much, up to 10 minutes. The time counts
+//! from the end of the last failed container, not from when the controller saw it, and is measured
+//! on the monotonic clock.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,26 +17,30 @@ const LONGEST: Duration = Duration::from_secs(600);
 /// How long ago the wall clock showed a second since 1970.
 pub(super) type Elapsed<'a> = &'a dyn Fn(i64) -> Duration;
 
-/// How often pods of a job failed one after the other, and when the last did.
+/// Consecutive failures of a job's pods, and when the last one failed.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Backoff {
+pub(super) struct JobBackoff {
     n_failures: i64,
     /// Seconds since 1970.
     last_failure: i64,
 }
 
-impl Backoff {
-    /// What is known after some more pods have ended. Only failures after the last success count.
-    pub(super) fn after(self, succeeded: &[Arc<Object>], failed: &[Arc<Object>]) -> Backoff {
+impl JobBackoff {
+    /// Adds newly finished pods. Only failures after the last success count.
+    pub(super) fn after_finished_pods(
+        self,
+        succeeded: &[Arc<Object>],
+        failed: &[Arc<Object>],
+    ) -> JobBackoff {
         let last_success = succeeded.iter().map(|pod| finish_time(pod)).max();
         let before = if last_success.is_some() {
-            Backoff::default()
+            JobBackoff::default()
         } else {
             self
         };
         let times = failed.iter().map(|pod| finish_time(pod));
         let times = times.filter(|time| last_success.is_none_or(|success| *time > success));
-        times.fold(before, |known, time| Backoff {
+        times.fold(before, |known, time| JobBackoff {
             n_failures: known.n_failures + 1,
             last_failure: if known.n_failures == before.n_failures {
                 time
@@ -45,13 +50,12 @@ impl Backoff {
         })
     }
 
-    /// How long to wait from now.
     pub(super) fn remaining(self, elapsed: Elapsed) -> Duration {
         remaining(self.n_failures, self.last_failure, elapsed)
     }
 }
 
-/// How long an index is to wait after its last pod failed.
+/// The remaining back-off of an index.
 pub(super) fn remaining_of_index(last_failed: Option<&Arc<Object>>, elapsed: Elapsed) -> Duration {
     let Some(pod) = last_failed else {
         return Duration::ZERO;
@@ -95,30 +99,30 @@ mod tests {
 
     /// The seconds to wait at second 100.
     #[track_caller]
-    fn check(before: Backoff, succeeded: &[i64], failed: &[i64], expect: u64) -> Backoff {
-        let known = before.after(&pods(succeeded), &pods(failed));
+    fn check(before: JobBackoff, succeeded: &[i64], failed: &[i64], expect: u64) -> JobBackoff {
+        let known = before.after_finished_pods(&pods(succeeded), &pods(failed));
         assert_eq!(known.remaining(&at_second_100), Duration::from_secs(expect));
         known
     }
 
     #[test]
     fn each_failure_doubles_the_wait() {
-        let one = check(Backoff::default(), &[], &[100], 10);
+        let one = check(JobBackoff::default(), &[], &[100], 10);
         let three = check(one, &[], &[99, 95], 39);
         let many = check(three, &[], &[100; 20], 600);
         check(many, &[], &[], 600);
     }
 
     #[test]
-    fn a_success_makes_earlier_failures_forgotten() {
-        let some = check(Backoff::default(), &[], &[100, 100, 100], 40);
+    fn a_success_resets_the_back_off() {
+        let some = check(JobBackoff::default(), &[], &[100, 100, 100], 40);
         check(some, &[50], &[], 0);
         check(some, &[98], &[90, 97, 99, 100], 20);
     }
 
     #[test]
-    fn a_wait_that_is_over_is_none() {
-        check(Backoff::default(), &[], &[80], 0);
+    fn an_expired_back_off_is_zero() {
+        check(JobBackoff::default(), &[], &[80], 0);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! What does a job say of itself, and what is a pod to it?
+//! Predicates on jobs and their pods.
 
 use mizzen_kinds::pod_state::is_sidecar;
 use mizzen_sdk::Object;
@@ -7,29 +7,30 @@ use mizzen_value::time::to_unix;
 
 use crate::common::pod::condition;
 
-/// The finalizer of a pod that is not counted yet. Invariant: a pod that ran for a job keeps it until the job's status
-/// has the pod's uid or index, so that no end of a pod is lost and none is counted twice.
-pub(crate) const TRACKING: &str = "batch.kubernetes.io/job-tracking";
+/// The finalizer of pods that are not counted yet. Invariant: a pod of a job keeps it until the
+/// job's status has the pod's uid or index, so that no finished pod is lost and none is counted
+/// twice.
+pub(crate) const TRACKING_FINALIZER: &str = "batch.kubernetes.io/job-tracking";
 
-/// The annotation and label with a pod's completion index.
-pub(crate) const INDEX: &str = "batch.kubernetes.io/job-completion-index";
+/// The annotation and label with the completion index.
+pub(crate) const COMPLETION_INDEX: &str = "batch.kubernetes.io/job-completion-index";
 
-/// How often the pods of an index failed before this one.
+/// The annotation with the failures of the same index before this pod.
 pub(crate) const FAILURE_COUNT: &str = "batch.kubernetes.io/job-index-failure-count";
 
-/// How often they failed without that being counted.
+/// The annotation with the ignored failures of the same index.
 pub(crate) const IGNORED_FAILURE_COUNT: &str =
     "batch.kubernetes.io/job-index-ignored-failure-count";
 
-/// How a job ended: `Complete` or `Failed`.
-pub(crate) fn finished(job: &Value) -> Option<&str> {
+/// `Complete` or `Failed`.
+pub(crate) fn finished_condition(job: &Value) -> Option<&str> {
     let is_end = |kind: &&str| matches!(*kind, "Complete" | "Failed");
     true_conditions(job)
         .map(|condition| condition["type"].str())
         .find(is_end)
 }
 
-/// The condition of a type, if it is true.
+/// The condition of a type if it is True.
 pub(crate) fn true_condition<'a>(job: &'a Value, kind: &str) -> Option<&'a Value> {
     true_conditions(job).find(|condition| condition["type"].str() == kind)
 }
@@ -41,61 +42,56 @@ fn true_conditions(job: &Value) -> impl Iterator<Item = &Value> {
         .filter(|condition| condition["status"].str() == "True")
 }
 
-/// Whether another controller takes care of a job.
-pub(crate) fn is_managed_elsewhere(job: &Value) -> bool {
+/// Whether `spec.managedBy` names another controller.
+pub(crate) fn is_externally_managed(job: &Value) -> bool {
     job["spec"]["managedBy"]
         .as_str()
         .is_some_and(|name| name != "kubernetes.io/job-controller")
 }
 
-/// Whether each pod of a job has its index.
 pub(crate) fn is_indexed(job: &Value) -> bool {
     job["spec"]["completionMode"].str() == "Indexed"
 }
 
-/// Whether a job is to have no pods for now.
 pub(crate) fn is_suspended(job: &Value) -> bool {
     job["spec"]["suspend"].bool()
 }
 
-/// Whether each index fails for itself.
 pub(crate) fn has_limit_per_index(job: &Value) -> bool {
     !job["spec"]["backoffLimitPerIndex"].is_null()
 }
 
-/// Whether a pod is replaced only when it has ended, not when it begins to.
+/// Whether podReplacementPolicy is Failed.
 pub(crate) fn only_replaces_failed(job: &Value) -> bool {
     job["spec"]["podReplacementPolicy"].str() == "Failed"
         || !job["spec"]["podFailurePolicy"].is_null()
 }
 
-/// The completion index of a pod, if it has one.
-pub(crate) fn index_of(pod: &Object) -> Option<i64> {
-    pod.annotation(INDEX)?
+pub(crate) fn completion_index(pod: &Object) -> Option<i64> {
+    pod.annotation(COMPLETION_INDEX)?
         .parse()
         .ok()
         .filter(|index| *index >= 0)
 }
 
-/// The completion index of a pod, if it is one of the job's.
-pub(crate) fn valid_index_of(job: &Value, pod: &Object) -> Option<i64> {
-    index_of(pod).filter(|index| *index < job["spec"]["completions"].int())
+/// The completion index of a pod if it is below `spec.completions`.
+pub(crate) fn valid_completion_index(job: &Value, pod: &Object) -> Option<i64> {
+    completion_index(pod).filter(|index| *index < job["spec"]["completions"].int())
 }
 
-/// Whether a pod is not counted yet.
+/// Whether a pod has the tracking finalizer.
 pub(crate) fn is_tracked(pod: &Object) -> bool {
-    pod.has_finalizer(TRACKING)
+    pod.has_finalizer(TRACKING_FINALIZER)
 }
 
-/// Whether a pod has succeeded.
 pub(crate) fn has_succeeded(pod: &Object) -> bool {
     pod["status"]["phase"].str() == "Succeeded"
 }
 
 /// Whether a pod counts as failed.
 ///
-/// A pod that is being deleted may never come to its end, if its node is gone; so it counts unless the job waits for
-/// such ends.
+/// A pod that is being deleted may never finish if its node is gone, so it counts, unless
+/// podReplacementPolicy is Failed.
 pub(crate) fn has_failed(job: &Value, pod: &Object) -> bool {
     match pod["status"]["phase"].str() {
         "Failed" => true,
@@ -104,26 +100,24 @@ pub(crate) fn has_failed(job: &Value, pod: &Object) -> bool {
     }
 }
 
-/// How often the pods of a pod's index failed before it.
 pub(crate) fn failure_count(pod: &Object) -> i64 {
-    count(pod.annotation(FAILURE_COUNT))
+    parse_count(pod.annotation(FAILURE_COUNT))
 }
 
-/// How often they failed without that being counted.
 pub(crate) fn ignored_failure_count(pod: &Object) -> i64 {
-    count(pod.annotation(IGNORED_FAILURE_COUNT))
+    parse_count(pod.annotation(IGNORED_FAILURE_COUNT))
 }
 
-/// Anybody may write annotations: what is no count is none.
-fn count(text: Option<&str>) -> i64 {
+/// Users may write annotations: an invalid count is 0.
+fn parse_count(text: Option<&str>) -> i64 {
     text.and_then(|text| text.parse::<i32>().ok())
         .filter(|count| *count >= 0)
         .unwrap_or_default()
         .into()
 }
 
-/// When a pod ended, in seconds since 1970: when its last container did; if that is not known when it stopped being
-/// ready; when it was deleted; when it was made.
+/// When a pod finished, in seconds since 1970: when its last container did; otherwise when it
+/// stopped being ready, when it was deleted, or when it was created.
 pub(crate) fn finish_time(pod: &Object) -> i64 {
     containers_finish_time(pod)
         .or_else(|| ready_false_time(pod))
@@ -142,7 +136,7 @@ fn containers_finish_time(pod: &Object) -> Option<i64> {
     containers.max(sidecars)
 }
 
-/// The last end of some containers: `None` if one of them has not ended, `Some(None)` if there are none.
+/// The latest finish of containers: `None` if one has not finished, `Some(None)` if there are none.
 fn latest_finish<'a>(statuses: impl Iterator<Item = &'a Value>) -> Option<Option<i64>> {
     let times = statuses.map(|status| to_unix(status.at("state.terminated.finishedAt").str()));
     times
@@ -195,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_nobody_saw_is_guessed() {
+    fn a_missing_finish_time_is_estimated() {
         let made = value!({"creationTimestamp": "1970-01-01T00:00:05Z"});
         check(
             value!({"containerStatuses": [{"name": "a"}]}),

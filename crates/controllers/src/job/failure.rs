@@ -1,30 +1,28 @@
-//! What does a pod's failure mean to its job? (`spec.podFailurePolicy`)
+//! The pod failure policy (`spec.podFailurePolicy`).
 
 use mizzen_sdk::Object;
 use mizzen_value::Value;
 
-/// What a failure leads to.
+/// The action for a failed pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Judgement {
-    /// The job fails, for this reason.
+pub(super) enum FailurePolicyAction {
+    /// With the message of the condition.
     FailJob(String),
-    /// The pod's index fails.
     FailIndex,
-    /// It is not counted.
     Ignore,
-    /// It is counted, as all failures are that no rule speaks of.
+    /// The default if no rule matches.
     Count,
 }
 
-impl Judgement {
-    /// Whether the failure counts towards the limits.
+impl FailurePolicyAction {
+    /// Whether the failure counts towards backoffLimit.
     pub(super) fn is_counted(&self) -> bool {
-        *self != Judgement::Ignore
+        *self != FailurePolicyAction::Ignore
     }
 }
 
-/// What the failure of `pod` leads to.
-pub(super) fn judge(job: &Value, pod: &Object) -> Judgement {
+/// The action for the failed `pod`.
+pub(super) fn match_pod_failure_policy(job: &Value, pod: &Object) -> FailurePolicyAction {
     let rules = job["spec"]["podFailurePolicy"]["rules"]
         .list()
         .iter()
@@ -32,26 +30,26 @@ pub(super) fn judge(job: &Value, pod: &Object) -> Judgement {
     rules
         .filter_map(|(place, rule)| apply(rule, place, pod))
         .next()
-        .unwrap_or(Judgement::Count)
+        .unwrap_or(FailurePolicyAction::Count)
 }
 
-fn apply(rule: &Value, place: usize, pod: &Object) -> Option<Judgement> {
+fn apply(rule: &Value, place: usize, pod: &Object) -> Option<FailurePolicyAction> {
     let cause = match &rule["onExitCodes"] {
         Value::Null => condition_cause(&rule["onPodConditions"], pod)?,
         codes => exit_cause(codes, pod)?,
     };
     match rule["action"].str() {
-        "FailJob" => Some(Judgement::FailJob(format!(
+        "FailJob" => Some(FailurePolicyAction::FailJob(format!(
             "{cause} matching FailJob rule at index {place}"
         ))),
-        "FailIndex" => Some(Judgement::FailIndex),
-        "Ignore" => Some(Judgement::Ignore),
-        "Count" => Some(Judgement::Count),
+        "FailIndex" => Some(FailurePolicyAction::FailIndex),
+        "Ignore" => Some(FailurePolicyAction::Ignore),
+        "Count" => Some(FailurePolicyAction::Count),
         _ => None,
     }
 }
 
-/// The first container that ended with one of the codes.
+/// The message for the first container with a matching exit code.
 fn exit_cause(codes: &Value, pod: &Object) -> Option<String> {
     let statuses =
         ["containerStatuses", "initContainerStatuses"].map(|kind| pod["status"][kind].list());
@@ -87,7 +85,7 @@ fn exit_code(status: &Value) -> Option<i64> {
     (!terminated.is_null()).then(|| terminated["exitCode"].int())
 }
 
-/// The first condition of the pod that is one of the patterns.
+/// The message for the first matching pod condition.
 fn condition_cause(patterns: &Value, pod: &Object) -> Option<String> {
     let is_pattern = |condition: &&Value| {
         let mut patterns = patterns.list().iter();
@@ -109,7 +107,7 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(rules: Value, expect: Judgement) {
+    fn check(rules: Value, expect: FailurePolicyAction) {
         let ended = |name: &str, code: i64| value!({"name": name, "state": {"terminated": {"exitCode": code}}});
         let (done, broken, running) = (
             ended("fine", 0),
@@ -126,14 +124,14 @@ mod tests {
             },
         }));
         let job = value!({"spec": {"podFailurePolicy": {"rules": rules}}});
-        assert_eq!(judge(&job, &pod), expect);
+        assert_eq!(match_pod_failure_policy(&job, &pod), expect);
     }
 
     #[test]
     fn exit_codes_lead_to_an_action() {
         let fails = |codes: Value| value!([{"action": "FailJob", "onExitCodes": codes}]);
         let because = |cause: &str| {
-            Judgement::FailJob(format!(
+            FailurePolicyAction::FailJob(format!(
                 "Container {cause} matching FailJob rule at index 0"
             ))
         };
@@ -148,15 +146,15 @@ mod tests {
         );
         check(
             fails(value!({"operator": "NotIn", "values": [42, 7]})),
-            Judgement::Count,
+            FailurePolicyAction::Count,
         );
         check(
             fails(value!({"operator": "In", "values": [0]})),
-            Judgement::Count,
+            FailurePolicyAction::Count,
         );
         check(
             fails(value!({"operator": "In", "values": [42], "containerName": "fine"})),
-            Judgement::Count,
+            FailurePolicyAction::Count,
         );
         let init = "init for pod ns/p failed with exit code 7";
         check(
@@ -173,10 +171,13 @@ mod tests {
                     {"action": action, "onPodConditions": [pattern]}])
         };
         let message = "Pod ns/p has condition DisruptionTarget matching FailJob rule at index 1";
-        check(rule("FailJob", "True"), Judgement::FailJob(message.into()));
-        check(rule("Ignore", "True"), Judgement::Ignore);
-        check(rule("FailIndex", "True"), Judgement::FailIndex);
-        check(rule("Ignore", "False"), Judgement::Count);
+        check(
+            rule("FailJob", "True"),
+            FailurePolicyAction::FailJob(message.into()),
+        );
+        check(rule("Ignore", "True"), FailurePolicyAction::Ignore);
+        check(rule("FailIndex", "True"), FailurePolicyAction::FailIndex);
+        check(rule("Ignore", "False"), FailurePolicyAction::Count);
     }
 
     #[test]
@@ -185,7 +186,7 @@ mod tests {
         let (first, second) = (codes(), codes());
         check(
             value!([{"action": "Ignore", "onExitCodes": first}, {"action": "FailJob", "onExitCodes": second}]),
-            Judgement::Ignore,
+            FailurePolicyAction::Ignore,
         );
     }
 }

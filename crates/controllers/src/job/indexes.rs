@@ -1,26 +1,26 @@
-//! Which indexes of a job are meant? `1,3-5,7`.
+//! Sets of completion indexes: `1,3-5,7`.
 //!
-//! Invariant: intervals are in order, and between two of them is at least one index that is not in the set.
+//! Invariant: intervals are sorted, and there is a gap between any two.
 
 use std::fmt;
 
-/// A set of completion indexes, kept as intervals: a job may have 100,000 of them.
+/// A set of completion indexes as intervals: a job may have 100,000 of them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Indexes(Vec<(i64, i64)>);
 
 impl Indexes {
-    /// Reads indexes below `completions`. What cannot be read is left out.
+    /// Parses indexes below `completions`. Invalid parts are left out.
     pub(super) fn parse(text: &str, completions: i64) -> Indexes {
         let intervals = text.split(',').filter_map(interval);
         let below = intervals.take_while(|(first, _)| *first < completions);
-        Indexes::of(
+        Indexes::from_intervals(
             below
                 .map(|(first, last)| (first, last.min(completions - 1)))
                 .collect(),
         )
     }
 
-    fn of(mut intervals: Vec<(i64, i64)>) -> Indexes {
+    fn from_intervals(mut intervals: Vec<(i64, i64)>) -> Indexes {
         intervals.sort_unstable();
         let mut joined: Vec<(i64, i64)> = Vec::with_capacity(intervals.len());
         for (first, last) in intervals {
@@ -32,35 +32,30 @@ impl Indexes {
         Indexes(joined)
     }
 
-    /// These and more.
     pub(super) fn with(&self, indexes: impl IntoIterator<Item = i64>) -> Indexes {
         self.union(&Indexes(
             indexes.into_iter().map(|index| (index, index)).collect(),
         ))
     }
 
-    /// These and those.
     pub(super) fn union(&self, others: &Indexes) -> Indexes {
-        Indexes::of(self.0.iter().chain(&others.0).copied().collect())
+        Indexes::from_intervals(self.0.iter().chain(&others.0).copied().collect())
     }
 
-    /// How many there are.
     pub(super) fn len(&self) -> i64 {
         self.0.iter().map(|(first, last)| last - first + 1).sum()
     }
 
-    /// Whether there are none.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether `index` is one of them.
     pub(super) fn has(&self, index: i64) -> bool {
         let place = self.0.partition_point(|(_, last)| *last < index);
         self.0.get(place).is_some_and(|(first, _)| *first <= index)
     }
 
-    /// How many are in both sets.
+    /// The size of the intersection.
     pub(super) fn n_common(&self, others: &Indexes) -> i64 {
         let overlap = |(first, last): &(i64, i64)| {
             let start = others.0.partition_point(|(_, end)| end < first);
@@ -74,7 +69,7 @@ impl Indexes {
         self.0.iter().map(overlap).sum()
     }
 
-    /// The first `n` indexes below `completions` that are not among these.
+    /// The first `n` indexes below `completions` that are not in the set.
     pub(super) fn first_missing(&self, n: usize, completions: i64) -> Vec<i64> {
         let ends = self.0.iter().copied().chain([(completions, completions)]);
         let gaps = ends.scan(0, |next, (first, last)| {
@@ -93,7 +88,7 @@ fn interval(text: &str) -> Option<(i64, i64)> {
     Some((first, last.split('-').next()?.parse().ok()?)).filter(|(first, last)| first <= last)
 }
 
-/// Kubernetes: two neighbours are written with a comma between them, three or more with a hyphen.
+/// Kubernetes: two consecutive indexes are written with a comma, three or more with a hyphen.
 impl fmt::Display for Indexes {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let interval = |(first, last): &(i64, i64)| match last - first {
@@ -144,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_two_sets_share_is_counted() {
+    fn the_intersection_is_counted() {
         let some = Indexes::parse("0-4,8-9,12", 20);
         assert_eq!(some.n_common(&Indexes::parse("3-8,12", 20)), 4);
         assert_eq!(some.n_common(&Indexes::parse("1,3,5", 20)), 2);

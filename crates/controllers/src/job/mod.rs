@@ -1,26 +1,27 @@
-//! A job has run when enough of its pods have ended well.
+//! The Job controller: runs pods until enough of them have succeeded.
 //!
-//! A round counts what the pods did ([`progress`]), asks whether the job is over (`verdict`), makes or deletes pods
-//! (`plan`), and writes down who ended (`track`), in an order in which a crash loses nothing.
+//! A sync counts the pods ([`progress`]), decides whether the job is finished (`finish`), creates
+//! or deletes pods (`plan`), and counts finished pods in the status (`track`), in an order in which
+//! a crash loses nothing.
 
-mod act;
 mod backoff;
+mod event_handlers;
 pub(crate) mod facts;
 mod failure;
+mod finish;
 mod indexes;
 mod orphan;
 mod plan;
 mod pod;
+mod pod_control;
 mod progress;
 #[cfg(test)]
 mod sample;
 mod success;
 mod track;
-mod verdict;
-mod wake;
 mod writes;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,51 +39,53 @@ use mizzen_sdk::{Key, Object};
 use mizzen_value::time::from_unix;
 use mizzen_value::{Value, value};
 
-use act::{Acted, Actor};
-use backoff::Backoff;
-use facts::TRACKING;
-use orphan::Orphans;
+use backoff::JobBackoff;
+use facts::TRACKING_FINALIZER;
+use finish::{Finish, completions_reached, finish, time_to_deadline};
+use orphan::OrphanPods;
 use plan::plan;
-use progress::Progress;
-use track::{Round, conclude, count_released, note_suspension, set_unless_empty, track};
-use verdict::{Finish, completions_reached, time_to_deadline, verdict};
-use writes::Writes;
+use pod_control::{JobPodControl, ManagedPods};
+use progress::JobProgress;
+use track::{
+    TrackedPods, count_released, set_finished, set_suspended, set_unless_empty, track_pods,
+};
+use writes::JobWrites;
 
-use crate::common::claim::Claim;
-use crate::common::owned;
-use crate::common::pods::Owner;
-use crate::{After, Context, Error, Reconcile, Work};
+use crate::common::controller_index;
+use crate::common::controller_ref_manager::ControllerRefManager;
+use crate::common::pod_control::PodControl;
+use crate::{Action, Controller, ControllerContext, Error, Reconcile};
 
-/// How long changes of pods are gathered before a job is looked at: a thousand pods that end at the same time are then
-/// a few rounds.
-const GATHER: Duration = Duration::from_secs(1);
+/// How long pod events are batched before a job is synced: a thousand pods that finish together
+/// then cause a few syncs.
+const SYNC_BATCH_PERIOD: Duration = Duration::from_secs(1);
 
 const N_WORKERS: usize = 5;
 
 struct Jobs {
-    context: Context,
+    context: ControllerContext,
     jobs: Informer<Object>,
     pods: Informer<Object>,
-    /// What is known of failures; it may be lost, then the next pod comes too early.
-    backoffs: Mutex<HashMap<Key, Backoff>>,
-    writes: Writes,
-    /// Pods that nobody counts any more.
+    /// The back-off of each job; after a restart the next pod may be created too early.
+    backoffs: Mutex<HashMap<Key, JobBackoff>>,
+    writes: JobWrites,
+    /// Pods whose job does not exist or is finished.
     orphans: Queue<Key>,
 }
 
-/// Sets up the loop.
-pub(crate) fn start(context: &Context) -> Work {
+/// Creates the controller.
+pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("job-controller");
-    let (jobs, pods) = (context.follow(&JOBS), context.follow(&PODS));
-    owned::index(&pods);
+    let (jobs, pods) = (context.informer(&JOBS), context.informer(&PODS));
+    controller_index::add_controller_index(&pods);
     let (todo, orphans) = (queue("job"), queue("job_orphan_pod"));
-    wake::listen(&jobs, &pods, &todo, &orphans);
-    let cleanup = Orphans {
+    event_handlers::register(&jobs, &pods, &todo, &orphans);
+    let cleanup = OrphanPods {
         context: context.clone(),
         jobs: jobs.clone(),
         pods: pods.clone(),
     };
-    let (backoffs, writes) = (Mutex::default(), Writes::default());
+    let (backoffs, writes) = (Mutex::default(), JobWrites::default());
     let jobs = Jobs {
         context,
         jobs,
@@ -91,7 +94,7 @@ pub(crate) fn start(context: &Context) -> Work {
         writes,
         orphans: orphans.clone(),
     };
-    Work::new(todo, N_WORKERS, Arc::new(jobs)).with(Work::new(
+    Controller::new(todo, N_WORKERS, Arc::new(jobs)).merge(Controller::new(
         orphans,
         N_WORKERS,
         Arc::new(cleanup),
@@ -110,45 +113,47 @@ fn queue(name: &str) -> Queue<Key> {
 }
 
 impl Reconcile for Jobs {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         self.writes.wait(key, &self.jobs, &self.pods).await?;
         let Some(job) = self.jobs.lister().by_key(key)? else {
             self.forget(key);
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
-        if facts::is_managed_elsewhere(&job) {
-            return Ok(After::Done);
+        if facts::is_externally_managed(&job) {
+            return Ok(Action::AwaitChange);
         }
-        if facts::finished(&job).is_some() {
+        if facts::finished_condition(&job).is_some() {
             self.forget(key);
-            owned::of(&self.pods, job.uid())
+            controller_index::controlled_by(&self.pods, job.uid())
                 .iter()
                 .for_each(|pod| self.orphans.add(pod.key().clone()));
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         }
-        self.round(key, &job).await
+        self.sync_job(key, &job).await
     }
 }
 
 impl Jobs {
-    async fn round(&self, key: &Key, known: &Object) -> Result<After, Error> {
+    async fn sync_job(&self, key: &Key, known: &Object) -> Result<Action, Error> {
         let now = self.context.now();
-        let pods = self.pods_of(known).await?;
+        let pods = self.claim_pods(known).await?;
         let mut job = known.clone();
         begin(&mut job, now);
-        let progress = Progress::of(&job, pods, self.backoff(key));
-        let verdict = verdict(&job, &progress, now);
-        let acted = self.act(&job, &progress, verdict.is_some()).await;
-        let finish = self.settle(&mut job, &progress, verdict, &acted, now);
+        let progress = JobProgress::from_pods(&job, pods, self.backoff(key));
+        let verdict = finish(&job, &progress, now);
+        let acted = self.manage_pods(&job, &progress, verdict.is_some()).await;
+        let finish = self.finish_after_managing(&mut job, &progress, verdict, &acted, now);
         let deadline = if finish.is_none() {
             time_to_deadline(&job, now)
         } else {
             None
         };
         note_counts(job.entry("status"), &acted);
-        let round = track(&mut job, &progress, finish.as_ref(), now);
-        let job = self.announce(key, known, job, progress.backoff).await?;
-        self.conclude(
+        let round = track_pods(&mut job, &progress, finish.as_ref(), now);
+        let job = self
+            .write_uncounted(key, known, job, progress.backoff)
+            .await?;
+        self.flush_uncounted_and_write(
             key,
             job,
             round,
@@ -158,27 +163,27 @@ impl Jobs {
         .await?;
         acted.failure.map_or(Ok(()), Err)?;
         let next = acted
-            .wait
-            .map(|wait| wait.max(GATHER))
+            .requeue_after
+            .map(|wait| wait.max(SYNC_BATCH_PERIOD))
             .into_iter()
             .chain(deadline)
             .min();
-        Ok(next.map_or(After::Done, After::Again))
+        Ok(next.map_or(Action::AwaitChange, Action::Requeue))
     }
 
-    /// The pods of a job, after orphans that match were adopted and others let go.
-    async fn pods_of(&self, job: &Object) -> Result<Vec<Arc<Object>>, Error> {
+    /// Claims the job's pods: adopts orphans that match, releases pods that do not.
+    async fn claim_pods(&self, job: &Object) -> Result<Vec<Arc<Object>>, Error> {
         let Some(selector) = LabelSelector::of(&job["spec"]["selector"]) else {
             return Ok(Vec::new());
         };
-        let candidates = owned::read(owned::candidates(&self.pods, job))?;
+        let candidates = controller_index::decode(controller_index::candidates(&self.pods, job))?;
         let context = &self.context;
-        let claim = Claim {
+        let claim = ControllerRefManager {
             context,
             owner: job,
             owner_kind: &JOBS,
             kind: &PODS,
-            finalizers: &[TRACKING],
+            finalizers: &[TRACKING_FINALIZER],
         };
         let pods = claim
             .claim(candidates, |pod| selector.matches(|label| pod.label(label)))
@@ -186,99 +191,116 @@ impl Jobs {
         Ok(pods.into_iter().map(as_adopted).collect())
     }
 
-    /// Deletes all pods of a job that is over, or makes and deletes as many as it needs.
-    async fn act(&self, job: &Object, progress: &Progress, is_over: bool) -> Acted {
-        let owner = Owner {
+    /// Deletes all pods of a finished job, or creates and deletes as needed.
+    async fn manage_pods(
+        &self,
+        job: &Object,
+        progress: &JobProgress,
+        is_over: bool,
+    ) -> ManagedPods {
+        let owner = PodControl {
             context: &self.context,
-            object: job,
-            kind: &JOBS,
+            owner: job,
+            owner_kind: &JOBS,
         };
-        let actor = Actor {
+        let actor = JobPodControl {
             owner,
             writes: &self.writes,
             progress,
         };
         match (is_over, job.is_going()) {
-            (true, _) => actor.stop().await,
-            (false, true) => Acted::nothing(progress),
+            (true, _) => actor.delete_active_pods().await,
+            (false, true) => ManagedPods::unchanged(progress),
             (false, false) => {
                 let plan = plan(job, progress, &|second| self.context.elapsed_since(second));
-                actor.carry_out(plan).await
+                actor.apply_plan(plan).await
             }
         }
     }
 
-    /// How the job ends, after its pods were looked after. A job that is over ends only when all its pods go.
-    fn settle(
+    /// How the job finishes after its pods were managed. It is finished only when all pods are
+    /// deleted or counted.
+    fn finish_after_managing(
         &self,
         job: &mut Object,
-        progress: &Progress,
+        progress: &JobProgress,
         verdict: Option<Finish>,
-        acted: &Acted,
+        acted: &ManagedPods,
         now: Timestamp,
     ) -> Option<Finish> {
         if verdict.is_some() {
             return verdict.filter(|_| acted.n_active == 0);
         }
         let finish = completions_reached(job, progress, acted.n_active);
-        if finish.is_none() && !job.is_going() && note_suspension(job, now) {
+        if finish.is_none() && !job.is_going() && set_suspended(job, now) {
             let note = match facts::is_suspended(job) {
                 true => Note::normal("Suspended", "", "Job suspended"),
                 false => Note::normal("Resumed", "", "Job resumed"),
             };
-            self.context.record(&JOBS, job, note);
+            self.context.record_event(&JOBS, job, note);
         }
         finish
     }
 
-    /// Writes the status with what is to be counted, if there is any news.
-    async fn announce(
+    /// JobWrites the status with the uncounted pods, if it changed.
+    async fn write_uncounted(
         &self,
         key: &Key,
         known: &Object,
         job: Object,
-        backoff: Backoff,
+        backoff: JobBackoff,
     ) -> Result<Object, Error> {
         if job["status"] == known["status"] {
             return Ok(job);
         }
-        let job = self.write(key, &job).await?;
-        self.lock().insert(key.clone(), backoff);
+        let job = self.write_status(key, &job).await?;
+        self.backoffs.lock().insert(key.clone(), backoff);
         Ok(job)
     }
 
-    /// Lets pods go, and writes the status again with what was counted, and with the end if it has come.
-    async fn conclude(
+    /// Removes finalizers, counts those pods, and writes the status, with the final condition if
+    /// all are counted.
+    async fn flush_uncounted_and_write(
         &self,
         key: &Key,
         mut job: Object,
-        mut round: Round,
+        mut round: TrackedPods,
         finish: Option<&Finish>,
         now: Timestamp,
     ) -> Result<(), Error> {
         let before = job["status"].clone();
-        let released = self.release(key, &mut round).await;
+        let released = self.remove_tracking_finalizers(key, &mut round).await;
         count_released(job.entry("status"), &round.held);
         let finish = finish.filter(|_| released.is_ok() && !round.is_full);
-        let finish = finish.filter(|finish| conclude(job.entry("status"), finish, now));
+        let finish = finish.filter(|finish| set_finished(job.entry("status"), finish, now));
         if job["status"] != before {
-            let job = self.write(key, &job).await?;
+            let job = self.write_status(key, &job).await?;
             finish
                 .into_iter()
-                .for_each(|finish| self.tell_end(&job, finish));
+                .for_each(|finish| self.record_finished(&job, finish));
         }
         released
     }
 
-    async fn write(&self, key: &Key, job: &Object) -> Result<Object, Error> {
+    async fn write_status(&self, key: &Key, job: &Object) -> Result<Object, Error> {
         let job = self.context.api.update_status(&JOBS, job).await?;
         self.writes.note_job(key, &job);
         Ok(job)
     }
 
-    /// Takes the finalizer from pods; those that lost it are no longer held.
-    async fn release(&self, key: &Key, round: &mut Round) -> Result<(), Error> {
-        let outcomes = join_all(round.released.iter().map(|pod| release(&self.context, pod))).await;
+    /// Removes the finalizers; pods that lost them are removed from `held`.
+    async fn remove_tracking_finalizers(
+        &self,
+        key: &Key,
+        round: &mut TrackedPods,
+    ) -> Result<(), Error> {
+        let outcomes = join_all(
+            round
+                .released
+                .iter()
+                .map(|pod| remove_tracking_finalizer(&self.context, pod)),
+        )
+        .await;
         let mut failure = None;
         for (pod, outcome) in round.released.iter().zip(outcomes) {
             match outcome {
@@ -293,8 +315,8 @@ impl Jobs {
         failure.map_or(Ok(()), Err)
     }
 
-    fn tell_end(&self, job: &Object, finish: &Finish) {
-        let tell = |note: Note| self.context.record(&JOBS, job, note);
+    fn record_finished(&self, job: &Object, finish: &Finish) {
+        let tell = |note: Note| self.context.record_event(&JOBS, job, note);
         if !finish.succeeded {
             return tell(Note::warning(&finish.reason, "", &finish.message));
         }
@@ -306,21 +328,17 @@ impl Jobs {
         tell(Note::normal("Completed", "", "Job completed"));
     }
 
-    fn backoff(&self, key: &Key) -> Backoff {
-        self.lock().get(key).copied().unwrap_or_default()
+    fn backoff(&self, key: &Key) -> JobBackoff {
+        self.backoffs.lock().get(key).copied().unwrap_or_default()
     }
 
     fn forget(&self, key: &Key) {
-        self.lock().remove(key);
+        self.backoffs.lock().remove(key);
         self.writes.forget(key);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Backoff>> {
-        self.backoffs.lock()
     }
 }
 
-/// What every status has, from the first round on.
+/// The fields that every status has from the first sync on.
 fn begin(job: &mut Object, now: Timestamp) {
     let is_suspended = facts::is_suspended(job);
     let status = job.entry("status");
@@ -330,13 +348,13 @@ fn begin(job: &mut Object, now: Timestamp) {
     }
 }
 
-fn note_counts(status: &mut Value, acted: &Acted) {
+fn note_counts(status: &mut Value, acted: &ManagedPods) {
     set_unless_empty(status, "active", acted.n_active);
     status.set("ready", acted.n_ready);
     status.set("terminating", acted.n_terminating);
 }
 
-/// A pod as it is after its adoption, which the cache has yet to see.
+/// The pod after its adoption, which the cache does not have yet.
 fn as_adopted(pod: Arc<Object>) -> Arc<Object> {
     if pod.controller().is_some() || facts::is_tracked(&pod) {
         return pod;
@@ -346,13 +364,17 @@ fn as_adopted(pod: Arc<Object>) -> Arc<Object> {
         .entry("metadata")
         .entry("finalizers")
         .make_list()
-        .push(TRACKING.into());
+        .push(TRACKING_FINALIZER.into());
     Arc::new(adopted)
 }
 
-/// Takes the finalizer from a pod; the pod as it is then, if it is there.
-async fn release(context: &Context, pod: &Object) -> Result<Option<Object>, Error> {
-    let change = value!({"metadata": {"$deleteFromPrimitiveList/finalizers": [TRACKING]}});
+/// Removes the tracking finalizer; the pod afterwards, if it exists.
+async fn remove_tracking_finalizer(
+    context: &ControllerContext,
+    pod: &Object,
+) -> Result<Option<Object>, Error> {
+    let change =
+        value!({"metadata": {"$deleteFromPrimitiveList/finalizers": [TRACKING_FINALIZER]}});
     match context
         .api
         .patch(&PODS, &pod.key(), "", Patch::Strategic, &change)

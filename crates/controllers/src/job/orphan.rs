@@ -1,4 +1,5 @@
-//! Who lets a pod go whose job is gone or over? Otherwise its finalizer would keep it forever.
+//! Removes the tracking finalizer of pods whose job does not exist or is finished. Otherwise they
+//! would never be deleted.
 
 use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::JOBS;
@@ -6,43 +7,44 @@ use mizzen_sdk::{Key, Object};
 use mizzen_value::Value;
 
 use super::facts::{self, is_tracked};
-use super::release;
-use crate::{After, Context, Error, Reconcile};
+use super::remove_tracking_finalizer;
+use crate::{Action, ControllerContext, Error, Reconcile};
 
-/// Takes the finalizers from pods that nobody counts any more.
-pub(super) struct Orphans {
-    pub context: Context,
+/// Removes the finalizer of orphan pods.
+pub(super) struct OrphanPods {
+    pub context: ControllerContext,
     pub jobs: Informer<Object>,
     pub pods: Informer<Object>,
 }
 
-impl Reconcile for Orphans {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
+impl Reconcile for OrphanPods {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let Some(pod) = self.pods.lister().by_key(key)? else {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
-        if is_tracked(&pod) && self.is_uncounted(&pod).await? {
-            release(&self.context, &pod).await?;
+        if is_tracked(&pod) && self.is_orphan(&pod).await? {
+            remove_tracking_finalizer(&self.context, &pod).await?;
         }
-        Ok(After::Done)
+        Ok(Action::AwaitChange)
     }
 }
 
-impl Orphans {
-    /// Whether nobody will count a pod.
-    async fn is_uncounted(&self, pod: &Object) -> Result<bool, Error> {
+impl OrphanPods {
+    /// Whether no job will count a pod.
+    async fn is_orphan(&self, pod: &Object) -> Result<bool, Error> {
         let Some(owner) = pod.controller() else {
             return Ok(true);
         };
         if owner["kind"].str() != "Job" || owner["apiVersion"].str() != JOBS.api_version() {
             return Ok(false);
         }
-        let counts =
-            |job: &Object| facts::is_managed_elsewhere(job) || facts::finished(job).is_none();
+        let counts = |job: &Object| {
+            facts::is_externally_managed(job) || facts::finished_condition(job).is_none()
+        };
         Ok(!self.job(pod, owner).await?.is_some_and(|job| counts(&job)))
     }
 
-    /// The job of a pod. A cache that does not know it may be behind; then the server is asked.
+    /// The job of a pod, from the cache or the server.
     async fn job(&self, pod: &Object, owner: &Value) -> Result<Option<Object>, Error> {
         let key = Key::new(pod.namespace(), owner["name"].str());
         let is_same = |job: &Object| job.uid() == owner["uid"].str();

@@ -1,4 +1,4 @@
-//! Which pods is a job to make, which to delete?
+//! Decides which pods a job creates or deletes.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -8,37 +8,35 @@ use mizzen_sdk::Object;
 use mizzen_value::Value;
 
 use super::backoff::{Elapsed, remaining_of_index};
-use super::facts::{self, index_of, valid_index_of};
-use super::progress::{IndexProgress, Progress};
+use super::facts::{self, completion_index, valid_completion_index};
+use super::progress::{IndexProgress, JobProgress};
 use crate::common::pod::is_terminating;
-use crate::common::rank::Standing;
+use crate::common::pod_rank::PodRank;
 
-/// How many pods one round makes or deletes at most.
-const LIMIT: usize = 500;
+/// How many pods a sync creates or deletes at most.
+const MAX_PODS_PER_SYNC: usize = 500;
 
-/// What is to be done about pods. Never both at once: pods are deleted first.
+/// The plan. Pods are never created and deleted in the same sync.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Plan {
-    /// Nothing.
+pub(super) enum JobPlan {
     Keep,
-    /// Delete these.
     Delete(Vec<Arc<Object>>),
-    /// Make as many as there are items, each for an index if there are any.
+    /// Create as many pods as there are items, each with its index.
     Create(Vec<Option<i64>>),
-    /// Make some later.
+    /// Create pods later.
     Wait(Duration),
 }
 
-/// Decides what is to be done for a job that is not over.
-pub(super) fn plan(job: &Value, progress: &Progress, elapsed: Elapsed) -> Plan {
+/// Plans for a job that is not finished.
+pub(super) fn plan(job: &Value, progress: &JobProgress, elapsed: Elapsed) -> JobPlan {
     if facts::is_suspended(job) {
         return delete(progress.active.clone());
     }
     let (n_wanted, n_active) = (n_wanted(job, progress), progress.active.len() as i64);
     let mut surplus = surplus(job, progress, (n_active - n_wanted).max(0) as usize);
     if !surplus.is_empty() {
-        surplus.truncate(LIMIT);
-        return Plan::Delete(surplus);
+        surplus.truncate(MAX_PODS_PER_SYNC);
+        return JobPlan::Delete(surplus);
     }
     let n_leaving = if facts::only_replaces_failed(job) {
         progress.n_terminating
@@ -46,35 +44,34 @@ pub(super) fn plan(job: &Value, progress: &Progress, elapsed: Elapsed) -> Plan {
         0
     };
     match n_wanted - n_leaving - n_active {
-        ..=0 => Plan::Keep,
-        n => create(job, progress, (n as usize).min(LIMIT), elapsed),
+        ..=0 => JobPlan::Keep,
+        n => create(job, progress, (n as usize).min(MAX_PODS_PER_SYNC), elapsed),
     }
 }
 
 /// How many pods should be active.
-fn n_wanted(job: &Value, progress: &Progress) -> i64 {
+fn n_wanted(job: &Value, progress: &JobProgress) -> i64 {
     let parallelism = job["spec"]["parallelism"].int();
     match job["spec"]["completions"].as_int() {
         Some(completions) => (completions - progress.n_succeeded).min(parallelism).max(0),
-        // After the first success those that run may end, and nobody follows.
+        // After the first success the active pods may finish, and no new ones are created.
         None if progress.n_succeeded > 0 => progress.active.len() as i64,
         None => parallelism,
     }
 }
 
-fn delete(pods: Vec<Arc<Object>>) -> Plan {
+fn delete(pods: Vec<Arc<Object>>) -> JobPlan {
     if pods.is_empty() {
-        Plan::Keep
+        JobPlan::Keep
     } else {
-        Plan::Delete(pods)
+        JobPlan::Delete(pods)
     }
 }
 
-/// At least `n` active pods that are too many; all that have no index where they should, one that is out of range, or
-/// one that another has.
-fn surplus(job: &Value, progress: &Progress, n: usize) -> Vec<Arc<Object>> {
+/// At least `n` active pods to delete; all with a missing, duplicate or too large index.
+fn surplus(job: &Value, progress: &JobProgress, n: usize) -> Vec<Arc<Object>> {
     let mut pods = progress.active.clone();
-    pods.sort_by(|one, other| Standing::of(one).compare(&Standing::of(other)));
+    pods.sort_by(|one, other| PodRank::from_pod(one).compare(&PodRank::from_pod(other)));
     let (mut surplus, left) = if facts::is_indexed(job) {
         misplaced(job, pods)
     } else {
@@ -85,49 +82,51 @@ fn surplus(job: &Value, progress: &Progress, n: usize) -> Vec<Arc<Object>> {
     surplus
 }
 
-/// Pods that have no place among the indexes of a job, and those that have one. Of two with the same index the last
-/// stays.
+/// The pods with an invalid or duplicate index, and the rest. Of duplicates the last one stays.
 fn misplaced(job: &Value, pods: Vec<Arc<Object>>) -> (Vec<Arc<Object>>, Vec<Arc<Object>>) {
     let mut seen = HashSet::new();
     let (mut placed, mut misplaced): (Vec<_>, Vec<_>) = pods
         .into_iter()
         .rev()
-        .partition(|pod| valid_index_of(job, pod).is_some_and(|index| seen.insert(index)));
+        .partition(|pod| valid_completion_index(job, pod).is_some_and(|index| seen.insert(index)));
     placed.reverse();
     misplaced.reverse();
     (misplaced, placed)
 }
 
-fn create(job: &Value, progress: &Progress, n: usize, elapsed: Elapsed) -> Plan {
+fn create(job: &Value, progress: &JobProgress, n: usize, elapsed: Elapsed) -> JobPlan {
     let has_own_limit = facts::has_limit_per_index(job);
     let wait = progress.backoff.remaining(elapsed);
     if !has_own_limit && !wait.is_zero() {
-        return Plan::Wait(wait);
+        return JobPlan::Wait(wait);
     }
     let Some(indexes) = &progress.indexes else {
-        return Plan::Create(vec![None; n]);
+        return JobPlan::Create(vec![None; n]);
     };
     let pending = pending(job, progress, indexes, n);
     if has_own_limit {
-        return create_those_due(pending, indexes, elapsed);
+        return create_due_indexes(pending, indexes, elapsed);
     }
     create_for(pending)
 }
 
-fn create_for(indexes: Vec<i64>) -> Plan {
+fn create_for(indexes: Vec<i64>) -> JobPlan {
     match indexes.is_empty() {
-        true => Plan::Keep,
-        false => Plan::Create(indexes.into_iter().map(Some).collect()),
+        true => JobPlan::Keep,
+        false => JobPlan::Create(indexes.into_iter().map(Some).collect()),
     }
 }
 
-/// The first `n` indexes that have neither ended nor a pod.
-fn pending(job: &Value, progress: &Progress, indexes: &IndexProgress, n: usize) -> Vec<i64> {
-    let active = progress.active.iter().filter_map(|pod| index_of(pod));
+/// The first `n` indexes that have no pod and are not finished.
+fn pending(job: &Value, progress: &JobProgress, indexes: &IndexProgress, n: usize) -> Vec<i64> {
+    let active = progress
+        .active
+        .iter()
+        .filter_map(|pod| completion_index(pod));
     let mut busy = indexes.succeeded.with(active);
     if facts::only_replaces_failed(job) {
         let leaving = progress.pods.iter().filter(|pod| is_terminating(pod));
-        busy = busy.with(leaving.filter_map(|pod| index_of(pod)));
+        busy = busy.with(leaving.filter_map(|pod| completion_index(pod)));
     }
     if let Some(failed) = &indexes.failed {
         busy = busy.union(failed);
@@ -135,8 +134,8 @@ fn pending(job: &Value, progress: &Progress, indexes: &IndexProgress, n: usize) 
     busy.first_missing(n, job["spec"]["completions"].int())
 }
 
-/// Each index waits for itself; those that need not wait any longer do not wait for the others.
-fn create_those_due(pending: Vec<i64>, indexes: &IndexProgress, elapsed: Elapsed) -> Plan {
+/// Each index has its own back-off; indexes whose back-off is over are created now.
+fn create_due_indexes(pending: Vec<i64>, indexes: &IndexProgress, elapsed: Elapsed) -> JobPlan {
     let wait = |index: &i64| remaining_of_index(indexes.last_failed.get(index), elapsed);
     let shortest = pending.iter().map(wait).min();
     let due: Vec<i64> = pending
@@ -144,7 +143,7 @@ fn create_those_due(pending: Vec<i64>, indexes: &IndexProgress, elapsed: Elapsed
         .filter(|index| wait(index).is_zero())
         .collect();
     match shortest {
-        Some(shortest) if due.is_empty() => Plan::Wait(shortest),
+        Some(shortest) if due.is_empty() => JobPlan::Wait(shortest),
         _ => create_for(due),
     }
 }
@@ -154,15 +153,15 @@ mod tests {
     use mizzen_value::value;
 
     use super::*;
-    use crate::job::backoff::Backoff;
+    use crate::job::backoff::JobBackoff;
     use crate::job::sample::{indexed_pod, job, pod};
 
-    fn decide(spec: Value, pods: Vec<Object>) -> Plan {
+    fn decide(spec: Value, pods: Vec<Object>) -> JobPlan {
         let job = job(spec);
-        let progress = Progress::of(
+        let progress = JobProgress::from_pods(
             &job,
             pods.into_iter().map(Arc::new).collect(),
-            Backoff::default(),
+            JobBackoff::default(),
         );
         plan(&job, &progress, &|second| {
             Duration::from_secs(u64::try_from(100 - second).unwrap_or_default())
@@ -171,12 +170,12 @@ mod tests {
 
     #[track_caller]
     fn creates(spec: Value, pods: Vec<Object>, expect: &[Option<i64>]) {
-        assert_eq!(decide(spec, pods), Plan::Create(expect.to_vec()));
+        assert_eq!(decide(spec, pods), JobPlan::Create(expect.to_vec()));
     }
 
     #[track_caller]
     fn deletes(spec: Value, pods: Vec<Object>, expect: &[&str]) {
-        let Plan::Delete(victims) = decide(spec, pods) else {
+        let JobPlan::Delete(victims) = decide(spec, pods) else {
             panic!("nothing is deleted")
         };
         assert_eq!(
@@ -186,13 +185,13 @@ mod tests {
     }
 
     #[test]
-    fn as_many_run_as_are_left_but_no_more_than_may() {
+    fn active_pods_are_limited_by_completions_and_parallelism() {
         let spec = || value!({"completions": 5, "parallelism": 2});
         creates(spec(), vec![], &[None, None]);
         creates(spec(), vec![pod("a", "Running")], &[None]);
         assert_eq!(
             decide(spec(), vec![pod("a", "Running"), pod("b", "Pending")]),
-            Plan::Keep
+            JobPlan::Keep
         );
         let done = || {
             (0..4)
@@ -208,12 +207,12 @@ mod tests {
         creates(spec(), vec![pod("a", "Running")], &[None, None]);
         assert_eq!(
             decide(spec(), vec![pod("a", "Running"), pod("b", "Succeeded")]),
-            Plan::Keep
+            JobPlan::Keep
         );
     }
 
     #[test]
-    fn those_that_are_too_many_go_the_least_useful_first() {
+    fn surplus_pods_are_deleted_in_rank_order() {
         let spec = value!({"completions": 5, "parallelism": 1});
         deletes(
             spec,
@@ -229,7 +228,7 @@ mod tests {
             vec![pod("a", "Running"), pod("b", "Failed")],
             &["a"],
         );
-        assert_eq!(decide(value!({"suspend": true}), vec![]), Plan::Keep);
+        assert_eq!(decide(value!({"suspend": true}), vec![]), JobPlan::Keep);
     }
 
     #[test]
@@ -253,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_leaves_keeps_its_place_if_the_job_waits_for_it() {
+    fn a_terminating_pod_keeps_its_index_with_replacement_policy_failed() {
         let leaving = || {
             let mut pod = indexed_pod("a", "Running", 0);
             pod.entry("metadata")
@@ -275,7 +274,7 @@ mod tests {
             .set("creationTimestamp", "1970-01-01T00:01:37Z");
         assert_eq!(
             decide(value!({"completions": 1, "parallelism": 1}), vec![failed]),
-            Plan::Wait(Duration::from_secs(7))
+            JobPlan::Wait(Duration::from_secs(7))
         );
     }
 
@@ -289,21 +288,23 @@ mod tests {
         creates(spec(2), vec![failed.clone()], &[Some(1)]);
         assert_eq!(
             decide(spec(1), vec![failed]),
-            Plan::Wait(Duration::from_secs(7))
+            JobPlan::Wait(Duration::from_secs(7))
         );
     }
 
     #[test]
-    fn a_round_makes_and_deletes_no_more_than_it_can() {
-        let Plan::Create(pods) = decide(value!({"completions": 900, "parallelism": 900}), vec![])
+    fn a_sync_creates_and_deletes_at_most_the_limit() {
+        let JobPlan::Create(pods) =
+            decide(value!({"completions": 900, "parallelism": 900}), vec![])
         else {
             panic!()
         };
-        assert_eq!(pods.len(), LIMIT);
+        assert_eq!(pods.len(), MAX_PODS_PER_SYNC);
         let many = (0..600).map(|n| pod(&n.to_string(), "Running")).collect();
-        let Plan::Delete(pods) = decide(value!({"completions": 1, "parallelism": 0}), many) else {
+        let JobPlan::Delete(pods) = decide(value!({"completions": 1, "parallelism": 0}), many)
+        else {
             panic!()
         };
-        assert_eq!(pods.len(), LIMIT);
+        assert_eq!(pods.len(), MAX_PODS_PER_SYNC);
     }
 }

@@ -1,23 +1,28 @@
-//! Which pod does a job make next?
+//! The next pod of a job.
 
 use mizzen_sdk::Object;
 use mizzen_sdk::resource::JOBS;
 use mizzen_value::{Value, value};
 
-use super::facts::{self, FAILURE_COUNT, IGNORED_FAILURE_COUNT, INDEX, TRACKING};
-use super::failure::judge;
-use super::progress::Progress;
+use super::facts::{
+    self, COMPLETION_INDEX, FAILURE_COUNT, IGNORED_FAILURE_COUNT, TRACKING_FINALIZER,
+};
+use super::failure::match_pod_failure_policy;
+use super::progress::JobProgress;
 use crate::common::template;
 
-/// How long the beginning of a generated name may be.
+/// The longest generateName.
 const LONGEST_PREFIX: usize = 58;
 
-/// The next pod, for an index if there are any.
-pub(super) fn draft(job: &Object, progress: &Progress, index: Option<i64>) -> Object {
-    let mut pod = template::pod(&job["spec"]["template"], job, &JOBS);
+/// The next pod, with its index if there is one.
+pub(super) fn new_pod(job: &Object, progress: &JobProgress, index: Option<i64>) -> Object {
+    let mut pod = template::pod_from_template(&job["spec"]["template"], job, &JOBS);
     let finalizers = pod.entry("metadata").entry("finalizers").make_list();
-    if !finalizers.iter().any(|known| known.str() == TRACKING) {
-        finalizers.push(TRACKING.into());
+    if !finalizers
+        .iter()
+        .any(|known| known.str() == TRACKING_FINALIZER)
+    {
+        finalizers.push(TRACKING_FINALIZER.into());
     }
     if let Some(index) = index {
         give_index(&mut pod, job, index);
@@ -26,7 +31,7 @@ pub(super) fn draft(job: &Object, progress: &Progress, index: Option<i64>) -> Ob
                 .indexes
                 .as_ref()
                 .and_then(|indexes| indexes.last_failed.get(&index));
-            count_failures(&mut pod, job, replaced.map(AsRef::as_ref));
+            carry_failure_count(&mut pod, job, replaced.map(AsRef::as_ref));
         }
     }
     pod
@@ -35,27 +40,34 @@ pub(super) fn draft(job: &Object, progress: &Progress, index: Option<i64>) -> Ob
 fn give_index(pod: &mut Object, job: &Object, index: i64) {
     let metadata = pod.entry("metadata");
     metadata.set("generateName", prefix(job.name(), index));
-    metadata.entry("annotations").set(INDEX, index.to_string());
-    metadata.entry("labels").set(INDEX, index.to_string());
+    metadata
+        .entry("annotations")
+        .set(COMPLETION_INDEX, index.to_string());
+    metadata
+        .entry("labels")
+        .set(COMPLETION_INDEX, index.to_string());
     let spec = pod.entry("spec");
     spec.set("hostname", format!("{}-{index}", job.name()));
     for kind in ["initContainers", "containers"] {
-        spec.entry(kind).list_mut().iter_mut().for_each(tell_index);
+        spec.entry(kind)
+            .list_mut()
+            .iter_mut()
+            .for_each(add_index_variable);
     }
     if spec["initContainers"].is_null() {
         spec.remove("initContainers");
     }
 }
 
-/// The beginning of a pod's name; a long job's name is cut, the index stays.
+/// The generateName; a long job name is cut before the index.
 fn prefix(name: &str, index: i64) -> String {
     let suffix = format!("-{index}-");
     let room = LONGEST_PREFIX - suffix.len();
     format!("{}{suffix}", name.get(..room).unwrap_or(name))
 }
 
-/// Lets a container know its index, unless it says itself what the variable is.
-fn tell_index(container: &mut Value) {
+/// Adds JOB_COMPLETION_INDEX, unless the container defines it.
+fn add_index_variable(container: &mut Value) {
     const NAME: &str = "JOB_COMPLETION_INDEX";
     let variables = container.entry("env").make_list();
     if variables
@@ -64,12 +76,12 @@ fn tell_index(container: &mut Value) {
     {
         return;
     }
-    let path = format!("metadata.labels['{INDEX}']");
+    let path = format!("metadata.labels['{COMPLETION_INDEX}']");
     variables.push(value!({"name": NAME, "valueFrom": {"fieldRef": {"fieldPath": path}}}));
 }
 
-/// Carries on the count of failures from the pod that is replaced.
-fn count_failures(pod: &mut Object, job: &Object, replaced: Option<&Object>) {
+/// Carries the failure counts over from the replaced pod.
+fn carry_failure_count(pod: &mut Object, job: &Object, replaced: Option<&Object>) {
     let (n_counted, n_ignored) = match replaced {
         None => (0, 0),
         Some(replaced) => {
@@ -77,7 +89,7 @@ fn count_failures(pod: &mut Object, job: &Object, replaced: Option<&Object>) {
                 facts::failure_count(replaced),
                 facts::ignored_failure_count(replaced),
             );
-            match judge(job, replaced).is_counted() {
+            match match_pod_failure_policy(job, replaced).is_counted() {
                 true => (n_counted + 1, n_ignored),
                 false => (n_counted, n_ignored + 1),
             }
@@ -95,7 +107,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
-    use crate::job::backoff::Backoff;
+    use crate::job::backoff::JobBackoff;
     use crate::job::sample::{indexed_pod, job};
 
     fn make(mut spec: Value, pods: Vec<Object>, index: Option<i64>) -> Object {
@@ -105,25 +117,25 @@ mod tests {
             value!({"metadata": {"labels": {"l": "1"}}, "spec": {"containers": containers}}),
         );
         let job = job(spec);
-        let progress = Progress::of(
+        let progress = JobProgress::from_pods(
             &job,
             pods.into_iter().map(Arc::new).collect(),
-            Backoff::default(),
+            JobBackoff::default(),
         );
-        draft(&job, &progress, index)
+        new_pod(&job, &progress, index)
     }
 
     #[test]
     fn a_pod_is_tracked_and_owned() {
         let pod = make(value!({}), vec![], None);
         assert_eq!(pod["metadata"]["generateName"].str(), "j-");
-        assert!(pod.has_finalizer(TRACKING) && pod.is_controlled_by("job"));
-        assert!(pod.annotation(INDEX).is_none() && pod["spec"]["hostname"].is_null());
+        assert!(pod.has_finalizer(TRACKING_FINALIZER) && pod.is_controlled_by("job"));
+        assert!(pod.annotation(COMPLETION_INDEX).is_none() && pod["spec"]["hostname"].is_null());
         assert!(pod["spec"]["containers"][0]["env"].is_null());
     }
 
     #[test]
-    fn an_index_is_told_to_everybody() {
+    fn an_index_is_in_labels_annotations_and_environment() {
         let pod = make(
             value!({"completionMode": "Indexed", "completions": 9}),
             vec![],
@@ -131,7 +143,10 @@ mod tests {
         );
         assert_eq!(pod["metadata"]["generateName"].str(), "j-7-");
         assert_eq!(
-            (pod.annotation(INDEX), pod.label(INDEX)),
+            (
+                pod.annotation(COMPLETION_INDEX),
+                pod.label(COMPLETION_INDEX)
+            ),
             (Some("7"), Some("7"))
         );
         assert_eq!(pod["spec"]["hostname"].str(), "j-7");
@@ -156,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn failures_are_carried_on() {
+    fn failure_counts_are_carried_over() {
         let rules =
             value!([{"action": "Ignore", "onPodConditions": [{"type": "Gone", "status": "True"}]}]);
         let spec = || {

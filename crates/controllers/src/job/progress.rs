@@ -1,4 +1,4 @@
-//! How far is a job?
+//! The progress of a job: counts from its status and its pods.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -6,59 +6,52 @@ use std::sync::Arc;
 use mizzen_sdk::Object;
 use mizzen_value::Value;
 
-use super::backoff::Backoff;
-use super::facts::{self, has_failed, has_succeeded, index_of, is_tracked, valid_index_of};
-use super::failure::{Judgement, judge};
+use super::backoff::JobBackoff;
+use super::facts::{
+    self, completion_index, has_failed, has_succeeded, is_tracked, valid_completion_index,
+};
+use super::failure::{FailurePolicyAction, match_pod_failure_policy};
 use super::indexes::Indexes;
 use crate::common::pod::{is_active, is_ready, is_terminating};
 
-/// What a job's status and its pods say together.
+/// What a job's status and pods say together.
 #[derive(Debug)]
-pub(super) struct Progress {
-    /// All its pods.
+pub(super) struct JobProgress {
     pub pods: Vec<Arc<Object>>,
-    /// Those that run or will.
     pub active: Vec<Arc<Object>>,
-    /// How many of them are ready.
     pub n_ready: i64,
-    /// How many pods are on their way out.
     pub n_terminating: i64,
-    /// How many pods, or indexes if there are any, have succeeded.
+    /// Succeeded pods, or indexes if the job is Indexed.
     pub n_succeeded: i64,
-    /// How many pods have failed, without those that do not count.
+    /// Failed pods without the ignored ones.
     pub n_failed: i64,
-    /// How far each index is.
     pub indexes: Option<IndexProgress>,
-    /// How long new pods have to wait.
-    pub backoff: Backoff,
-    /// The uids that the status had before, of pods that have ended but are not counted.
+    pub backoff: JobBackoff,
+    /// The uids in `status.uncountedTerminatedPods`.
     pub uncounted: Uncounted,
 }
 
-/// How far the indexes of a job are.
+/// The progress of a job's indexes.
 #[derive(Debug)]
 pub(super) struct IndexProgress {
-    /// Those that the status says have succeeded.
+    /// `status.completedIndexes`.
     pub known: Indexes,
-    /// Those that have succeeded.
     pub succeeded: Indexes,
-    /// Those that have failed for good, if each fails for itself.
+    /// The failed indexes, with backoffLimitPerIndex.
     pub failed: Option<Indexes>,
-    /// The pod that failed last of each index that is to be tried again, if each fails for itself.
+    /// The last failed pod of each index to retry, with backoffLimitPerIndex.
     pub last_failed: BTreeMap<i64, Arc<Object>>,
 }
 
-/// The uids of pods that have ended and whose finalizer may be gone, but that the counts do not have yet.
+/// The uids of finished pods that may have lost their finalizer and are not counted yet.
 #[derive(Debug, Default)]
 pub(super) struct Uncounted {
-    /// Of those that succeeded.
     pub succeeded: HashSet<String>,
-    /// Of those that failed.
     pub failed: HashSet<String>,
 }
 
 impl Uncounted {
-    fn of(job: &Value) -> Uncounted {
+    fn from_job(job: &Value) -> Uncounted {
         let uncounted = &job["status"]["uncountedTerminatedPods"];
         let uids = |field: &str| {
             uncounted[field]
@@ -74,10 +67,14 @@ impl Uncounted {
     }
 }
 
-impl Progress {
-    /// Counts; `backoff` is what was known of failures before.
-    pub(super) fn of(job: &Value, pods: Vec<Arc<Object>>, backoff: Backoff) -> Progress {
-        let uncounted = Uncounted::of(job);
+impl JobProgress {
+    /// `backoff` is the state before.
+    pub(super) fn from_pods(
+        job: &Value,
+        pods: Vec<Arc<Object>>,
+        backoff: JobBackoff,
+    ) -> JobProgress {
+        let uncounted = Uncounted::from_job(job);
         let new = |counted: &HashSet<String>, has_ended: &dyn Fn(&Object) -> bool| {
             let is_new = |pod: &&Arc<Object>| {
                 is_valid(job, pod) && !counted.contains(pod.uid()) && has_ended(pod)
@@ -88,22 +85,22 @@ impl Progress {
         let failed = new(&uncounted.failed, &|pod| has_failed(job, pod));
         let n_counted = failed
             .iter()
-            .filter(|pod| judge(job, pod).is_counted())
+            .filter(|pod| match_pod_failure_policy(job, pod).is_counted())
             .count();
         let count = |field: &str, n_new: usize, n_uncounted: usize| {
             job["status"][field].int() + (n_new + n_uncounted) as i64
         };
         let active: Vec<_> = pods.iter().filter(|pod| is_active(pod)).cloned().collect();
-        let indexes = facts::is_indexed(job).then(|| IndexProgress::of(job, &pods, &active));
+        let indexes = facts::is_indexed(job).then(|| IndexProgress::from_pods(job, &pods, &active));
         let n_succeeded = count("succeeded", succeeded.len(), uncounted.succeeded.len());
-        Progress {
+        JobProgress {
             n_ready: active.iter().filter(|pod| is_ready(pod)).count() as i64,
             n_terminating: pods.iter().filter(|pod| is_terminating(pod)).count() as i64,
             n_succeeded: indexes
                 .as_ref()
                 .map_or(n_succeeded, |indexes| indexes.succeeded.len()),
             n_failed: count("failed", n_counted, uncounted.failed.len()),
-            backoff: backoff.after(&succeeded, &failed),
+            backoff: backoff.after_finished_pods(&succeeded, &failed),
             indexes,
             active,
             pods,
@@ -112,13 +109,13 @@ impl Progress {
     }
 }
 
-/// Whether a pod is not counted yet and could be.
+/// Whether a finished pod is to be counted.
 fn is_valid(job: &Value, pod: &Object) -> bool {
-    is_tracked(pod) && (!facts::is_indexed(job) || valid_index_of(job, pod).is_some())
+    is_tracked(pod) && (!facts::is_indexed(job) || valid_completion_index(job, pod).is_some())
 }
 
 impl IndexProgress {
-    fn of(job: &Value, pods: &[Arc<Object>], active: &[Arc<Object>]) -> IndexProgress {
+    fn from_pods(job: &Value, pods: &[Arc<Object>], active: &[Arc<Object>]) -> IndexProgress {
         let read = |field: &str| {
             Indexes::parse(job["status"][field].str(), job["spec"]["completions"].int())
         };
@@ -126,16 +123,16 @@ impl IndexProgress {
         let known = read("completedIndexes");
         let indexes = tracked()
             .filter(|pod| has_succeeded(pod))
-            .filter_map(|pod| valid_index_of(job, pod));
+            .filter_map(|pod| valid_completion_index(job, pod));
         let succeeded = known.with(indexes);
         let failed = facts::has_limit_per_index(job).then(|| {
             let failed = tracked().filter(|pod| has_failed_for_good(job, pod));
-            read("failedIndexes").with(failed.filter_map(|pod| valid_index_of(job, pod)))
+            read("failedIndexes").with(failed.filter_map(|pod| valid_completion_index(job, pod)))
         });
         let last_failed = match &failed {
             None => BTreeMap::new(),
             Some(failed) => {
-                let running = active.iter().filter_map(|pod| index_of(pod));
+                let running = active.iter().filter_map(|pod| completion_index(pod));
                 last_failed(job, tracked(), &succeeded.union(failed).with(running))
             }
         };
@@ -148,21 +145,21 @@ impl IndexProgress {
     }
 }
 
-/// Whether a pod's failure is the last of its index.
+/// Whether a failed pod makes its index fail.
 fn has_failed_for_good(job: &Value, pod: &Object) -> bool {
     if !has_failed(job, pod) {
         return false;
     }
     let limit = job["spec"]["backoffLimitPerIndex"].int();
-    match judge(job, pod) {
-        Judgement::FailIndex => true,
+    match match_pod_failure_policy(job, pod) {
+        FailurePolicyAction::FailIndex => true,
         judgement => judgement.is_counted() && facts::failure_count(pod) >= limit,
     }
 }
 
-/// The pod that failed last of each index that is not settled.
+/// The last failed pod of each index that is neither succeeded nor failed.
 ///
-/// It keeps its finalizer until the next one is made: that one carries on its count of failures.
+/// It keeps its finalizer until the next one is created, which carries its failure count over.
 fn last_failed<'a>(
     job: &Value,
     pods: impl Iterator<Item = &'a Arc<Object>>,
@@ -176,7 +173,8 @@ fn last_failed<'a>(
     };
     let mut last: BTreeMap<i64, Arc<Object>> = BTreeMap::new();
     for pod in pods.filter(|pod| has_failed(job, pod)) {
-        let Some(index) = valid_index_of(job, pod).filter(|index| !settled.has(*index)) else {
+        let Some(index) = valid_completion_index(job, pod).filter(|index| !settled.has(*index))
+        else {
             continue;
         };
         let is_later = last.get(&index).is_none_or(|known| {
@@ -197,11 +195,11 @@ mod tests {
     use super::*;
     use crate::job::sample::{job, pod};
 
-    fn progress(job: &Value, pods: Vec<Object>) -> Progress {
-        Progress::of(
+    fn progress(job: &Value, pods: Vec<Object>) -> JobProgress {
+        JobProgress::from_pods(
             job,
             pods.into_iter().map(Arc::new).collect(),
-            Backoff::default(),
+            JobBackoff::default(),
         )
     }
 
@@ -244,7 +242,7 @@ mod tests {
             let mut pod = pod(uid, phase);
             pod.entry("metadata")
                 .entry("annotations")
-                .set(facts::INDEX, index);
+                .set(facts::COMPLETION_INDEX, index);
             pod.entry("metadata")
                 .entry("annotations")
                 .set(facts::FAILURE_COUNT, failures);

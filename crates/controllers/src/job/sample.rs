@@ -3,9 +3,9 @@
 use mizzen_sdk::Object;
 use mizzen_value::{Value, value};
 
-use super::facts::{INDEX, TRACKING};
+use super::facts::{COMPLETION_INDEX, TRACKING_FINALIZER};
 
-/// A job that the server would have filled with defaults.
+/// A job with the server's defaults.
 pub(super) fn job(spec: Value) -> Object {
     let mut job =
         value!({"metadata": {"namespace": "ns", "name": "j", "uid": "job"}, "spec": spec});
@@ -14,10 +14,10 @@ pub(super) fn job(spec: Value) -> Object {
     Object::from(job)
 }
 
-/// A pod of that job that is not counted yet, made at second 0.
+/// A pod of that job with the tracking finalizer, created at second 0.
 pub(super) fn pod(uid: &str, phase: &str) -> Object {
     Object::from(value!({
-        "metadata": {"namespace": "ns", "name": uid, "uid": uid, "finalizers": [TRACKING], "creationTimestamp": "1970-01-01T00:00:00Z"},
+        "metadata": {"namespace": "ns", "name": uid, "uid": uid, "finalizers": [TRACKING_FINALIZER], "creationTimestamp": "1970-01-01T00:00:00Z"},
         "status": {"phase": phase},
     }))
 }
@@ -27,6 +27,6 @@ pub(super) fn indexed_pod(uid: &str, phase: &str, index: i64) -> Object {
     let mut pod = pod(uid, phase);
     pod.entry("metadata")
         .entry("annotations")
-        .set(INDEX, index.to_string());
+        .set(COMPLETION_INDEX, index.to_string());
     pod
 }

@@ -1,10 +1,10 @@
-//! Have enough indexes succeeded? (`spec.successPolicy`)
+//! The success policy (`spec.successPolicy`).
 
 use mizzen_value::Value;
 
 use super::indexes::Indexes;
 
-/// Says which rule is met, if one is.
+/// The message of the first rule that is met.
 pub(super) fn met_rule(job: &Value, succeeded: &Indexes) -> Option<String> {
     if succeeded.is_empty() {
         return None;
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn so_many_of_them_are_enough() {
+    fn the_succeeded_count_is_enough() {
         check(
             value!([{"succeededIndexes": "0-4", "succeededCount": 2}]),
             "0,7-9",

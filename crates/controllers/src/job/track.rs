@@ -1,11 +1,12 @@
-//! Which ends of pods go into a job's counts, and when?
+//! Counts finished pods.
 //!
-//! Each end is counted in three steps, of which any may be the last before a crash:
-//! 1. the status takes the pod's uid, or its index,
+//! A pod is counted in three steps, of which any may be the last before a crash:
+//! 1. the status gets the pod's uid, or its index,
 //! 2. the pod loses its finalizer,
-//! 3. the status turns the uid into a count.
+//! 3. the uid becomes a count.
 //!
-//! Invariant: a uid is in the status before its pod loses the finalizer, and stays until that is seen.
+//! Invariant: a uid is in the status before its pod loses the finalizer, and stays until the cache
+//! shows that.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -16,56 +17,56 @@ use mizzen_sdk::Object;
 use mizzen_value::time::from_unix;
 use mizzen_value::{Value, value};
 
-use super::facts::{self, has_failed, has_succeeded, is_tracked, valid_index_of};
-use super::failure::judge;
-use super::progress::Progress;
-use super::verdict::Finish;
+use super::facts::{self, has_failed, has_succeeded, is_tracked, valid_completion_index};
+use super::failure::match_pod_failure_policy;
+use super::finish::Finish;
+use super::progress::JobProgress;
 
 /// How many uids a status has at most, so that it stays below about 20 KB.
-const LIMIT: usize = 500;
+const MAX_UNCOUNTED: usize = 500;
 
-/// What a round is to write and whom it is to let go.
+/// The pods of a sync that are counted.
 #[derive(Debug)]
-pub(super) struct Round {
+pub(super) struct TrackedPods {
     /// Pods that lose their finalizer.
     pub released: Vec<Arc<Object>>,
-    /// The uids of all pods that have one.
+    /// The uids of all pods that have the finalizer.
     pub held: HashSet<String>,
-    /// Whether some pods have to wait for the next round.
+    /// Whether some pods have to wait for the next sync.
     pub is_full: bool,
 }
 
-/// The first step: puts ends of pods into the status, and says who may lose its finalizer.
-pub(super) fn track(
+/// The first step: puts finished pods into the status, and selects those that lose their finalizer.
+pub(super) fn track_pods(
     job: &mut Object,
-    progress: &Progress,
+    progress: &JobProgress,
     finish: Option<&Finish>,
     now: Timestamp,
-) -> Round {
+) -> TrackedPods {
     let tracked = || progress.pods.iter().filter(|pod| is_tracked(pod));
     let held = tracked().map(|pod| pod.uid().to_string()).collect();
     count_released(job.entry("status"), &held);
-    let mut round = Round {
+    let mut round = TrackedPods {
         released: Vec::new(),
         held,
         is_full: false,
     };
     let mut n_indexes = 0;
     for pod in tracked()
-        .filter(|pod| may_go(job, progress, finish, pod))
+        .filter(|pod| can_remove_finalizer(job, progress, finish, pod))
         .collect::<Vec<_>>()
     {
         round.released.push(pod.clone());
-        n_indexes += usize::from(note_end(job, progress, finish, pod));
-        if n_indexes + n_uncounted(&job["status"]) >= LIMIT {
+        n_indexes += usize::from(count_finished_pod(job, progress, finish, pod));
+        if n_indexes + n_uncounted(&job["status"]) >= MAX_UNCOUNTED {
             round.is_full = true;
             break;
         }
     }
-    note_indexes(job.entry("status"), progress);
+    set_indexes(job.entry("status"), progress);
     if let Some(finish) = finish.filter(|finish| !finish.is_announced) {
         let condition = condition(
-            finish.announcement(),
+            finish.interim_condition(),
             "True",
             &finish.reason,
             &finish.message,
@@ -76,7 +77,8 @@ pub(super) fn track(
     round
 }
 
-/// The third step: turns the uids of pods that lost their finalizer into counts. `held` are those that have one.
+/// The third step: turns the uids of pods without a finalizer into counts. `held` are those that
+/// have one.
 pub(super) fn count_released(status: &mut Value, held: &HashSet<String>) {
     for field in ["succeeded", "failed"] {
         let uids = status["uncountedTerminatedPods"][field].list();
@@ -94,14 +96,20 @@ pub(super) fn count_released(status: &mut Value, held: &HashSet<String>) {
     }
 }
 
-/// Says that a job is over, if all its pods are counted; returns whether it is.
-pub(super) fn conclude(status: &mut Value, finish: &Finish, now: Timestamp) -> bool {
+/// Sets the final condition if all pods are counted; whether it did.
+pub(super) fn set_finished(status: &mut Value, finish: &Finish, now: Timestamp) -> bool {
     if n_uncounted(status) > 0 {
         return false;
     }
     set_condition(
         status,
-        condition(finish.end(), "True", &finish.reason, &finish.message, now),
+        condition(
+            finish.final_condition(),
+            "True",
+            &finish.reason,
+            &finish.message,
+            now,
+        ),
     );
     if finish.succeeded {
         status.set("completionTime", from_unix(now.as_second()));
@@ -109,8 +117,8 @@ pub(super) fn conclude(status: &mut Value, finish: &Finish, now: Timestamp) -> b
     true
 }
 
-/// Says whether a job is suspended; returns whether that is news. One that never was need not say that it is not.
-pub(super) fn note_suspension(job: &mut Object, now: Timestamp) -> bool {
+/// Sets the Suspended condition; whether it changed. A job that never was suspended has none.
+pub(super) fn set_suspended(job: &mut Object, now: Timestamp) -> bool {
     let is_suspended = facts::is_suspended(job);
     let (truth, reason, message) = match is_suspended {
         true => ("True", "JobSuspended", "Job suspended"),
@@ -121,7 +129,7 @@ pub(super) fn note_suspension(job: &mut Object, now: Timestamp) -> bool {
     if is_news {
         let status = job.entry("status");
         set_condition(status, condition("Suspended", truth, reason, message, now));
-        // The time that a job may be active starts anew when it is resumed.
+        // activeDeadlineSeconds starts anew when a job is resumed.
         match is_suspended {
             true => drop(status.remove("startTime")),
             false => status.set("startTime", from_unix(now.as_second())),
@@ -130,7 +138,7 @@ pub(super) fn note_suspension(job: &mut Object, now: Timestamp) -> bool {
     is_news
 }
 
-/// Sets a field, or removes it where Go would leave it out.
+/// Sets a field, or removes it where Go's omitempty would.
 pub(super) fn set_unless_empty(status: &mut Value, field: &str, value: impl Into<Value>) {
     let value = value.into();
     match value.is_empty() {
@@ -140,7 +148,12 @@ pub(super) fn set_unless_empty(status: &mut Value, field: &str, value: impl Into
 }
 
 /// Whether a pod may lose its finalizer.
-fn may_go(job: &Object, progress: &Progress, finish: Option<&Finish>, pod: &Object) -> bool {
+fn can_remove_finalizer(
+    job: &Object,
+    progress: &JobProgress,
+    finish: Option<&Finish>,
+    pod: &Object,
+) -> bool {
     if job.is_going() || finish.is_some() || has_succeeded(pod) {
         return true;
     }
@@ -151,13 +164,18 @@ fn may_go(job: &Object, progress: &Progress, finish: Option<&Finish>, pod: &Obje
             .and_then(|indexes| indexes.last_failed.get(&index));
         last_failed.is_some_and(|last| last.uid() == pod.uid())
     };
-    has_failed(job, pod) && !facts::index_of(pod).is_some_and(is_waited_for)
+    has_failed(job, pod) && !facts::completion_index(pod).is_some_and(is_waited_for)
 }
 
-/// Notes the end of a pod in the status. Returns whether it was the success of an index; those need no uid, because
-/// indexes cannot be counted twice.
-fn note_end(job: &mut Object, progress: &Progress, finish: Option<&Finish>, pod: &Object) -> bool {
-    let (indexes, index) = (progress.indexes.as_ref(), valid_index_of(job, pod));
+/// Counts a finished pod in the status. Returns whether it was the success of an index; those need
+/// no uid, because an index cannot be counted twice.
+fn count_finished_pod(
+    job: &mut Object,
+    progress: &JobProgress,
+    finish: Option<&Finish>,
+    pod: &Object,
+) -> bool {
+    let (indexes, index) = (progress.indexes.as_ref(), valid_completion_index(job, pod));
     let is_noted = |field: &str| match field {
         "succeeded" => progress.uncounted.succeeded.contains(pod.uid()),
         _ => progress.uncounted.failed.contains(pod.uid()),
@@ -171,10 +189,14 @@ fn note_end(job: &mut Object, progress: &Progress, finish: Option<&Finish>, pod:
         }
         return false;
     }
-    // Whatever runs when a job fails has failed with it.
+    // Pods that are active when the job fails count as failed.
     let is_failure = has_failed(job, pod) || finish.is_some_and(|finish| !finish.succeeded);
     let has_place = indexes.is_none() || index.is_some();
-    if is_failure && has_place && !is_noted("failed") && judge(job, pod).is_counted() {
+    if is_failure
+        && has_place
+        && !is_noted("failed")
+        && match_pod_failure_policy(job, pod).is_counted()
+    {
         push_uncounted(job, "failed", pod);
     }
     false
@@ -190,14 +212,14 @@ fn n_uncounted(status: &Value) -> usize {
     uncounted["succeeded"].list().len() + uncounted["failed"].list().len()
 }
 
-fn note_indexes(status: &mut Value, progress: &Progress) {
+fn set_indexes(status: &mut Value, progress: &JobProgress) {
     let Some(indexes) = &progress.indexes else {
         return;
     };
     set_unless_empty(status, "succeeded", indexes.succeeded.len());
     set_unless_empty(status, "completedIndexes", indexes.succeeded.to_string());
     match &indexes.failed {
-        // That none has failed is said, too.
+        // An empty failedIndexes is written too.
         Some(failed) => status.set("failedIndexes", failed.to_string()),
         None => drop(status.remove("failedIndexes")),
     }
@@ -222,7 +244,7 @@ fn set_condition(status: &mut Value, new: Value) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::backoff::Backoff;
+    use crate::job::backoff::JobBackoff;
     use crate::job::sample::{indexed_pod, job, pod};
 
     fn finish(succeeded: bool) -> Finish {
@@ -238,7 +260,7 @@ mod tests {
         Timestamp::from_second(100).unwrap()
     }
 
-    /// Tracks pods; the names of those that are let go, and the status as JSON.
+    /// Tracks pods; the names of those that lose the finalizer, and the status as JSON.
     #[track_caller]
     fn check(
         job: &mut Object,
@@ -246,13 +268,13 @@ mod tests {
         finish: Option<&Finish>,
         released: &str,
         status: Value,
-    ) -> Round {
-        let progress = Progress::of(
+    ) -> TrackedPods {
+        let progress = JobProgress::from_pods(
             job,
             pods.into_iter().map(Arc::new).collect(),
-            Backoff::default(),
+            JobBackoff::default(),
         );
-        let round = track(job, &progress, finish, now());
+        let round = track_pods(job, &progress, finish, now());
         let names: Vec<&str> = round.released.iter().map(|pod| pod.name()).collect();
         assert_eq!(names.join(" "), released);
         assert_eq!(job["status"], status);
@@ -269,7 +291,7 @@ mod tests {
         ];
         let noted = value!({"uncountedTerminatedPods": {"succeeded": ["a"], "failed": ["b"]}});
         let mut round = check(&mut job, pods, None, "a b", noted);
-        // The finalizer of one could not be removed.
+        // One finalizer could not be removed.
         round.held.remove("a");
         count_released(job.entry("status"), &round.held);
         assert_eq!(
@@ -279,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_noted_before_a_crash_is_counted_once() {
+    fn a_uid_from_before_a_crash_is_counted_once() {
         let noted = value!({"failed": 1, "uncountedTerminatedPods": {"succeeded": ["a", "gone"]}});
         let mut job = job(value!({"completions": 3}));
         job.set("status", noted);
@@ -320,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn what_runs_when_a_job_fails_has_failed() {
+    fn active_pods_of_a_failed_job_count_as_failed() {
         let announced = condition("FailureTarget", "True", "R", "m", now());
         let status =
             value!({"uncountedTerminatedPods": {"failed": ["a"]}, "conditions": [announced]});
@@ -342,41 +364,43 @@ mod tests {
     }
 
     #[test]
-    fn a_status_has_so_many_uids_and_no_more() {
+    fn a_status_has_a_limited_number_of_uids() {
         let pods: Vec<_> = (0..600)
             .map(|n| Arc::new(pod(&n.to_string(), "Succeeded")))
             .collect();
         let mut job = job(value!({"completions": 600}));
-        let progress = Progress::of(&job, pods, Backoff::default());
-        let round = track(&mut job, &progress, None, now());
+        let progress = JobProgress::from_pods(&job, pods, JobBackoff::default());
+        let round = track_pods(&mut job, &progress, None, now());
         assert!(
-            round.is_full && round.released.len() == LIMIT && n_uncounted(&job["status"]) == LIMIT
+            round.is_full
+                && round.released.len() == MAX_UNCOUNTED
+                && n_uncounted(&job["status"]) == MAX_UNCOUNTED
         );
     }
 
     #[test]
-    fn a_job_is_over_when_all_are_counted() {
+    fn a_job_is_finished_when_all_pods_are_counted() {
         let mut status = value!({"uncountedTerminatedPods": {"failed": ["a"]}});
-        assert!(!conclude(&mut status, &finish(true), now()));
+        assert!(!set_finished(&mut status, &finish(true), now()));
         let mut status = value!({});
-        assert!(conclude(&mut status, &finish(true), now()));
+        assert!(set_finished(&mut status, &finish(true), now()));
         assert_eq!(status["completionTime"].str(), "1970-01-01T00:01:40Z");
         assert_eq!(status["conditions"][0]["type"].str(), "Complete");
         let mut status = value!({});
-        assert!(conclude(&mut status, &finish(false), now()));
+        assert!(set_finished(&mut status, &finish(false), now()));
         assert!(status["completionTime"].is_null());
     }
 
     #[test]
-    fn suspension_is_told_when_it_changes() {
+    fn the_suspended_condition_changes_with_the_spec() {
         let mut job = job(value!({}));
-        assert!(!note_suspension(&mut job, now()) && job["status"].is_null());
+        assert!(!set_suspended(&mut job, now()) && job["status"].is_null());
         job.entry("spec").set("suspend", true);
         job.entry("status").set("startTime", "1970-01-01T00:00:01Z");
-        assert!(note_suspension(&mut job, now()) && !note_suspension(&mut job, now()));
+        assert!(set_suspended(&mut job, now()) && !set_suspended(&mut job, now()));
         assert!(job["status"]["startTime"].is_null());
         job.entry("spec").set("suspend", false);
-        assert!(note_suspension(&mut job, now()) && !note_suspension(&mut job, now()));
+        assert!(set_suspended(&mut job, now()) && !set_suspended(&mut job, now()));
         assert_eq!(job["status"]["startTime"].str(), "1970-01-01T00:01:40Z");
         let resumed = &job["status"]["conditions"][0];
         assert_eq!(

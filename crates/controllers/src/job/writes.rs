@@ -1,9 +1,9 @@
-//! Have the caches seen what was written for a job?
+//! Read-your-writes for jobs and their pods.
 //!
-//! A round that does not see the pods of the one before would make them again. So a round begins when both caches are
-//! as new as what the last one wrote.
+//! A sync that does not see the pods of the sync before would create them again. So it waits until
+//! both caches have the last writes.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::time::Duration;
 
@@ -14,43 +14,43 @@ use tokio::time::timeout;
 
 use crate::Error;
 
-/// How long a worker waits before it looks after another job.
+/// How long a worker waits before it takes another job.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The newest version of jobs and of pods that was written for each job.
+/// The last written resourceVersion of the job and of its pods, by job.
 #[derive(Default)]
-pub(super) struct Writes(Mutex<HashMap<Key, (Version, Version)>>);
+pub(super) struct JobWrites(Mutex<HashMap<Key, (Version, Version)>>);
 
-impl Writes {
-    /// Notes that a job was written.
+impl JobWrites {
+    /// Records a write of the job.
     pub(super) fn note_job(&self, key: &Key, job: &Object) {
         let newest = Version::parse(job.version());
         self.change(key, |(jobs, _)| *jobs = newest.max(*jobs));
     }
 
-    /// Notes that a pod was written for a job.
+    /// Records a write of one of its pods.
     pub(super) fn note_pod(&self, key: &Key, pod: &Object) {
         let newest = Version::parse(pod.version());
         self.change(key, |(_, pods)| *pods = newest.max(*pods));
     }
 
     fn change(&self, key: &Key, change: impl FnOnce(&mut (Version, Version))) {
-        change(self.lock().entry(key.clone()).or_default());
+        change(self.0.lock().entry(key.clone()).or_default());
     }
 
-    /// Forgets a job that is gone.
+    /// Forgets a deleted job.
     pub(super) fn forget(&self, key: &Key) {
-        self.lock().remove(key);
+        self.0.lock().remove(key);
     }
 
-    /// Waits until the caches have seen what was written for a job.
+    /// Waits until the caches have the last writes for a job.
     pub(super) async fn wait(
         &self,
         key: &Key,
         jobs: &Informer<Object>,
         pods: &Informer<Object>,
     ) -> Result<(), Error> {
-        let Some((job, pod)) = self.lock().get(key).copied() else {
+        let Some((job, pod)) = self.0.lock().get(key).copied() else {
             return Ok(());
         };
         let both = async {
@@ -60,9 +60,5 @@ impl Writes {
         timeout(PATIENCE, both)
             .await
             .map_err(|_| Error::Other("the caches are behind".into()))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, (Version, Version)>> {
-        self.0.lock()
     }
 }

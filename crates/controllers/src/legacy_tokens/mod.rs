@@ -1,5 +1,5 @@
-//! Tokens that were made for accounts unasked, are kept in secrets, and that nobody uses: first they are told to be
-//! invalid, later they are deleted. Who still needs one has a while to say so.
+//! The legacy service account token cleaner: auto-generated token secrets that are not used are
+//! first labelled invalid, later deleted.
 
 mod plan;
 
@@ -15,29 +15,32 @@ use mizzen_sdk::{Key, Object};
 use mizzen_value::value;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::service_account_tokens::{NAME, is_of};
-use crate::{Context, Error, Work};
-use plan::{Fate, INVALID_SINCE, Times, fate};
+use crate::service_account_tokens::{NAME, is_service_account_token};
+use crate::{Controller, ControllerContext, Error};
+use plan::{CleanupAction, CleanupDates, INVALID_SINCE, cleanup_action};
 
-/// How often all secrets are looked at.
+/// How often secrets are checked.
 const PERIOD: Duration = Duration::from_secs(24 * 3600);
-/// Says since when the server notes which tokens are used.
+/// The ConfigMap with the day since when the server tracks the use of tokens.
 const TRACKING: &str = "kube-apiserver-legacy-service-account-token-tracking";
 
-struct Tokens {
-    context: Context,
+struct LegacyTokenCleaner {
+    context: ControllerContext,
     secrets: Informer<Object>,
     accounts: Informer<Object>,
     pods: Informer<Object>,
 }
 
-/// Sets up the loop.
-pub(crate) fn start(context: &Context) -> Work {
+/// Creates the controller.
+pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("legacy-service-account-token-cleaner");
-    let (secrets, accounts) = (context.follow(&SECRETS), context.follow(&SERVICE_ACCOUNTS));
-    let pods = context.follow(&PODS);
-    Work::default().and(
-        Tokens {
+    let (secrets, accounts) = (
+        context.informer(&SECRETS),
+        context.informer(&SERVICE_ACCOUNTS),
+    );
+    let pods = context.informer(&PODS);
+    Controller::default().with_task(
+        LegacyTokenCleaner {
             context,
             secrets,
             accounts,
@@ -47,36 +50,36 @@ pub(crate) fn start(context: &Context) -> Work {
     )
 }
 
-impl Tokens {
+impl LegacyTokenCleaner {
     async fn run(self) {
         let mut looks = interval(PERIOD);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             looks.tick().await;
-            if let Err(error) = self.look().await {
+            if let Err(error) = self.clean().await {
                 tracing::warn!(%error, "cannot look for unused legacy tokens");
             }
         }
     }
 
-    async fn look(&self) -> Result<(), Error> {
+    async fn clean(&self) -> Result<(), Error> {
         let key = Key::new("kube-system", TRACKING);
         let tracking = self.context.api.get(&CONFIG_MAPS, &key).await?;
         let now = self.context.now().as_second();
-        let Some(times) = Times::at(now, tracking["data"]["since"].str()) else {
+        let Some(times) = CleanupDates::at(now, tracking["data"]["since"].str()) else {
             return Ok(());
         };
         let mut mounted = BTreeMap::new();
         for secret in self.secrets.lister().list()? {
-            let Some(fate) = fate(&secret, &times) else {
+            let Some(fate) = cleanup_action(&secret, &times) else {
                 continue;
             };
-            if !self.is_made_unasked(&secret)? || self.is_mounted(&secret, &mut mounted)? {
+            if !self.is_auto_generated(&secret)? || self.is_mounted(&secret, &mut mounted)? {
                 continue;
             }
             let outcome = match fate {
-                Fate::Invalid => self.invalidate(&secret, &times.today).await,
-                Fate::Gone => self.delete(&secret).await,
+                CleanupAction::MarkInvalid => self.invalidate(&secret, &times.today).await,
+                CleanupAction::Delete => self.delete(&secret).await,
             };
             if let Err(error) = outcome {
                 tracing::debug!(%error, secret = %secret.key(), "cannot throw away a token");
@@ -85,8 +88,8 @@ impl Tokens {
         Ok(())
     }
 
-    /// Whether a secret was made for an account, which says so by naming it.
-    fn is_made_unasked(&self, secret: &Object) -> Result<bool, Error> {
+    /// Whether a secret was auto-generated: its account lists it.
+    fn is_auto_generated(&self, secret: &Object) -> Result<bool, Error> {
         let key = Key::new(
             secret.namespace(),
             secret.annotation(NAME).unwrap_or_default(),
@@ -98,10 +101,11 @@ impl Tokens {
                 .iter()
                 .any(|known| known["name"].str() == secret.name())
         };
-        Ok(account.is_some_and(|account| is_of(secret, &account) && names(&account)))
+        Ok(account
+            .is_some_and(|account| is_service_account_token(secret, &account) && names(&account)))
     }
 
-    /// Whether a pod uses a secret. What is found out of a namespace is kept in `known`.
+    /// Whether a pod mounts a secret. `known` caches the answers for each namespace.
     fn is_mounted(
         &self,
         secret: &Object,

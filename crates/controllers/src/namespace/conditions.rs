@@ -1,43 +1,43 @@
-//! What does a namespace say of its own end? Five conditions, each good or bad news, with upstream's words.
+//! The five conditions of a terminating namespace, with upstream's reasons and messages.
 
 use std::collections::BTreeMap;
 
 use mizzen_object::condition;
 use mizzen_value::{Value, value};
 
-/// How far the deletion of a namespace's content has come.
+/// The progress of the deletion of a namespace's content.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Progress {
-    /// Why not all kinds are known.
+pub(super) struct DeletionProgress {
+    /// The discovery failure.
     pub discovery: Option<String>,
-    /// Why content could not be deleted.
+    /// The deletion failures.
     pub errors: Vec<String>,
-    /// How many objects remain of each resource, by resource and group.
+    /// The number of remaining objects by resource and group.
     pub remaining: BTreeMap<(String, String), usize>,
-    /// How many objects each finalizer holds.
+    /// The number of remaining objects by finalizer.
     pub finalizers: BTreeMap<String, usize>,
 }
 
-/// A condition that is to be said.
-struct News {
+/// The wanted state of a condition.
+struct ConditionUpdate {
     kind: &'static str,
-    /// The reason and message, if it is bad.
+    /// Reason and message if it is True.
     bad: Option<(&'static str, String)>,
     good: (&'static str, &'static str),
 }
 
-/// Brings conditions up to date; whether that changed anything.
-pub(super) fn update(conditions: &mut Vec<Value>, progress: &Progress, now: &str) -> bool {
+/// Updates the conditions; whether anything changed.
+pub(super) fn update(conditions: &mut Vec<Value>, progress: &DeletionProgress, now: &str) -> bool {
     let mut changed = false;
-    for news in news(progress) {
+    for news in condition_updates(progress) {
         changed |= news.set(conditions, now);
     }
     changed
 }
 
-fn news(progress: &Progress) -> [News; 5] {
+fn condition_updates(progress: &DeletionProgress) -> [ConditionUpdate; 5] {
     [
-        News {
+        ConditionUpdate {
             kind: "NamespaceDeletionDiscoveryFailure",
             bad: progress
                 .discovery
@@ -48,7 +48,7 @@ fn news(progress: &Progress) -> [News; 5] {
                 "All resources successfully discovered",
             ),
         },
-        News {
+        ConditionUpdate {
             kind: "NamespaceDeletionGroupVersionParsingFailure",
             bad: None,
             good: (
@@ -56,7 +56,7 @@ fn news(progress: &Progress) -> [News; 5] {
                 "All legacy kube types successfully parsed",
             ),
         },
-        News {
+        ConditionUpdate {
             kind: "NamespaceDeletionContentFailure",
             bad: failed(&progress.errors),
             good: (
@@ -64,12 +64,12 @@ fn news(progress: &Progress) -> [News; 5] {
                 "All content successfully deleted, may be waiting on finalization",
             ),
         },
-        News {
+        ConditionUpdate {
             kind: "NamespaceContentRemaining",
             bad: remaining(&progress.remaining),
             good: ("ContentRemoved", "All content successfully removed"),
         },
-        News {
+        ConditionUpdate {
             kind: "NamespaceFinalizersRemaining",
             bad: held(&progress.finalizers),
             good: (
@@ -116,7 +116,7 @@ fn held(finalizers: &BTreeMap<String, usize>) -> Option<(&'static str, String)> 
     (!list.is_empty()).then_some(("SomeFinalizersRemain", message))
 }
 
-impl News {
+impl ConditionUpdate {
     fn set(self, conditions: &mut Vec<Value>, now: &str) -> bool {
         let status = if self.bad.is_some() { "True" } else { "False" };
         let (reason, message) = self.bad.unwrap_or((self.good.0, self.good.1.into()));
@@ -134,12 +134,12 @@ mod tests {
     const THEN: &str = "2026-01-01T00:00:00Z";
     const NOW: &str = "2026-01-01T00:01:00Z";
 
-    /// The conditions that are bad news, after conditions that were all good.
+    /// The conditions that are True, after conditions that were all False.
     #[track_caller]
-    fn check(progress: Progress, expected: &[&str]) {
+    fn check(progress: DeletionProgress, expected: &[&str]) {
         let mut conditions = Vec::new();
-        assert!(update(&mut conditions, &Progress::default(), THEN));
-        assert!(!update(&mut conditions, &Progress::default(), NOW));
+        assert!(update(&mut conditions, &DeletionProgress::default(), THEN));
+        assert!(!update(&mut conditions, &DeletionProgress::default(), NOW));
         assert_eq!(
             update(&mut conditions, &progress, NOW),
             !expected.is_empty()
@@ -167,12 +167,12 @@ mod tests {
     }
 
     #[test]
-    fn good_news_is_said_once() {
-        check(Progress::default(), &[]);
+    fn false_conditions_are_written_once() {
+        check(DeletionProgress::default(), &[]);
     }
 
     #[test]
-    fn what_remains_is_counted() {
+    fn remaining_content_is_counted() {
         let counts = |list: &[(&str, usize)]| {
             list.iter()
                 .map(|(name, count)| (name.to_string(), *count))
@@ -184,10 +184,10 @@ mod tests {
         ]);
         let finalizers = counts(&[("b.io/x", 1), ("a.io/x", 2)]);
         check(
-            Progress {
+            DeletionProgress {
                 remaining,
                 finalizers,
-                ..Progress::default()
+                ..DeletionProgress::default()
             },
             &[
                 "SomeResourcesRemain: Some resources are remaining: foos.example.com has 2 resource instances, pods. has 1 resource instances",
@@ -199,10 +199,10 @@ mod tests {
     #[test]
     fn failures_are_listed_in_order() {
         check(
-            Progress {
+            DeletionProgress {
                 errors: vec!["b".into(), "a".into()],
                 discovery: Some("none".into()),
-                ..Progress::default()
+                ..DeletionProgress::default()
             },
             &[
                 "DiscoveryFailed: none",
@@ -212,11 +212,11 @@ mod tests {
     }
 
     #[test]
-    fn other_words_for_the_same_news_keep_its_time() {
+    fn a_new_message_keeps_the_transition_time() {
         let mut conditions = Vec::new();
-        let failure = |why: &str| Progress {
+        let failure = |why: &str| DeletionProgress {
             errors: vec![why.into()],
-            ..Progress::default()
+            ..DeletionProgress::default()
         };
         update(&mut conditions, &failure("a"), THEN);
         assert!(update(&mut conditions, &failure("b"), NOW));

@@ -1,4 +1,4 @@
-//! Deleting everything in a namespace: all kinds that the server has, pods before the others.
+//! Deletes all content of a namespace, pods before other kinds.
 
 use futures_util::StreamExt as _;
 use futures_util::stream;
@@ -9,14 +9,14 @@ use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Key, Object, Resource};
 use mizzen_value::{Value, time};
 
-use super::conditions::Progress;
-use crate::census::{Served, ServedKind};
+use super::conditions::DeletionProgress;
+use crate::metadata_informers::{DiscoveredKind, DiscoveredKinds};
 
-/// How many kinds are deleted at a time.
+/// How many kinds are deleted concurrently.
 const AT_A_TIME: usize = 8;
-/// How long finalizers are assumed to take.
+/// How long finalizers are estimated to take, in seconds.
 const FINALIZER_SECONDS: i64 = 15;
-/// Dependents are in the namespace as well, or are none of its business.
+/// Background propagation: dependents are in the namespace too.
 const DELETE: DeleteOptions<'static> = DeleteOptions {
     uid: None,
     version: None,
@@ -24,47 +24,45 @@ const DELETE: DeleteOptions<'static> = DeleteOptions {
     grace_seconds: None,
 };
 
-/// What came of it.
+/// The result of a deletion.
 #[derive(Debug, Default)]
-pub(super) struct Outcome {
-    /// How far it has come.
-    pub progress: Progress,
-    /// In how many seconds the rest may be gone; 0 if nothing is known to be left.
+pub(super) struct ContentDeletion {
+    pub progress: DeletionProgress,
+    /// The estimate until the rest is gone, in seconds; 0 if nothing remains.
     pub estimate: i64,
 }
 
-/// Deletes what is in a namespace.
-pub(super) struct Sweep<'a> {
-    /// The way to the API.
+/// Deletes the content of a namespace.
+pub(super) struct ResourcesDeleter<'a> {
     pub api: &'a Api,
     /// The namespace, which is being deleted.
     pub namespace: &'a Object,
-    /// Now, in seconds since 1970.
+    /// The wall clock, in seconds since 1970.
     pub now: i64,
 }
 
-impl Sweep<'_> {
+impl ResourcesDeleter<'_> {
     /// Deletes everything that can be deleted now.
-    pub(super) async fn all(&self, served: &Served) -> Outcome {
-        let mut outcome = Outcome::default();
+    pub(super) async fn delete_all_content(&self, served: &DiscoveredKinds) -> ContentDeletion {
+        let mut outcome = ContentDeletion::default();
         if let Some(failure) = served.failure() {
             let n_failing = served.failures.len();
             outcome.progress.discovery = Some(format!(
                 "Discovery failed for some groups, {n_failing} failing: {failure}"
             ));
         }
-        let kinds: Vec<&ServedKind> = served
+        let kinds: Vec<&DiscoveredKind> = served
             .preferred(&["delete"])
             .filter(|kind| kind.resource.namespaced)
             .collect();
-        let (pods, others): (Vec<&ServedKind>, Vec<&ServedKind>) =
+        let (pods, others): (Vec<&DiscoveredKind>, Vec<&DiscoveredKind>) =
             kinds.into_iter().partition(|kind| kind.resource == PODS);
         for kind in pods {
-            let (resource, left) = self.kind(kind).await;
+            let (resource, left) = self.delete_kind(kind).await;
             outcome.add(resource, left);
         }
         if !outcome.progress.remaining.is_empty() {
-            // Kubernetes: conditions do not count the pods while others wait for them
+            // Kubernetes: conditions do not count the pods while other kinds wait for them
             // (namespaced_resources_deleter.go).
             outcome.progress.remaining.clear();
             outcome.progress.finalizers.clear();
@@ -72,7 +70,7 @@ impl Sweep<'_> {
         }
         let mut sweeps = Vec::new();
         for kind in others {
-            sweeps.push(self.kind(kind));
+            sweeps.push(self.delete_kind(kind));
         }
         let mut sweeps = stream::iter(sweeps).buffer_unordered(AT_A_TIME);
         while let Some((resource, left)) = sweeps.next().await {
@@ -81,35 +79,37 @@ impl Sweep<'_> {
         outcome
     }
 
-    async fn kind<'k>(&self, kind: &'k ServedKind) -> (&'k Resource, Left) {
-        (&kind.resource, self.left(kind).await)
+    async fn delete_kind<'k>(&self, kind: &'k DiscoveredKind) -> (&'k Resource, RemainingContent) {
+        (&kind.resource, self.delete_and_list(kind).await)
     }
 
-    /// Deletes the objects of one kind; what is left of them.
-    async fn left(&self, kind: &ServedKind) -> Left {
+    /// Deletes the objects of one kind; what remains.
+    async fn delete_and_list(&self, kind: &DiscoveredKind) -> RemainingContent {
         let estimate = match self.estimate(&kind.resource).await {
             Ok(estimate) => estimate,
             Err(error) => {
-                return Left {
-                    error: Some(say(&error)),
-                    ..Left::default()
+                return RemainingContent {
+                    error: Some(error_message(&error)),
+                    ..RemainingContent::default()
                 };
             }
         };
         let outcome = match self.delete(kind).await {
-            Ok(()) if kind.can(&["list"]) => self.list(&kind.resource).await.map(Some),
+            Ok(()) if kind.supports(&["list"]) => self.list(&kind.resource).await.map(Some),
             outcome => outcome.map(|()| None),
         };
         match outcome {
-            Ok(Some(objects)) => Left::of(&objects, estimate, || self.unexpected(&kind.resource)),
-            Err(error) if !is_unsupported(&error) => Left {
+            Ok(Some(objects)) => RemainingContent::from_objects(&objects, estimate, || {
+                self.unexpected(&kind.resource)
+            }),
+            Err(error) if !is_unsupported(&error) => RemainingContent {
                 estimate,
-                error: Some(say(&error)),
-                ..Left::default()
+                error: Some(error_message(&error)),
+                ..RemainingContent::default()
             },
-            _ => Left {
+            _ => RemainingContent {
                 estimate,
-                ..Left::default()
+                ..RemainingContent::default()
             },
         }
     }
@@ -129,9 +129,9 @@ impl Sweep<'_> {
         )
     }
 
-    async fn delete(&self, kind: &ServedKind) -> Result<(), kube::Error> {
+    async fn delete(&self, kind: &DiscoveredKind) -> Result<(), kube::Error> {
         let (resource, namespace) = (&kind.resource, self.namespace.name());
-        if kind.can(&["deletecollection"]) {
+        if kind.supports(&["deletecollection"]) {
             let outcome = self
                 .api
                 .delete_collection(resource, namespace, &ListOptions::default(), &DELETE)
@@ -141,7 +141,7 @@ impl Sweep<'_> {
                 outcome => return outcome,
             }
         }
-        if !kind.can(&["list"]) {
+        if !kind.supports(&["list"]) {
             return Ok(());
         }
         for object in self.list(resource).await? {
@@ -164,7 +164,8 @@ impl Sweep<'_> {
             .await
     }
 
-    /// How many seconds objects may take to go: pods have time to end, until their namespace has waited as long.
+    /// The estimate for a kind, in seconds: pods have their grace period, minus the time since the
+    /// namespace was deleted.
     async fn estimate(&self, resource: &Resource) -> Result<i64, kube::Error> {
         if *resource != PODS {
             return Ok(0);
@@ -184,7 +185,7 @@ impl Sweep<'_> {
     }
 }
 
-/// The longest time that a pod takes to end.
+/// The longest grace period of pods that are not finished.
 fn longest_grace<'a>(pods: impl Iterator<Item = &'a Value>) -> i64 {
     pods.filter(|pod| !is_terminal(pod))
         .map(|pod| pod["spec"]["terminationGracePeriodSeconds"].int())
@@ -193,31 +194,34 @@ fn longest_grace<'a>(pods: impl Iterator<Item = &'a Value>) -> i64 {
         .max(0)
 }
 
-/// Whether a kind is in discovery but cannot be listed or deleted: there is nothing of it then.
+/// Whether a kind cannot be listed or deleted although discovery has it: then it has no objects.
 fn is_unsupported(error: &kube::Error) -> bool {
     is_not_found(error) || matches!(error, kube::Error::Api(status) if status.code == 405)
 }
 
-/// What the server says.
-fn say(error: &kube::Error) -> String {
+fn error_message(error: &kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
         error => error.to_string(),
     }
 }
 
-/// What is left of a kind.
+/// What remains of a kind.
 #[derive(Debug, Default, PartialEq)]
-struct Left {
+struct RemainingContent {
     n_objects: usize,
     finalizers: Vec<String>,
     estimate: i64,
     error: Option<String>,
 }
 
-impl Left {
-    /// Objects that remain have time to go, or finalizers; others should not be there, as `unexpected` says.
-    fn of(objects: &[Object], estimate: i64, unexpected: impl FnOnce() -> String) -> Left {
+impl RemainingContent {
+    /// Remaining objects must have time left or finalizers; otherwise `unexpected` is the error.
+    fn from_objects(
+        objects: &[Object],
+        estimate: i64,
+        unexpected: impl FnOnce() -> String,
+    ) -> RemainingContent {
         let held = objects
             .iter()
             .flat_map(|object| object["metadata"]["finalizers"].list());
@@ -228,7 +232,7 @@ impl Left {
             (_, 0, _) => (FINALIZER_SECONDS, None),
             (_, estimate, _) => (estimate, None),
         };
-        Left {
+        RemainingContent {
             n_objects: objects.len(),
             finalizers,
             estimate,
@@ -237,8 +241,8 @@ impl Left {
     }
 }
 
-impl Outcome {
-    fn add(&mut self, resource: &Resource, left: Left) {
+impl ContentDeletion {
+    fn add(&mut self, resource: &Resource, left: RemainingContent) {
         self.estimate = self.estimate.max(left.estimate);
         self.progress.errors.extend(left.error);
         if left.n_objects > 0 {
@@ -268,7 +272,7 @@ mod tests {
 
     #[track_caller]
     fn check(list: &str, estimate: i64, expected: (usize, i64, Option<&str>)) {
-        let left = Left::of(&objects(list), estimate, || "why".into());
+        let left = RemainingContent::from_objects(&objects(list), estimate, || "why".into());
         assert_eq!(
             (left.n_objects, left.estimate, left.error.as_deref()),
             expected,
@@ -277,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn what_remains_needs_a_reason() {
+    fn remaining_objects_need_time_or_a_finalizer() {
         check("[]", 30, (0, 0, None));
         check(r#"[{"metadata":{"finalizers":["a"]}}]"#, 0, (1, 15, None));
         check(
@@ -290,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_have_ended_need_no_time() {
+    fn finished_pods_have_no_grace_period() {
         let pods = objects(
             r#"[{"spec":{"terminationGracePeriodSeconds":30}},
                 {"spec":{"terminationGracePeriodSeconds":60},"status":{"phase":"Succeeded"}},

@@ -1,6 +1,7 @@
-//! A namespace that is deleted goes when everything in it is gone.
+//! The namespace controller: deletes the content of terminating namespaces, then removes their
+//! finalizer.
 //!
-//! `content` deletes what is in it, `conditions` says how far that has come.
+//! `content` deletes, `conditions` reports the progress.
 
 mod conditions;
 mod content;
@@ -15,59 +16,61 @@ use mizzen_sdk::write::{is_conflict, is_not_found};
 use mizzen_sdk::{Key, Object, Resource};
 use mizzen_value::Value;
 
-use crate::census::{Listed, Listener, Served};
-use crate::{After, Context, Error, Reconcile, Work};
-use content::Sweep;
+use crate::metadata_informers::{DiscoveredKinds, MetadataHandler, ObjectMetadataList};
+use crate::{Action, Controller, ControllerContext, Error, Reconcile};
+use content::ResourcesDeleter;
 
-/// The finalizer of namespaces that says that there may be something in them.
+/// The namespace finalizer.
 const FINALIZER: &str = "kubernetes";
-/// How long writes that were under way when the namespace was deleted have to end.
+/// How long writes that started before the deletion may take.
 ///
-/// Upstream waits 5 s, for servers and stores that hear of the deletion late.
-const PATIENCE: Duration = Duration::from_millis(200);
-/// How many namespaces are deleted at a time.
+/// Upstream waits 5 s, for servers and stores that see the deletion late.
+const DELETION_GRACE: Duration = Duration::from_millis(200);
+/// Upstream's default of `--concurrent-namespace-syncs`.
 const WORKERS: usize = 10;
 
-struct Namespaces {
-    context: Context,
+struct NamespaceController {
+    context: ControllerContext,
 }
 
-/// Sets up the loop.
-pub(crate) fn start(context: &Context) -> Work {
+/// Creates the controller.
+pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("namespace-controller");
     let queue = queue();
     let todo = queue.clone();
     context
-        .follow(&NAMESPACES)
+        .informer(&NAMESPACES)
         .add_handler(move |event: Event<Object>| {
             if event
                 .object()
                 .object()
                 .is_ok_and(|namespace| namespace.is_going())
             {
-                todo.add_after(event.key().clone(), PATIENCE);
+                todo.add_after(event.key().clone(), DELETION_GRACE);
             }
         });
-    let census = context.census().clone();
-    census.listen(Arc::new(Leaving {
-        namespaces: context.follow(&NAMESPACES),
+    let census = context.metadata_informers().clone();
+    census.add_handler(Arc::new(ContentHandler {
+        namespaces: context.informer(&NAMESPACES),
         todo: queue.clone(),
     }));
-    Work::new(queue, WORKERS, Arc::new(Namespaces { context })).and(census.run())
+    Controller::new(queue, WORKERS, Arc::new(NamespaceController { context }))
+        .with_task(census.run())
 }
 
-/// Hears when something leaves a namespace that goes: it may have been the last.
-struct Leaving {
+/// Enqueues a terminating namespace when one of its objects is deleted: it may have been the last
+/// one.
+struct ContentHandler {
     namespaces: Informer<Object>,
     todo: Queue<Key>,
 }
 
-impl Listener for Leaving {
-    fn replaced(&self, _of: &Resource, _objects: Listed) {}
+impl MetadataHandler for ContentHandler {
+    fn on_replace(&self, _of: &Resource, _objects: ObjectMetadataList) {}
 
-    fn changed(&self, _of: &Resource, _object: &Value) {}
+    fn on_update(&self, _of: &Resource, _object: &Value) {}
 
-    fn gone(&self, _of: &Resource, object: &Value) {
+    fn on_delete(&self, _of: &Resource, object: &Value) {
         let key = Key::cluster(object["metadata"]["namespace"].str());
         if self
             .namespaces
@@ -75,12 +78,12 @@ impl Listener for Leaving {
             .by_key(&key)
             .is_ok_and(|found| found.is_some_and(|found| found.is_going()))
         {
-            self.todo.add_after(key, PATIENCE);
+            self.todo.add_after(key, DELETION_GRACE);
         }
     }
 }
 
-/// Failures are tried again sooner than elsewhere: at least every minute.
+/// Failures are retried sooner than elsewhere: at least every minute.
 fn queue() -> Queue<Key> {
     let limiter = MaxOf(vec![
         Box::new(Exponential::new(
@@ -95,37 +98,37 @@ fn queue() -> Queue<Key> {
     })
 }
 
-impl Reconcile for Namespaces {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
-        // Several may write a namespace that goes, so that the cache is not enough.
+impl Reconcile for NamespaceController {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+        // Several clients write a terminating namespace, so the cache is not enough.
         let found = self.context.api.find(&NAMESPACES, key).await?;
         let Some(namespace) = found.filter(Object::is_going) else {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
-        match self.end(namespace).await {
-            Err(Error::Api(error)) if is_not_found(&error) => Ok(After::Done),
+        match self.sync_namespace(namespace).await {
+            Err(Error::Api(error)) if is_not_found(&error) => Ok(Action::AwaitChange),
             outcome => outcome,
         }
     }
 }
 
-impl Namespaces {
-    async fn end(&self, mut namespace: Object) -> Result<After, Error> {
+impl NamespaceController {
+    async fn sync_namespace(&self, mut namespace: Object) -> Result<Action, Error> {
         let api = &self.context.api;
         if namespace["status"]["phase"].str() != "Terminating" {
             namespace.entry("status").set("phase", "Terminating");
             namespace = api.update_status(&NAMESPACES, &namespace).await?;
         }
         if namespace["spec"]["finalizers"].list().is_empty() {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         }
-        let served = Served::ask(api.client()).await?;
-        let sweep = Sweep {
+        let served = DiscoveredKinds::discover(api.client()).await?;
+        let sweep = ResourcesDeleter {
             api,
             namespace: &namespace,
             now: self.context.now().as_second(),
         };
-        let outcome = sweep.all(&served).await;
+        let outcome = sweep.delete_all_content(&served).await;
         let problems = outcome
             .progress
             .discovery
@@ -133,20 +136,20 @@ impl Namespaces {
             .chain(&outcome.progress.errors)
             .cloned();
         let problems: Vec<String> = problems.collect();
-        let namespace = self.say(namespace, &outcome.progress).await?;
+        let namespace = self.write_conditions(namespace, &outcome.progress).await?;
         match (problems.is_empty(), outcome.estimate) {
             (false, _) => Err(Error::Other(problems.join(", "))),
             (true, 0) => self.finalize(namespace).await,
-            (true, seconds) => Ok(After::Again(Duration::from_secs(
+            (true, seconds) => Ok(Action::Requeue(Duration::from_secs(
                 seconds.unsigned_abs() / 2 + 1,
             ))),
         }
     }
 
-    async fn say(
+    async fn write_conditions(
         &self,
         mut namespace: Object,
-        progress: &conditions::Progress,
+        progress: &conditions::DeletionProgress,
     ) -> Result<Object, Error> {
         let now = self.context.now_text();
         let list = namespace.entry("status").entry("conditions").make_list();
@@ -159,7 +162,7 @@ impl Namespaces {
             .update_status(&NAMESPACES, &namespace)
             .await
         {
-            // It will be said next time.
+            // The next sync writes them.
             Err(error) if is_conflict(&error) => {
                 Ok(self.context.api.get(&NAMESPACES, &namespace.key()).await?)
             }
@@ -167,14 +170,14 @@ impl Namespaces {
         }
     }
 
-    /// Says that nothing is in the namespace any more.
-    async fn finalize(&self, mut namespace: Object) -> Result<After, Error> {
+    /// Removes the namespace finalizer.
+    async fn finalize(&self, mut namespace: Object) -> Result<Action, Error> {
         let finalizers = namespace.entry("spec").entry("finalizers").make_list();
         finalizers.retain(|finalizer: &Value| finalizer.str() != FINALIZER);
         self.context
             .api
             .update_at(&NAMESPACES, "finalize", &namespace)
             .await?;
-        Ok(After::Done)
+        Ok(Action::AwaitChange)
     }
 }

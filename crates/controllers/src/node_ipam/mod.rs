@@ -1,8 +1,8 @@
-//! Which addresses have the pods of a node? Each node gets a block of the cluster's range.
+//! The node IPAM controller: allocates podCIDRs to nodes.
 
-mod ranges;
+mod cidr_set;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::sync::Arc;
 
 use mizzen_sdk::api::Patch;
@@ -12,42 +12,42 @@ use mizzen_sdk::resource::NODES;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::{Value, value};
 
-use crate::{After, Context, Error, Options, Reconcile, Work};
-use ranges::Range;
+use crate::{Action, Controller, ControllerContext, Error, Options, Reconcile};
+use cidr_set::CidrSet;
 
-pub use ranges::{NodeMasks, RangeError};
+pub use cidr_set::{NodeMasks, RangeError};
 
-/// Holds the blocks that overlap with the addresses of services; no node is called so.
+/// The owner of blocks that overlap with service CIDRs; a node name is never empty.
 const SERVICES: &str = "";
 
-struct Blocks {
-    context: Context,
+struct RangeAllocator {
+    context: ControllerContext,
     nodes: Informer<Object>,
-    /// Empty until all nodes have been asked what they have.
-    ranges: Mutex<Vec<Range>>,
+    /// Empty until the podCIDRs of all nodes have been read.
+    ranges: Mutex<Vec<CidrSet>>,
 }
 
-/// Whether a range can be cut into blocks for nodes.
+/// Whether a range can be split into podCIDRs.
 pub fn check_range(text: &str, masks: NodeMasks) -> Result<(), RangeError> {
-    Range::new(text, masks).map(drop)
+    CidrSet::new(text, masks).map(drop)
 }
 
-/// Sets up the loop. Without a range it does nothing.
-pub(crate) fn start(context: &Context) -> Work {
+/// Creates the controller. Without a cluster CIDR it does nothing.
+pub(crate) fn start(context: &ControllerContext) -> Controller {
     if context.options.pod_ranges.is_empty() {
-        return Work::default();
+        return Controller::default();
     }
     let context = context
         .named("node-controller")
-        .recording_as("cidrAllocator");
+        .with_event_source("cidrAllocator");
     let queue = context.queue("cidrallocator_node");
-    let nodes = context.follow(&NODES);
+    let nodes = context.informer(&NODES);
     let todo = queue.clone();
     nodes.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
-    Work::new(
+    Controller::new(
         queue,
         4,
-        Arc::new(Blocks {
+        Arc::new(RangeAllocator {
             context,
             nodes,
             ranges: Mutex::default(),
@@ -55,32 +55,29 @@ pub(crate) fn start(context: &Context) -> Work {
     )
 }
 
-impl Reconcile for Blocks {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
-        self.begin()?;
+impl Reconcile for RangeAllocator {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+        self.occupy_existing()?;
         let Some(node) = self.nodes.lister().by_key(key)? else {
-            self.ranges()
+            self.ranges
+                .lock()
                 .iter_mut()
                 .for_each(|range| range.release(key.name()));
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
         if !node["spec"]["podCIDRs"].list().is_empty() {
-            hold(&mut self.ranges(), &node);
+            occupy(&mut self.ranges.lock(), &node);
         } else if !node.is_going() {
-            self.give(&node).await?;
+            self.allocate(&node).await?;
         }
-        Ok(After::Done)
+        Ok(Action::AwaitChange)
     }
 }
 
-impl Blocks {
-    fn ranges(&self) -> MutexGuard<'_, Vec<Range>> {
-        self.ranges.lock()
-    }
-
-    /// Learns what all nodes have, before any gets something.
-    fn begin(&self) -> Result<(), Error> {
-        let mut ranges = self.ranges();
+impl RangeAllocator {
+    /// Marks the podCIDRs of all nodes as used before the first allocation.
+    fn occupy_existing(&self) -> Result<(), Error> {
+        let mut ranges = self.ranges.lock();
         if ranges.is_empty() {
             let Options {
                 pod_ranges,
@@ -88,36 +85,38 @@ impl Blocks {
                 service_ranges,
                 ..
             } = &*self.context.options;
-            let made = pod_ranges.iter().map(|text| Range::new(text, *node_masks));
-            let made: Result<Vec<Range>, RangeError> = made.collect();
+            let made = pod_ranges
+                .iter()
+                .map(|text| CidrSet::new(text, *node_masks));
+            let made: Result<Vec<CidrSet>, RangeError> = made.collect();
             *ranges = made.map_err(|error| Error::Other(error.to_string()))?;
             for range in ranges.iter_mut() {
                 service_ranges
                     .iter()
-                    .for_each(|taken| range.hold(SERVICES, &taken.to_string()));
+                    .for_each(|taken| range.occupy(SERVICES, &taken.to_string()));
             }
             for node in self.nodes.lister().list()? {
-                hold(&mut ranges, &node);
+                occupy(&mut ranges, &node);
             }
         }
         Ok(())
     }
 
-    async fn give(&self, node: &Object) -> Result<(), Error> {
+    async fn allocate(&self, node: &Object) -> Result<(), Error> {
         let blocks: Option<Vec<Value>> = {
-            let mut ranges = self.ranges();
+            let mut ranges = self.ranges.lock();
             ranges
                 .iter_mut()
                 .map(|range| {
                     range
-                        .take(node.name())
+                        .allocate_next(node.name())
                         .map(|block| block.to_string().into())
                 })
                 .collect()
         };
         let Some(blocks) = blocks else {
-            self.take_back(node);
-            self.tell(node, "CIDRNotAvailable");
+            self.release(node);
+            self.record_event(node, "CIDRNotAvailable");
             return Err(Error::Other(
                 "every block of the cluster's range is taken".into(),
             ));
@@ -129,32 +128,33 @@ impl Blocks {
             .patch(&NODES, &node.key(), "", Patch::Strategic, &patch)
             .await;
         if let Err(error) = outcome {
-            // Without an answer the node may have what it was given.
+            // Without a response, the server may have stored the podCIDR.
             if matches!(error, kube::Error::Api(_)) {
-                self.take_back(node);
+                self.release(node);
             }
-            self.tell(node, "CIDRAssignmentFailed");
+            self.record_event(node, "CIDRAssignmentFailed");
             return Err(error.into());
         }
         Ok(())
     }
 
-    fn take_back(&self, node: &Object) {
-        self.ranges()
+    fn release(&self, node: &Object) {
+        self.ranges
+            .lock()
             .iter_mut()
             .for_each(|range| range.release(node.name()));
     }
 
-    fn tell(&self, node: &Object, why: &str) {
+    fn record_event(&self, node: &Object, why: &str) {
         let message = format!("Node {} status is now: {why}", node.name());
         self.context
-            .record(&NODES, node, Note::normal(why, "", message));
+            .record_event(&NODES, node, Note::normal(why, "", message));
     }
 }
 
-/// Learns what a node has.
-fn hold(ranges: &mut [Range], node: &Object) {
+/// Marks the podCIDRs of a node as used.
+fn occupy(ranges: &mut [CidrSet], node: &Object) {
     for (range, block) in ranges.iter_mut().zip(node["spec"]["podCIDRs"].list()) {
-        range.hold(node.name(), block.str());
+        range.occupy(node.name(), block.str());
     }
 }

@@ -1,6 +1,7 @@
-//! Does a node still say that it lives? Its status and its lease are heartbeats.
+//! Node health: node status and lease renewals are heartbeats.
 //!
-//! Moments are ours, taken on the monotonic clock when a heartbeat is seen: clocks of nodes may be wrong, and ours may be set.
+//! Probe times are taken on our monotonic clock when a heartbeat is seen: the clocks of nodes may
+//! be wrong, and ours may step.
 
 use std::time::Duration;
 
@@ -9,14 +10,14 @@ use mizzen_value::{Value, time, value};
 
 use crate::common::pod::condition;
 
-/// How nodes are monitored.
+/// The options of node monitoring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeMonitor {
-    /// How often they are looked at.
+    /// How often nodes are checked.
     pub period: Duration,
-    /// How long a node may be silent before it counts as lost.
+    /// How long a node may be without a heartbeat before its Ready becomes Unknown.
     pub grace_period: Duration,
-    /// How long a new node may take to report for the first time.
+    /// How long a new node may take for its first heartbeat.
     pub startup_grace_period: Duration,
 }
 
@@ -30,49 +31,48 @@ impl Default for NodeMonitor {
     }
 }
 
-/// The conditions that only the node can know. NetworkUnavailable is others' business.
+/// The conditions that the kubelet reports. NetworkUnavailable is reported by the network plug-in.
 const REPORTED: [&str; 4] = ["Ready", "MemoryPressure", "DiskPressure", "PIDPressure"];
 
-/// What is remembered of a node between two looks.
+/// What is kept of a node between two checks.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Health {
+pub(super) struct NodeHealth {
     /// When the last heartbeat was seen, on the monotonic clock.
     pub seen: Timestamp,
-    /// The heartbeat of Ready in the status seen last; none if there was no such condition.
+    /// lastHeartbeatTime of Ready; none if there was no such condition.
     heartbeat: Option<Value>,
-    /// The lease's renewal seen last.
+    /// The lease's renewTime.
     renewed: String,
 }
 
-/// What a look at a node finds.
+/// The result of a check.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Look {
-    /// What to remember.
-    pub health: Health,
-    /// What Ready is after the look: `True`, `False` or `Unknown`; none if it was never reported.
+pub(super) struct NodeHealthCheck {
+    pub health: NodeHealth,
+    /// The status of Ready after the check; none if it was never reported.
     pub ready: Option<String>,
-    /// Whether it was ready before and is not any more, because it fell silent.
+    /// Whether the check changed Ready from True because heartbeats stopped.
     pub lost: bool,
-    /// The conditions to be written, if they must change.
+    /// The conditions to write, if they changed.
     pub conditions: Option<Vec<Value>>,
 }
 
-/// The time of a look: on the monotonic clock, and the time of day.
+/// The time of a check: on the monotonic and on the wall clock.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Now {
+pub(super) struct CheckTime {
     pub monotonic: Timestamp,
     pub wall: Timestamp,
 }
 
-/// Looks at a node and the last renewal of its lease (`""` if it has none).
-pub(super) fn look(
-    known: Option<&Health>,
+/// Checks a node. `renewed` is the renewTime of its lease (`""` if it has none).
+pub(super) fn check_health(
+    known: Option<&NodeHealth>,
     node: &Value,
     renewed: &str,
-    now: Now,
+    now: CheckTime,
     monitor: NodeMonitor,
-) -> Look {
-    let health = remember(known, node, renewed, now);
+) -> NodeHealthCheck {
+    let health = update_health(known, node, renewed, now);
     let before = condition(node, "Ready");
     let grace = if before.is_some() {
         monitor.grace_period
@@ -90,9 +90,10 @@ pub(super) fn look(
     let ready = after.map(|condition| condition["status"].str().to_string());
     let was_ready = before.is_some_and(|condition| condition["status"].str() == "True");
     let lost = was_ready && ready.as_deref() != Some("True");
-    // Kubernetes: what else is missing is written only together with a change of Ready (node_lifecycle_controller.go).
+    // Kubernetes: other missing conditions are written only together with a change of Ready
+    // (node_lifecycle_controller.go).
     let conditions = if after == before { None } else { conditions };
-    Look {
+    NodeHealthCheck {
         health,
         ready,
         lost,
@@ -100,17 +101,23 @@ pub(super) fn look(
     }
 }
 
-/// A moment as statuses have it.
+/// The time as RFC 3339.
 pub(super) fn now_text(now: Timestamp) -> String {
     time::from_unix(now.as_second())
 }
 
-fn remember(known: Option<&Health>, node: &Value, renewed: &str, now: Now) -> Health {
+fn update_health(
+    known: Option<&NodeHealth>,
+    node: &Value,
+    renewed: &str,
+    now: CheckTime,
+) -> NodeHealth {
     let heartbeat =
         condition(node, "Ready").map(|condition| condition["lastHeartbeatTime"].clone());
-    // Kubernetes: only a later renewTime counts (node_lifecycle_controller.go). Then a node whose clock is set back by an hour is
-    // lost for an hour although it renews its lease; here any new renewTime is a heartbeat.
-    let is_renewed = |known: &Health| !renewed.is_empty() && known.renewed != renewed;
+    // Kubernetes: only a later renewTime counts (node_lifecycle_controller.go). Then a node whose
+    // clock is set back by an hour is not ready for an hour although it renews its lease; here any
+    // new renewTime is a heartbeat.
+    let is_renewed = |known: &NodeHealth| !renewed.is_empty() && known.renewed != renewed;
     let seen = match known {
         Some(known) if known.heartbeat == heartbeat && !is_renewed(known) => known.seen,
         None if heartbeat.is_none() && renewed.is_empty() => {
@@ -118,7 +125,7 @@ fn remember(known: Option<&Health>, node: &Value, renewed: &str, now: Now) -> He
         }
         _ => now.monotonic,
     };
-    Health {
+    NodeHealth {
         seen,
         heartbeat,
         renewed: renewed.to_string(),
@@ -126,7 +133,7 @@ fn remember(known: Option<&Health>, node: &Value, renewed: &str, now: Now) -> He
 }
 
 /// When a node was created, on the monotonic clock; not in the future.
-fn created(node: &Value, now: Now) -> Option<Timestamp> {
+fn created(node: &Value, now: CheckTime) -> Option<Timestamp> {
     let seconds = time::to_unix(node["metadata"]["creationTimestamp"].str())?;
     let age = now
         .wall
@@ -136,7 +143,7 @@ fn created(node: &Value, now: Now) -> Option<Timestamp> {
         .ok()
 }
 
-/// The conditions of a node that fell silent.
+/// The conditions of a node without heartbeats.
 fn silent(node: &Value, now: &str) -> Vec<Value> {
     let mut conditions = node["status"]["conditions"].list().to_vec();
     for kind in REPORTED {
@@ -174,16 +181,21 @@ fn never_reported(kind: &str, node: &Value, now: &str) -> Value {
 mod tests {
     use super::*;
 
-    fn look(known: Option<&Health>, node: &Value, renewed: &str, now: Now) -> Look {
-        super::look(known, node, renewed, now, NodeMonitor::default())
+    fn look(
+        known: Option<&NodeHealth>,
+        node: &Value,
+        renewed: &str,
+        now: CheckTime,
+    ) -> NodeHealthCheck {
+        super::check_health(known, node, renewed, now, NodeMonitor::default())
     }
 
     fn at(second: i64) -> Timestamp {
         Timestamp::from_second(second).unwrap()
     }
 
-    fn now(second: i64) -> Now {
-        Now {
+    fn now(second: i64) -> CheckTime {
+        CheckTime {
             monotonic: at(second),
             wall: at(second),
         }
@@ -197,10 +209,10 @@ mod tests {
         value!({"metadata": {"creationTimestamp": "1970-01-01T00:01:40Z"}})
     }
 
-    /// Looks at the same node at each second with each renewal; what Ready is after the last look.
+    /// Checks the same node at each second with each renewTime; returns the last check.
     #[track_caller]
-    fn check(node: Value, looks: &[(i64, &str)], wanted: Option<&str>) -> Look {
-        let mut last = None::<Look>;
+    fn check(node: Value, looks: &[(i64, &str)], wanted: Option<&str>) -> NodeHealthCheck {
+        let mut last = None::<NodeHealthCheck>;
         for (second, renewed) in looks {
             last = Some(look(
                 last.as_ref().map(|look| &look.health),
@@ -215,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_silent_node_is_lost_after_its_grace() {
+    fn a_node_without_heartbeats_is_unknown_after_the_grace_period() {
         assert!(!check(node("True", "t"), &[(100, ""), (150, "")], Some("True")).lost);
         let look = check(node("True", "t"), &[(100, ""), (151, "")], Some("Unknown"));
         assert!(look.lost);
@@ -249,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lease_that_is_renewed_by_a_clock_that_was_set_back_is_a_heartbeat() {
+    fn an_earlier_renew_time_is_a_heartbeat() {
         check(
             node("True", "t"),
             &[(100, "b"), (149, "a"), (199, "a")],
@@ -263,9 +275,9 @@ mod tests {
     }
 
     #[test]
-    fn a_step_of_the_wall_clock_loses_no_node_and_saves_none() {
+    fn a_step_of_the_wall_clock_does_not_change_the_grace_period() {
         for step in [-3600, 3600] {
-            let now = |second: i64| Now {
+            let now = |second: i64| CheckTime {
                 monotonic: at(second),
                 wall: at(second + step),
             };
@@ -304,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_node_is_written_once() {
+    fn an_unknown_node_is_written_once() {
         let look = check(
             node("Unknown", "t"),
             &[(100, ""), (200, "")],
@@ -314,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_says_it_is_not_ready_is_not_lost() {
+    fn a_node_that_reports_not_ready_is_not_unknown() {
         assert!(!check(node("False", "t"), &[(100, ""), (110, "")], Some("False")).lost);
         assert!(!check(node("False", "t"), &[(100, ""), (151, "")], Some("Unknown")).lost);
     }

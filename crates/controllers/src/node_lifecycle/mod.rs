@@ -1,15 +1,14 @@
-//! Which nodes can be relied on? Heartbeats lost make a node Unknown; what a node says of itself taints it; taints that
-//! drive pods away come at a rate.
+//! The node lifecycle controller: sets Ready to Unknown without heartbeats, and taints nodes.
 //!
-//! Two things happen here: what a node says is mirrored as soon as it says so ([`marks`]), and whether it still speaks is
-//! looked at every few seconds ([`monitor`]).
+//! Condition taints and labels are synced on events ([`labels_and_taints`]); health is checked
+//! periodically ([`monitor`]), and NoExecute taints are added at a limited rate.
 
 mod health;
-mod marks;
+mod labels_and_taints;
 mod monitor;
 mod pods;
+mod taint_queue;
 mod taints;
-mod waiting;
 mod zones;
 
 use std::sync::Arc;
@@ -22,46 +21,50 @@ use mizzen_sdk::{Key, Object};
 use mizzen_value::value;
 
 use crate::common::pod::condition;
-use crate::{After, Context, Error, Reconcile, Work, pod_index};
-use monitor::Monitor;
+use crate::{Action, Controller, ControllerContext, Error, Reconcile, pod_index};
+use monitor::HealthMonitor;
 
 pub use health::NodeMonitor;
 
-/// Sets up the loop.
-pub(crate) fn start(context: &Context) -> Work {
+/// Creates the controller.
+pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("node-controller");
-    let (nodes, pods) = (context.follow(&NODES), context.follow(&PODS));
-    pod_index::add_node(&pods);
-    let monitor = Monitor::new(
+    let (nodes, pods) = (context.informer(&NODES), context.informer(&PODS));
+    pod_index::add_node_index(&pods);
+    let monitor = HealthMonitor::new(
         context.clone(),
         nodes.clone(),
         pods.clone(),
-        context.follow(&LEASES),
+        context.informer(&LEASES),
     );
-    mirror(&context, &nodes)
-        .with(newcomers(&context, &nodes, &pods))
-        .and(monitor.run())
+    sync_taints_and_labels(&context, &nodes)
+        .merge(watch_new_pods(&context, &nodes, &pods))
+        .with_task(monitor.run())
 }
 
-fn mirror(context: &Context, nodes: &Informer<Object>) -> Work {
+fn sync_taints_and_labels(context: &ControllerContext, nodes: &Informer<Object>) -> Controller {
     let queue = context.queue("node_lifecycle_controller");
     let todo = queue.clone();
     nodes.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
-    Work::new(
+    Controller::new(
         queue,
         8,
-        Arc::new(Mirror {
+        Arc::new(TaintAndLabelSync {
             context: context.clone(),
             nodes: nodes.clone(),
         }),
     )
 }
 
-/// Pods that come to a node that is not ready.
+/// Pods that are added to a node that is not ready.
 ///
-/// Kubernetes: only their coming matters; a pod that becomes ready on such a node later stays so, until the node's
-/// heartbeats are lost (node_lifecycle_controller.go).
-fn newcomers(context: &Context, nodes: &Informer<Object>, pods: &Informer<Object>) -> Work {
+/// Kubernetes: only the addition counts; a pod that becomes ready on such a node later stays ready
+/// until the node's heartbeats stop (node_lifecycle_controller.go).
+fn watch_new_pods(
+    context: &ControllerContext,
+    nodes: &Informer<Object>,
+    pods: &Informer<Object>,
+) -> Controller {
     let queue = context.queue("node_lifecycle_controller_pods");
     let todo = queue.clone();
     let node_of = |pod: &Entry<Object>| pod.text_at(&["spec", "nodeName"]);
@@ -75,57 +78,60 @@ fn newcomers(context: &Context, nodes: &Informer<Object>, pods: &Informer<Object
             todo.add(event.key().clone());
         }
     });
-    let newcomers = Newcomers {
+    let newcomers = NewPods {
         context: context.clone(),
         nodes: nodes.clone(),
         pods: pods.clone(),
     };
-    Work::new(queue, 4, Arc::new(newcomers))
+    Controller::new(queue, 4, Arc::new(newcomers))
 }
 
-struct Mirror {
-    context: Context,
+struct TaintAndLabelSync {
+    context: ControllerContext,
     nodes: Informer<Object>,
 }
 
-impl Reconcile for Mirror {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
+impl Reconcile for TaintAndLabelSync {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let Some(node) = self.nodes.lister().by_key(key)? else {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
         let now = self.context.now_text();
-        if marks::taints(&node, &now).is_some() {
-            taints::change(&self.context, key.name(), |node| marks::taints(node, &now)).await?;
+        if labels_and_taints::taints(&node, &now).is_some() {
+            taints::change(&self.context, key.name(), |node| {
+                labels_and_taints::taints(node, &now)
+            })
+            .await?;
         }
-        if let Some(labels) = marks::labels(&node) {
+        if let Some(labels) = labels_and_taints::labels(&node) {
             let patch = value!({"metadata": {"labels": labels}});
             self.context
                 .api
                 .patch(&NODES, key, "", Patch::Merge, &patch)
                 .await?;
         }
-        Ok(After::Done)
+        Ok(Action::AwaitChange)
     }
 }
 
-struct Newcomers {
-    context: Context,
+struct NewPods {
+    context: ControllerContext,
     nodes: Informer<Object>,
     pods: Informer<Object>,
 }
 
-impl Reconcile for Newcomers {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
+impl Reconcile for NewPods {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let Some(pod) = self.pods.lister().by_key(key)? else {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
         let Some(node) = self.nodes.lister().get(pod["spec"]["nodeName"].str())? else {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
         let ready = condition(&node, "Ready");
         if ready.is_some_and(|ready| ready["status"].str() != "True") {
-            pods::mark(&self.context, &pod).await?;
+            pods::mark_pod_not_ready(&self.context, &pod).await?;
         }
-        Ok(After::Done)
+        Ok(Action::AwaitChange)
     }
 }

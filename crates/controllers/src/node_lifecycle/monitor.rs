@@ -1,4 +1,4 @@
-//! Looks at all nodes again and again: who came, who left, who fell silent, and whose pods have to go.
+//! The health monitor: checks all nodes periodically, and adds and removes NoExecute taints.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
@@ -14,76 +14,76 @@ use mizzen_sdk::{Key, Object};
 use mizzen_value::Value;
 use tokio::time::{MissedTickBehavior, interval, sleep};
 
-use super::health::{Health, Look, Now, look};
-use super::zones::{Turn, Zones, zone_of};
+use super::health::{CheckTime, NodeHealth, NodeHealthCheck, check_health};
+use super::zones::{DisruptionChange, ZoneStates, zone_of};
 use super::{pods, taints};
 use crate::common::pod::condition;
-use crate::{Context, Error, pod_index, taint};
+use crate::{ControllerContext, Error, pod_index, taint};
 
-/// How often nodes that wait for their taint are let through.
-const PASS: Duration = Duration::from_millis(100);
-/// How many nodes are written at a time.
-const AT_ONCE: usize = 8;
-/// How often a status that others write, too, is tried.
+/// How often the taint queues are processed.
+const TAINT_PERIOD: Duration = Duration::from_millis(100);
+/// How many nodes are written concurrently.
+const MAX_CONCURRENT_UPDATES: usize = 8;
+/// How often a conflicting status update is tried.
 const TRIES: usize = 5;
-/// A node with this label does not count when it is asked how bad things are.
+/// Nodes with this label do not count for the zone state.
 const EXCLUDED: &str = "node.kubernetes.io/exclude-disruption";
-/// Where leases of nodes are.
+/// The namespace of node leases.
 const LEASES: &str = "kube-node-lease";
 
-pub(super) struct Monitor {
-    pub context: Context,
+pub(super) struct HealthMonitor {
+    pub context: ControllerContext,
     pub nodes: Informer<Object>,
     pub pods: Informer<Object>,
     pub leases: Informer<Object>,
-    known: HashMap<String, Known>,
-    zones: Zones,
+    known: HashMap<String, MonitoredNode>,
+    zones: ZoneStates,
 }
 
-/// What is known of a node.
-struct Known {
-    /// It is read while it is looked at: as a text, which the cache has anyway, it costs nothing.
+/// A monitored node.
+struct MonitoredNode {
+    /// An entry of the cache; it is decoded for each check and not kept decoded.
     node: Entry<Object>,
-    health: Option<Health>,
-    /// Not all of its pods could be told.
+    health: Option<NodeHealth>,
+    /// Marking its pods as not ready failed and must be repeated.
     again: bool,
 }
 
-impl Monitor {
+impl HealthMonitor {
     pub(super) fn new(
-        context: Context,
+        context: ControllerContext,
         nodes: Informer<Object>,
         pods: Informer<Object>,
         leases: Informer<Object>,
-    ) -> Monitor {
-        Monitor {
+    ) -> HealthMonitor {
+        HealthMonitor {
             context,
             nodes,
             pods,
             leases,
             known: HashMap::new(),
-            zones: Zones::default(),
+            zones: ZoneStates::default(),
         }
     }
 
-    /// Looks for ever.
+    /// Runs until the future is dropped.
     pub(super) async fn run(mut self) {
         let mut looks = interval(self.context.options.node_monitor.period);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                _ = looks.tick() => self.look().await,
-                () = sleep(PASS), if !self.zones.are_quiet() => self.pass().await,
+                _ = looks.tick() => self.monitor_node_health().await,
+                () = sleep(TAINT_PERIOD), if !self.zones.are_queues_empty() => self.taint_due_nodes().await,
             }
         }
     }
 
-    async fn look(&mut self) {
+    async fn monitor_node_health(&mut self) {
         let nodes = self.nodes.store().list();
-        self.notice(&nodes).await;
+        self.classify_nodes(&nodes).await;
         let mut ready: BTreeMap<String, Vec<bool>> = BTreeMap::new();
-        for some in nodes.chunks(AT_ONCE) {
-            let looks = join_all(some.iter().map(|node| self.judge(node))).await;
+        for some in nodes.chunks(MAX_CONCURRENT_UPDATES) {
+            let looks = join_all(some.iter().map(|node| self.try_update_node_health(node))).await;
             for (node, look) in looks.into_iter().flatten() {
                 if node.label(EXCLUDED).is_none() {
                     ready
@@ -91,67 +91,73 @@ impl Monitor {
                         .or_default()
                         .push(look.ready.as_deref() == Some("True"));
                 }
-                self.follow(&node, look).await;
+                self.process_taint_base_eviction(&node, look).await;
             }
         }
-        match self.zones.learn(&ready, self.context.monotonic_now()) {
-            Turn::None => (),
-            Turn::Blind => self.take_back(&nodes).await,
-            Turn::Seeing => self.begin_again(),
+        match self
+            .zones
+            .handle_disruption(&ready, self.context.monotonic_now())
+        {
+            DisruptionChange::None => (),
+            DisruptionChange::FullyDisrupted => self.remove_no_execute_taints(&nodes).await,
+            DisruptionChange::Recovered => self.reset_health(),
         }
     }
 
-    /// Learns who came and who left.
-    async fn notice(&mut self, nodes: &[Entry<Object>]) {
+    /// Handles added and deleted nodes.
+    async fn classify_nodes(&mut self, nodes: &[Entry<Object>]) {
         for entry in nodes {
             if let Some(known) = self.known.get_mut(entry.key().name()) {
                 known.node = entry.clone();
                 continue;
             }
-            let Some(node) = read(entry) else { continue };
-            self.tell(
+            let Some(node) = decode(entry) else { continue };
+            self.record_event(
                 &node,
                 "RegisteredNode",
                 format!("Registered Node {0} in Controller", node.name()),
             );
             self.known.insert(
                 node.name().into(),
-                Known {
+                MonitoredNode {
                     node: entry.clone(),
                     health: None,
                     again: false,
                 },
             );
-            // Whoever set these before us may have been wrong; we look for ourselves.
-            self.release(&node).await;
+            // Its NoExecute taints may be of an earlier run, so they are removed and decided again.
+            self.mark_as_reachable(&node).await;
         }
         let is_gone = |name: &str| self.nodes.store().get(&Key::cluster(name)).is_none();
-        let gone: Vec<Known> = self
+        let gone: Vec<MonitoredNode> = self
             .known
             .extract_if(|name, _| is_gone(name))
             .map(|(_, known)| known)
             .collect();
-        for node in gone.iter().filter_map(|known| read(&known.node)) {
-            self.tell(
+        for node in gone.iter().filter_map(|known| decode(&known.node)) {
+            self.record_event(
                 &node,
                 "RemovingNode",
                 format!("Removing Node {} from Controller", node.name()),
             );
             self.zones
-                .waiting(&zone_of(&node), self.context.monotonic_now())
+                .taint_queue(&zone_of(&node), self.context.monotonic_now())
                 .remove(node.name());
         }
     }
 
-    fn tell(&self, node: &Object, reason: &str, what: String) {
+    fn record_event(&self, node: &Object, reason: &str, what: String) {
         let message = format!("Node {} event: {what}", node.name());
         self.context
-            .record(&NODES, node, Note::normal(reason, "", message));
+            .record_event(&NODES, node, Note::normal(reason, "", message));
     }
 
-    /// Looks at a node, and writes what it finds: the node as it is then. None if that failed.
-    async fn judge(&self, entry: &Entry<Object>) -> Option<(Object, Look)> {
-        let mut node = read(entry)?;
+    /// Checks a node and writes its conditions. Returns the node as written; none if that failed.
+    async fn try_update_node_health(
+        &self,
+        entry: &Entry<Object>,
+    ) -> Option<(Object, NodeHealthCheck)> {
+        let mut node = decode(entry)?;
         let known = self
             .known
             .get(node.name())
@@ -161,11 +167,11 @@ impl Monitor {
             .and_then(|lease| lease.text_at(&["spec", "renewTime"]))
             .unwrap_or_default();
         for _ in 0..TRIES {
-            let now = Now {
+            let now = CheckTime {
                 monotonic: self.context.monotonic_now(),
                 wall: self.context.now(),
             };
-            let look = look(
+            let look = check_health(
                 known,
                 &node,
                 &renewed,
@@ -199,18 +205,24 @@ impl Monitor {
         None
     }
 
-    /// Does what follows for a node's taints and pods.
-    async fn follow(&mut self, node: &Object, look: Look) {
+    /// Handles taints and pods after a check.
+    async fn process_taint_base_eviction(&mut self, node: &Object, look: NodeHealthCheck) {
         match look.ready.as_deref() {
-            Some("True") => self.release(node).await,
-            Some("False") => self.drive(node, taint::NOT_READY, taint::UNREACHABLE).await,
-            Some(_) => self.drive(node, taint::UNREACHABLE, taint::NOT_READY).await,
+            Some("True") => self.mark_as_reachable(node).await,
+            Some("False") => {
+                self.add_to_taint_queue(node, taint::NOT_READY, taint::UNREACHABLE)
+                    .await
+            }
+            Some(_) => {
+                self.add_to_taint_queue(node, taint::UNREACHABLE, taint::NOT_READY)
+                    .await
+            }
             None => (),
         }
         if look.lost {
             let message = format!("Node {} status is now: NodeNotReady", node.name());
             self.context
-                .record(&NODES, node, Note::normal("NodeNotReady", "", message));
+                .record_event(&NODES, node, Note::normal("NodeNotReady", "", message));
         }
         let Some(known) = self.known.get_mut(node.name()) else {
             return;
@@ -218,7 +230,7 @@ impl Monitor {
         known.health = Some(look.health);
         let is_ready = look.ready.as_deref() == Some("True");
         if look.lost || (known.again && !is_ready) {
-            let failed = mark_all(&self.context, &self.pods, node.name())
+            let failed = mark_pods_not_ready(&self.context, &self.pods, node.name())
                 .await
                 .is_err();
             self.known
@@ -227,49 +239,56 @@ impl Monitor {
         }
     }
 
-    /// Lets a node wait for a taint; at once if it only replaces its opposite.
-    async fn drive(&mut self, node: &Object, key: &str, opposite: &str) {
-        if taint::has(node, opposite, "NoExecute") {
-            self.swap(node.name(), key, opposite).await;
-        } else if !taint::has(node, key, "NoExecute") {
+    /// Queues a node for a taint; if it has the opposite taint, the two are swapped at once.
+    async fn add_to_taint_queue(&mut self, node: &Object, key: &str, opposite: &str) {
+        if taint::has_taint(node, opposite, "NoExecute") {
+            self.swap_taint(node.name(), key, opposite).await;
+        } else if !taint::has_taint(node, key, "NoExecute") {
             self.zones
-                .waiting(&zone_of(node), self.context.monotonic_now())
+                .taint_queue(&zone_of(node), self.context.monotonic_now())
                 .add(node.name());
         }
     }
 
-    async fn swap(&mut self, node: &str, key: &str, opposite: &str) -> bool {
+    async fn swap_taint(&mut self, node: &str, key: &str, opposite: &str) -> bool {
         let now = self.context.now_text();
         let (add, remove) = (
-            [taint::new(key, "NoExecute", &now)],
-            [taint::new(opposite, "NoExecute", &now)],
+            [taint::new_taint(key, "NoExecute", &now)],
+            [taint::new_taint(opposite, "NoExecute", &now)],
         );
-        let change = |node: &Object| taint::change(node["spec"]["taints"].list(), &add, &remove);
+        let change =
+            |node: &Object| taint::updated_taints(node["spec"]["taints"].list(), &add, &remove);
         taints::change(&self.context, node, change).await.is_ok()
     }
 
-    /// Takes the taints off a node that drive its pods away.
-    async fn release(&mut self, node: &Object) {
+    /// Removes the NoExecute taints of a node.
+    async fn mark_as_reachable(&mut self, node: &Object) {
         let now = self.context.monotonic_now();
-        self.zones.waiting(&zone_of(node), now).remove(node.name());
+        self.zones
+            .taint_queue(&zone_of(node), now)
+            .remove(node.name());
         let keys = [taint::NOT_READY, taint::UNREACHABLE];
-        if !keys.iter().any(|key| taint::has(node, key, "NoExecute")) {
+        if !keys
+            .iter()
+            .any(|key| taint::has_taint(node, key, "NoExecute"))
+        {
             return;
         }
-        let ours = keys.map(|key| taint::new(key, "NoExecute", ""));
-        let change = |node: &Object| taint::change(node["spec"]["taints"].list(), &[], &ours);
+        let ours = keys.map(|key| taint::new_taint(key, "NoExecute", ""));
+        let change =
+            |node: &Object| taint::updated_taints(node["spec"]["taints"].list(), &[], &ours);
         if let Err(error) = taints::change(&self.context, node.name(), change).await {
             tracing::debug!(node = node.name(), %error, "cannot take taints off");
         }
     }
 
-    async fn take_back(&mut self, nodes: &[Entry<Object>]) {
-        for node in nodes.iter().filter_map(read) {
-            self.release(&node).await;
+    async fn remove_no_execute_taints(&mut self, nodes: &[Entry<Object>]) {
+        for node in nodes.iter().filter_map(decode) {
+            self.mark_as_reachable(&node).await;
         }
     }
 
-    fn begin_again(&mut self) {
+    fn reset_health(&mut self) {
         let now: Timestamp = self.context.monotonic_now();
         for health in self
             .known
@@ -280,39 +299,49 @@ impl Monitor {
         }
     }
 
-    /// Taints those nodes whose turn it is.
-    async fn pass(&mut self) {
+    /// Taints the nodes that the rate limit admits.
+    async fn taint_due_nodes(&mut self) {
         for name in self.zones.next(self.context.monotonic_now()) {
             let Ok(Some(node)) = self.nodes.lister().get(&name) else {
                 continue;
             };
             let ready = condition(&node, "Ready");
             let is_done = match ready.map_or("", |ready| ready["status"].str()) {
-                "False" => self.swap(&name, taint::NOT_READY, taint::UNREACHABLE).await,
-                "Unknown" => self.swap(&name, taint::UNREACHABLE, taint::NOT_READY).await,
+                "False" => {
+                    self.swap_taint(&name, taint::NOT_READY, taint::UNREACHABLE)
+                        .await
+                }
+                "Unknown" => {
+                    self.swap_taint(&name, taint::UNREACHABLE, taint::NOT_READY)
+                        .await
+                }
                 _ => true,
             };
             if !is_done {
                 self.zones
-                    .waiting(&zone_of(&node), self.context.monotonic_now())
+                    .taint_queue(&zone_of(&node), self.context.monotonic_now())
                     .add(&name);
             }
         }
     }
 }
 
-/// A node to be looked at. All of them are, every few seconds, and none is kept.
-fn read(entry: &Entry<Object>) -> Option<Object> {
+/// Nodes are decoded for each check and not kept.
+fn decode(entry: &Entry<Object>) -> Option<Object> {
     entry
         .read()
         .inspect_err(|error| tracing::warn!(%error, "cannot read a node"))
         .ok()
 }
 
-async fn mark_all(context: &Context, all: &Informer<Object>, node: &str) -> Result<(), Error> {
+async fn mark_pods_not_ready(
+    context: &ControllerContext,
+    all: &Informer<Object>,
+    node: &str,
+) -> Result<(), Error> {
     let mut outcome = Ok(());
-    for pod in pod_index::on_node(all, node)? {
-        outcome = outcome.and(pods::mark(context, &pod).await);
+    for pod in pod_index::pods_on_node(all, node)? {
+        outcome = outcome.and(pods::mark_pod_not_ready(context, &pod).await);
     }
     outcome
 }

@@ -1,4 +1,4 @@
-//! Whom does the loss of a node concern? Its pods are not ready any more.
+//! Pods of nodes that are not ready: their Ready condition becomes False.
 
 use mizzen_sdk::Object;
 use mizzen_sdk::event::Note;
@@ -6,10 +6,13 @@ use mizzen_sdk::resource::PODS;
 use mizzen_sdk::write::is_not_found;
 use mizzen_value::Value;
 
-use crate::{Context, Error};
+use crate::{ControllerContext, Error};
 
-/// Marks a pod as not ready, unless it says so or says nothing about it.
-pub(super) async fn mark(context: &Context, pod: &Object) -> Result<(), Error> {
+/// Sets Ready to False if it is True.
+pub(super) async fn mark_pod_not_ready(
+    context: &ControllerContext,
+    pod: &Object,
+) -> Result<(), Error> {
     let Some(marked) = not_ready(pod, &context.now_text()) else {
         return Ok(());
     };
@@ -17,7 +20,7 @@ pub(super) async fn mark(context: &Context, pod: &Object) -> Result<(), Error> {
         Err(error) if is_not_found(&error) => return Ok(()),
         outcome => drop(outcome?),
     }
-    context.record(
+    context.record_event(
         &PODS,
         pod,
         Note::warning("NodeNotReady", "", "Node is not ready"),
@@ -59,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_pod_that_says_it_is_ready_is_marked() {
+    fn only_a_ready_pod_is_marked() {
         check(value!([]), None);
         check(value!([{"type": "Ready", "status": "False"}]), None);
         let marked = value!({"type": "Ready", "status": "False", "reason": "kept", "lastTransitionTime": "now"});

@@ -1,15 +1,15 @@
-//! Writes taints and labels while others write them, too.
+//! Writes the taints and labels of nodes; retries on conflict.
 
 use mizzen_sdk::api::Patch;
 use mizzen_sdk::resource::NODES;
 use mizzen_sdk::{Key, Object, write};
 use mizzen_value::{Value, value};
 
-use crate::{Context, Error};
+use crate::{ControllerContext, Error};
 
-/// Changes the taints of a node, if it is there. `change` may be asked several times.
+/// Updates the taints of a node, if it exists. `change` may be called several times.
 pub(super) async fn change(
-    context: &Context,
+    context: &ControllerContext,
     node: &str,
     change: impl Fn(&Object) -> Option<Vec<Value>>,
 ) -> Result<(), Error> {
@@ -30,7 +30,7 @@ pub(super) async fn change(
     Ok(write::retry(write).await?)
 }
 
-/// Only if nobody else has changed the node meanwhile: taints are replaced as a whole.
+/// With the resourceVersion as a precondition: taints are replaced as a whole.
 fn patch(node: &Object, taints: Vec<Value>) -> Value {
     let taints = if taints.is_empty() {
         Value::Null

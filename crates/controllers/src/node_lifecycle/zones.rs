@@ -1,63 +1,69 @@
-//! How bad is it, zone by zone? The more nodes of a zone are lost, the more likely is it us who cannot see, and the slower
-//! are pods driven away; not at all when no node of any zone is ready.
+//! Zone states and eviction rates.
+//!
+//! The more nodes of a zone are not ready, the slower NoExecute taints are added. If no node of any
+//! zone is ready, the control plane is probably disconnected, and none are added.
 
 use std::collections::BTreeMap;
 
 use k8s_openapi::jiff::Timestamp;
 use mizzen_value::Value;
 
-use super::waiting::Waiting;
+use super::taint_queue::TaintQueue;
 
-/// Nodes per second that lose their pods in a healthy zone.
-const RATE: f64 = 0.1;
-/// The same in a large zone most of which is lost; a small one loses none then.
-const SECONDARY_RATE: f64 = 0.01;
-/// From how many nodes a zone is large.
-const LARGE: usize = 50;
-/// The share of nodes not ready, at least three, from which most of a zone is lost.
-const UNHEALTHY: f64 = 0.55;
+/// `--node-eviction-rate`: nodes per second in a normal zone.
+const EVICTION_LIMITER_QPS: f64 = 0.1;
+/// `--secondary-node-eviction-rate`: in a large zone with a partial disruption; it is 0 in a small
+/// one.
+const SECONDARY_EVICTION_LIMITER_QPS: f64 = 0.01;
+/// `--large-cluster-size-threshold`.
+const LARGE_CLUSTER_THRESHOLD: usize = 50;
+/// `--unhealthy-zone-threshold`, with at least three nodes not ready.
+const UNHEALTHY_ZONE_THRESHOLD: f64 = 0.55;
 
-/// How a zone is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum State {
-    /// Nobody has looked yet.
+pub(super) enum ZoneState {
+    /// Not computed yet.
     Initial,
     /// Enough nodes are ready.
     Normal,
-    /// Most nodes are not.
-    Partial,
-    /// None is.
-    Full,
+    /// Too many nodes are not ready.
+    PartialDisruption,
+    /// No node is ready.
+    FullDisruption,
 }
 
-/// What happened to the whole cluster between two looks.
+/// What changed for the whole cluster between two checks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Turn {
-    /// Nothing.
+pub(super) enum DisruptionChange {
     None,
-    /// Now no node of any zone is ready: nobody is driven away, and taints that do so are taken back.
-    Blind,
-    /// Now some node is ready again: every node gets its whole grace.
-    Seeing,
+    /// No node of any zone is ready any more: no pods are evicted, and NoExecute taints are
+    /// removed.
+    FullyDisrupted,
+    /// Some node is ready again: every node gets a full grace period.
+    Recovered,
 }
 
-/// The zones of a cluster, by name.
+/// The zones by name.
 #[derive(Debug, Default)]
-pub(super) struct Zones(BTreeMap<String, (State, Waiting)>);
+pub(super) struct ZoneStates(BTreeMap<String, (ZoneState, TaintQueue)>);
 
-impl Zones {
-    /// The nodes that wait in a zone, which is made if it is new.
-    pub(super) fn waiting(&mut self, zone: &str, now: Timestamp) -> &mut Waiting {
-        let new = || (State::Initial, Waiting::new(RATE, now));
+impl ZoneStates {
+    /// The taint queue of a zone; creates it if needed.
+    pub(super) fn taint_queue(&mut self, zone: &str, now: Timestamp) -> &mut TaintQueue {
+        let new = || {
+            (
+                ZoneState::Initial,
+                TaintQueue::new(EVICTION_LIMITER_QPS, now),
+            )
+        };
         &mut self.0.entry(zone.into()).or_insert_with(new).1
     }
 
-    /// Whether nobody waits in any zone.
-    pub(super) fn are_quiet(&self) -> bool {
+    pub(super) fn are_queues_empty(&self) -> bool {
         self.0.values().all(|(_, waiting)| waiting.is_empty())
     }
 
-    /// The nodes that may pass now.
+    /// The nodes that the rate limiters admit.
     pub(super) fn next(&mut self, now: Timestamp) -> Vec<String> {
         self.0
             .values_mut()
@@ -65,66 +71,76 @@ impl Zones {
             .collect()
     }
 
-    /// Learns which nodes of each zone are ready, and sets the rates.
-    pub(super) fn learn(&mut self, ready: &BTreeMap<String, Vec<bool>>, now: Timestamp) -> Turn {
+    /// Computes the states of all zones from the readiness of their nodes, and sets the rates.
+    pub(super) fn handle_disruption(
+        &mut self,
+        ready: &BTreeMap<String, Vec<bool>>,
+        now: Timestamp,
+    ) -> DisruptionChange {
         for zone in ready.keys() {
-            self.waiting(zone, now);
+            self.taint_queue(zone, now);
         }
         self.0
             .retain(|zone, (_, waiting)| ready.contains_key(zone) || !waiting.is_empty());
         let counted = self.0.iter().filter(|(zone, _)| ready.contains_key(*zone));
         let was_blind = counted
             .map(|(_, (state, _))| *state)
-            .all(|state| state == State::Full);
-        let is_blind = ready.values().all(|nodes| state(nodes) == State::Full);
+            .all(|state| state == ZoneState::FullDisruption);
+        let is_blind = ready
+            .values()
+            .all(|nodes| compute_zone_state(nodes) == ZoneState::FullDisruption);
         match (was_blind, is_blind) {
-            (true, true) => return Turn::None,
-            (false, true) => self.close(now),
-            (_, false) => self.follow(ready, now),
+            (true, true) => return DisruptionChange::None,
+            (false, true) => self.stop_evictions(now),
+            (_, false) => self.update_zones(ready, now),
         }
         match (was_blind, is_blind) {
-            (false, true) => Turn::Blind,
-            (true, false) => Turn::Seeing,
-            _ => Turn::None,
+            (false, true) => DisruptionChange::FullyDisrupted,
+            (true, false) => DisruptionChange::Recovered,
+            _ => DisruptionChange::None,
         }
     }
 
-    fn close(&mut self, now: Timestamp) {
+    fn stop_evictions(&mut self, now: Timestamp) {
         for (state, waiting) in self.0.values_mut() {
-            *state = State::Full;
-            waiting.set_rate(0.0, now);
+            *state = ZoneState::FullDisruption;
+            waiting.swap_limiter(0.0, now);
         }
     }
 
-    fn follow(&mut self, ready: &BTreeMap<String, Vec<bool>>, now: Timestamp) {
+    fn update_zones(&mut self, ready: &BTreeMap<String, Vec<bool>>, now: Timestamp) {
         for (zone, nodes) in ready {
             if let Some((known, waiting)) = self.0.get_mut(zone) {
-                *known = state(nodes);
-                waiting.set_rate(rate(*known, nodes.len()), now);
+                *known = compute_zone_state(nodes);
+                waiting.swap_limiter(rate(*known, nodes.len()), now);
             }
         }
     }
 }
 
-fn state(ready: &[bool]) -> State {
+fn compute_zone_state(ready: &[bool]) -> ZoneState {
     let n_lost = ready.iter().filter(|ready| !**ready).count();
     match n_lost {
-        0 => State::Normal,
-        n if n == ready.len() => State::Full,
-        n if n > 2 && n as f64 / ready.len() as f64 >= UNHEALTHY => State::Partial,
-        _ => State::Normal,
+        0 => ZoneState::Normal,
+        n if n == ready.len() => ZoneState::FullDisruption,
+        n if n > 2 && n as f64 / ready.len() as f64 >= UNHEALTHY_ZONE_THRESHOLD => {
+            ZoneState::PartialDisruption
+        }
+        _ => ZoneState::Normal,
     }
 }
 
-fn rate(state: State, n_nodes: usize) -> f64 {
+fn rate(state: ZoneState, n_nodes: usize) -> f64 {
     match state {
-        State::Partial if n_nodes > LARGE => SECONDARY_RATE,
-        State::Partial => 0.0,
-        State::Initial | State::Normal | State::Full => RATE,
+        ZoneState::PartialDisruption if n_nodes > LARGE_CLUSTER_THRESHOLD => {
+            SECONDARY_EVICTION_LIMITER_QPS
+        }
+        ZoneState::PartialDisruption => 0.0,
+        ZoneState::Initial | ZoneState::Normal | ZoneState::FullDisruption => EVICTION_LIMITER_QPS,
     }
 }
 
-/// The zone of a node: its region and zone; `""` if it says neither.
+/// Region and zone of a node; `""` without both labels.
 pub(super) fn zone_of(node: &Value) -> String {
     let labels = &node["metadata"]["labels"];
     let label = |name: &str, old: &str| {
@@ -166,62 +182,68 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(n_ready: usize, n_lost: usize, wanted: State, wanted_rate: f64) {
+    fn check(n_ready: usize, n_lost: usize, wanted: ZoneState, wanted_rate: f64) {
         let nodes = &cluster(&[("", n_ready, n_lost)])[""];
         assert_eq!(
-            (state(nodes), rate(state(nodes), nodes.len())),
+            (
+                compute_zone_state(nodes),
+                rate(compute_zone_state(nodes), nodes.len())
+            ),
             (wanted, wanted_rate)
         );
     }
 
     #[test]
-    fn a_zone_is_as_bad_as_its_share_of_lost_nodes() {
-        check(3, 0, State::Normal, 0.1);
-        check(1, 2, State::Normal, 0.1);
-        check(2, 3, State::Partial, 0.0);
-        check(3, 3, State::Normal, 0.1);
-        check(23, 28, State::Normal, 0.1);
-        check(22, 29, State::Partial, 0.01);
-        check(0, 1, State::Full, 0.1);
+    fn the_zone_state_follows_the_share_of_nodes_not_ready() {
+        check(3, 0, ZoneState::Normal, 0.1);
+        check(1, 2, ZoneState::Normal, 0.1);
+        check(2, 3, ZoneState::PartialDisruption, 0.0);
+        check(3, 3, ZoneState::Normal, 0.1);
+        check(23, 28, ZoneState::Normal, 0.1);
+        check(22, 29, ZoneState::PartialDisruption, 0.01);
+        check(0, 1, ZoneState::FullDisruption, 0.1);
     }
 
     #[test]
-    fn nobody_is_driven_away_while_no_node_is_ready() {
-        let mut zones = Zones::default();
+    fn evictions_stop_while_no_node_is_ready() {
+        let mut zones = ZoneStates::default();
         assert_eq!(
-            zones.learn(&cluster(&[("a", 1, 0), ("b", 0, 1)]), at(0)),
-            Turn::None
+            zones.handle_disruption(&cluster(&[("a", 1, 0), ("b", 0, 1)]), at(0)),
+            DisruptionChange::None
         );
-        zones.waiting("b", at(0)).add("lost");
+        zones.taint_queue("b", at(0)).add("lost");
         assert_eq!(
-            zones.learn(&cluster(&[("a", 0, 1), ("b", 0, 1)]), at(5)),
-            Turn::Blind
+            zones.handle_disruption(&cluster(&[("a", 0, 1), ("b", 0, 1)]), at(5)),
+            DisruptionChange::FullyDisrupted
         );
         assert_eq!(
-            zones.learn(&cluster(&[("a", 0, 1), ("b", 0, 1)]), at(10)),
-            Turn::None
+            zones.handle_disruption(&cluster(&[("a", 0, 1), ("b", 0, 1)]), at(10)),
+            DisruptionChange::None
         );
         assert_eq!(zones.next(at(1000)), [""; 0]);
         assert_eq!(
-            zones.learn(&cluster(&[("a", 1, 0), ("b", 0, 1)]), at(1000)),
-            Turn::Seeing
+            zones.handle_disruption(&cluster(&[("a", 1, 0), ("b", 0, 1)]), at(1000)),
+            DisruptionChange::Recovered
         );
         assert_eq!(zones.next(at(1010)), ["lost"]);
     }
 
     #[test]
-    fn a_zone_that_is_lost_alone_is_emptied() {
-        let mut zones = Zones::default();
-        zones.waiting("b", at(0)).add("lost");
-        zones.learn(&cluster(&[("a", 1, 0), ("b", 0, 5)]), at(0));
+    fn a_single_zone_in_full_disruption_is_evicted() {
+        let mut zones = ZoneStates::default();
+        zones.taint_queue("b", at(0)).add("lost");
+        zones.handle_disruption(&cluster(&[("a", 1, 0), ("b", 0, 5)]), at(0));
         assert_eq!(zones.next(at(0)), ["lost"]);
-        assert!(zones.are_quiet());
+        assert!(zones.are_queues_empty());
     }
 
     #[test]
-    fn the_first_look_at_a_dark_cluster_counts_as_going_blind() {
-        let mut zones = Zones::default();
-        assert_eq!(zones.learn(&cluster(&[("", 0, 2)]), at(0)), Turn::Blind);
+    fn a_first_check_without_ready_nodes_is_a_full_disruption() {
+        let mut zones = ZoneStates::default();
+        assert_eq!(
+            zones.handle_disruption(&cluster(&[("", 0, 2)]), at(0)),
+            DisruptionChange::FullyDisrupted
+        );
     }
 
     #[test]

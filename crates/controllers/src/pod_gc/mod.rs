@@ -1,6 +1,7 @@
-//! Pods that nobody takes away: too many that ended, those of nodes that are gone, those that go and never will be gone.
+//! The pod garbage collector: deletes terminated pods beyond a threshold, pods of nodes that do not
+//! exist, and terminating pods without a kubelet.
 //!
-//! Invariant: no round looks at all pods; indexes have those that matter.
+//! Invariant: no sync lists all pods; indexes have the candidates.
 
 mod plan;
 
@@ -17,29 +18,29 @@ use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Key, Object};
 use tokio::time::{Instant, interval};
 
-use crate::{Context, Error, Work, pod_index};
+use crate::{Controller, ControllerContext, Error, pod_index};
 use plan::Quarantine;
 
 /// How often pods are collected.
 const PERIOD: Duration = Duration::from_secs(20);
-/// How many pods are deleted at a time.
+/// How many pods are deleted concurrently.
 const BATCH: usize = 50;
 
-/// The indexes of pods: values of these fields.
+/// The indexed fields.
 const PHASE: &str = "status.phase";
 const DELETION: &str = "metadata.deletionTimestamp";
 
 struct PodGc {
-    context: Context,
+    context: ControllerContext,
     pods: Informer<Object>,
     nodes: Informer<Object>,
 }
 
-/// Sets up the loop.
-pub(crate) fn start(context: &Context) -> Work {
+/// Creates the controller.
+pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("pod-garbage-collector");
-    let (pods, nodes) = (context.follow(&PODS), context.follow(&NODES));
-    pod_index::add_node(&pods);
+    let (pods, nodes) = (context.informer(&PODS), context.informer(&NODES));
+    pod_index::add_node_index(&pods);
     for field in [PHASE, DELETION] {
         pods.add_index(field, by_field(field));
     }
@@ -48,12 +49,12 @@ pub(crate) fn start(context: &Context) -> Work {
         pods,
         nodes,
     };
-    Work::default().and(async move {
+    Controller::default().with_task(async move {
         let (mut ticks, mut quarantine) = (interval(PERIOD), Quarantine::default());
         let failures = FailureLog::after(Duration::ZERO);
         loop {
             ticks.tick().await;
-            if let Err(error) = collector.collect(&mut quarantine).await
+            if let Err(error) = collector.gc(&mut quarantine).await
                 && let Some(unlogged) = failures.failed()
             {
                 tracing::warn!(%error, unlogged, "pods could not be garbage collected");
@@ -63,12 +64,12 @@ pub(crate) fn start(context: &Context) -> Work {
 }
 
 impl PodGc {
-    /// One round. What fails is tried again in the next.
-    async fn collect(&self, quarantine: &mut Quarantine) -> Result<(), Error> {
+    /// One collection. Failures are retried by the next one.
+    async fn gc(&self, quarantine: &mut Quarantine) -> Result<(), Error> {
         let threshold = self.context.options.terminated_pod_gc_threshold;
         if threshold > 0 {
-            let ended = plan::beyond(self.pods_with(PHASE, plan::is_end)?, threshold);
-            self.delete_all(ended, false).await;
+            let ended = plan::over_threshold(self.pods_with(PHASE, plan::is_end)?, threshold);
+            self.delete_pods(ended, false).await;
         }
         let mut stuck = self.pods_with(DELETION, |_| true)?;
         stuck.retain(|pod| {
@@ -80,7 +81,7 @@ impl PodGc {
                 .flatten();
             plan::is_stuck(pod, node.as_deref())
         });
-        self.delete_all(stuck, false).await;
+        self.delete_pods(stuck, false).await;
         for node in self.missing_nodes(quarantine) {
             if self
                 .context
@@ -89,14 +90,14 @@ impl PodGc {
                 .await?
                 .is_none()
             {
-                self.delete_all(pod_index::on_node(&self.pods, &node)?, true)
+                self.delete_pods(pod_index::pods_on_node(&self.pods, &node)?, true)
                     .await;
             }
         }
         Ok(())
     }
 
-    /// The pods whose field has a value that is `wanted`.
+    /// The pods whose indexed field is `wanted`.
     fn pods_with(
         &self,
         index: &str,
@@ -116,19 +117,24 @@ impl PodGc {
     }
 
     fn missing_nodes(&self, quarantine: &mut Quarantine) -> Vec<String> {
-        let mut named = pod_index::nodes(&self.pods);
+        let mut named = pod_index::indexed_nodes(&self.pods);
         named.retain(|node| {
             self.nodes
                 .store()
                 .get(&Key::cluster(node.as_str()))
                 .is_none()
         });
-        quarantine.pass(named.iter().map(String::as_str), Instant::now())
+        quarantine.update(named.iter().map(String::as_str), Instant::now())
     }
 
-    async fn delete_all(&self, pods: Vec<Arc<Object>>, are_orphans: bool) {
+    async fn delete_pods(&self, pods: Vec<Arc<Object>>, are_orphans: bool) {
         for batch in pods.chunks(BATCH) {
-            let outcomes = join_all(batch.iter().map(|pod| self.delete(pod, are_orphans))).await;
+            let outcomes = join_all(
+                batch
+                    .iter()
+                    .map(|pod| self.mark_failed_and_delete(pod, are_orphans)),
+            )
+            .await;
             for error in outcomes
                 .into_iter()
                 .filter_map(Result::err)
@@ -139,10 +145,15 @@ impl PodGc {
         }
     }
 
-    /// Lets a pod fail unless it has ended, so that whoever waits for it knows, and deletes it at once.
-    async fn delete(&self, pod: &Object, is_orphan: bool) -> Result<(), kube::Error> {
+    /// Sets the phase to Failed unless the pod has finished, and deletes the pod without a grace
+    /// period.
+    async fn mark_failed_and_delete(
+        &self,
+        pod: &Object,
+        is_orphan: bool,
+    ) -> Result<(), kube::Error> {
         let (api, key) = (&self.context.api, pod.key());
-        if let Some(change) = plan::failure(pod, is_orphan, &self.context.now_text()) {
+        if let Some(change) = plan::failed_status(pod, is_orphan, &self.context.now_text()) {
             api.patch(&PODS, &key, "status", Patch::Strategic, &change)
                 .await?;
         }

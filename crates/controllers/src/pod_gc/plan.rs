@@ -1,4 +1,4 @@
-//! Which pods are nobody's any more? Pure.
+//! Decides which pods are collected. Pure.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,18 +10,18 @@ use mizzen_sdk::{Object, condition};
 use mizzen_value::{Value, value};
 use tokio::time::Instant;
 
-/// How long a node may be unknown before its pods are given up: a cache may be behind.
+/// How long a node must be missing before its pods are deleted: the cache may be stale.
 const QUARANTINE: Duration = Duration::from_secs(40);
-/// The taint by which people say that a node is off and stays off.
+/// The out-of-service taint: an administrator declares a node as shut down.
 const OUT_OF_SERVICE: &str = "node.kubernetes.io/out-of-service";
 
-/// Whether a phase is one in which a pod has ended.
+/// Whether a phase counts as terminated.
 pub(super) fn is_end(phase: &str) -> bool {
     !matches!(phase, "Pending" | "Running" | "Unknown")
 }
 
-/// Of pods that ended, those beyond `threshold`: the evicted first, then the oldest.
-pub(super) fn beyond(mut ended: Vec<Arc<Object>>, threshold: usize) -> Vec<Arc<Object>> {
+/// Terminated pods beyond `threshold`: evicted ones first, then the oldest.
+pub(super) fn over_threshold(mut ended: Vec<Arc<Object>>, threshold: usize) -> Vec<Arc<Object>> {
     let n_gone = ended.len().saturating_sub(threshold);
     if n_gone > 0 {
         ended.sort_by_cached_key(|pod| (!is_evicted(pod), pod.created(), pod.name().to_string()));
@@ -35,7 +35,7 @@ fn is_evicted(pod: &Object) -> bool {
     status["phase"].str() == "Failed" && status["reason"].str() == "Evicted"
 }
 
-/// Whether a pod that is to go will never be seen off: it is on no node, or on one that is off for good.
+/// Whether a terminating pod has no kubelet: it has no node, or its node is out of service.
 pub(super) fn is_stuck(pod: &Object, node: Option<&Object>) -> bool {
     pod["spec"]["nodeName"].str().is_empty() || node.is_some_and(is_out_of_service)
 }
@@ -48,13 +48,14 @@ fn is_out_of_service(node: &Object) -> bool {
             .any(|taint| taint["key"].str() == OUT_OF_SERVICE)
 }
 
-/// Nodes that pods name and nobody knows, and since when.
+/// Missing nodes that pods refer to, and since when.
 #[derive(Default)]
 pub(super) struct Quarantine(HashMap<String, Instant>);
 
 impl Quarantine {
-    /// Takes in the nodes that are `missing` now. Returns those that have been missing for long enough; they begin anew.
-    pub(super) fn pass<'a>(
+    /// Updates the missing nodes. Returns those that have been missing for long enough; their time
+    /// starts anew.
+    pub(super) fn update<'a>(
         &mut self,
         missing: impl Iterator<Item = &'a str>,
         now: Instant,
@@ -69,9 +70,9 @@ impl Quarantine {
     }
 }
 
-/// The change by which a pod is known to have failed before it goes; none if it has ended already. With a node that is
-/// gone, it says so.
-pub(super) fn failure(pod: &Object, is_orphan: bool, now: &str) -> Option<Value> {
+/// The status patch that sets the phase to Failed; none if the pod has finished. An orphan also
+/// gets the DisruptionTarget condition.
+pub(super) fn failed_status(pod: &Object, is_orphan: bool, now: &str) -> Option<Value> {
     if is_terminal(pod) {
         return None;
     }
@@ -120,7 +121,7 @@ mod tests {
             pod("a", 9, ""),
             pod("d", 10, "Evicted"),
         ];
-        let gone = beyond(pods, threshold);
+        let gone = over_threshold(pods, threshold);
         assert_eq!(
             gone.iter().map(|pod| pod.name()).collect::<Vec<_>>(),
             expect
@@ -128,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn beyond_the_threshold_the_evicted_go_first_and_then_the_oldest() {
+    fn evicted_pods_are_collected_first_and_then_the_oldest() {
         check_beyond(4, &[]);
         check_beyond(3, &["d"]);
         check_beyond(1, &["d", "b", "c"]);
@@ -142,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_goes_is_stuck_without_a_node_or_on_one_that_is_off() {
+    fn a_terminating_pod_is_stuck_without_a_node_or_out_of_service() {
         let on = |node: &str| Object(value!({"spec": {"nodeName": node}}));
         assert!(is_stuck(&on(""), None) && !is_stuck(&on("n"), None));
         assert!(is_stuck(&on("n"), Some(&node("Unknown", OUT_OF_SERVICE))));
@@ -151,11 +152,11 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_node_has_to_be_missing_for_a_while() {
+    async fn a_node_must_be_missing_for_the_quarantine() {
         let (mut quarantine, begin) = (Quarantine::default(), Instant::now());
         let mut pass = |missing: &str, seconds| {
             quarantine
-                .pass(
+                .update(
                     missing.split_whitespace(),
                     begin + Duration::from_secs(seconds),
                 )
@@ -169,13 +170,13 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_that_has_not_ended_fails_before_it_goes() {
+    fn a_pod_that_has_not_finished_is_failed_before_its_deletion() {
         let mut running = (*pod("a", 0, "")).clone();
         running.entry("status").set("phase", "Running");
         let plain = value!({"metadata": {"uid": "u"}, "status": {"phase": "Failed", "observedGeneration": 2i64}});
-        assert_eq!(failure(&running, false, "now"), Some(plain));
-        assert_eq!(failure(&pod("a", 0, ""), true, "now"), None);
-        let orphan = failure(&running, true, "now").expect("a change");
+        assert_eq!(failed_status(&running, false, "now"), Some(plain));
+        assert_eq!(failed_status(&pod("a", 0, ""), true, "now"), None);
+        let orphan = failed_status(&running, true, "now").expect("a change");
         let condition = &orphan["status"]["conditions"][0];
         assert_eq!(
             (
@@ -187,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn phases_that_nobody_knows_are_ends() {
+    fn unknown_phases_count_as_terminated() {
         assert_eq!(
             ["Pending", "Running", "Unknown", "Succeeded", "Failed"].map(is_end),
             [false, false, false, true, true]

@@ -1,7 +1,8 @@
-//! What is strange about the types of a policy's expressions? Its status says so; nobody is refused for it.
+//! The ValidatingAdmissionPolicy status controller: type-checks the expressions of a policy and
+//! writes warnings to its status.
 //!
-//! The types of built-in kinds are known here, those of others are read from what the server publishes of them
-//! (`published`).
+//! The types of built-in kinds are compiled in; those of other kinds are read from the server's
+//! OpenAPI (`published`).
 
 mod published;
 
@@ -19,17 +20,17 @@ use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::{Value, value};
 
-use crate::census::Served;
-use crate::{After, Context, Error, Reconcile, Work};
+use crate::metadata_informers::DiscoveredKinds;
+use crate::{Action, Controller, ControllerContext, Error, Reconcile};
 
-/// Under whose name the status is owned.
+/// The field manager of the status.
 const MANAGER: &str = "validatingadmissionpolicy-status";
 const WORKERS: usize = 5;
 
-type Known = HashMap<GroupVersionKind, Arc<Struct>>;
+type KnownShapes = HashMap<GroupVersionKind, Arc<Struct>>;
 
-/// The kinds that ship with us.
-static BUILT_IN: LazyLock<Known> = LazyLock::new(|| {
+/// The built-in kinds.
+static BUILT_IN: LazyLock<KnownShapes> = LazyLock::new(|| {
     mizzen_kinds::catalog()
         .kinds
         .iter()
@@ -37,37 +38,41 @@ static BUILT_IN: LazyLock<Known> = LazyLock::new(|| {
         .collect()
 });
 
-struct Policies {
-    context: Context,
+struct PolicyStatusController {
+    context: ControllerContext,
     policies: Informer<Object>,
 }
 
-/// Sets up the loop.
-pub(crate) fn start(context: &Context) -> Work {
+/// Creates the controller.
+pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("validatingadmissionpolicy-status-controller");
     let queue = context.queue(MANAGER);
-    let policies = context.follow(&VALIDATING_ADMISSION_POLICIES);
+    let policies = context.informer(&VALIDATING_ADMISSION_POLICIES);
     let todo = queue.clone();
     policies.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
-    Work::new(queue, WORKERS, Arc::new(Policies { context, policies }))
+    Controller::new(
+        queue,
+        WORKERS,
+        Arc::new(PolicyStatusController { context, policies }),
+    )
 }
 
-impl Reconcile for Policies {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
+impl Reconcile for PolicyStatusController {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let Some(policy) = self
             .policies
             .lister()
             .by_key(key)?
             .filter(|policy| is_new(policy))
         else {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
-        let mut types = Types {
-            served: Served::ask(self.context.api.client()).await?,
-            others: Known::new(),
+        let mut types = PolicyTypes {
+            served: DiscoveredKinds::discover(self.context.api.client()).await?,
+            others: KnownShapes::new(),
         };
         for kind in expression_kinds(&policy, &types) {
-            self.learn(kind, &mut types.others).await?;
+            self.load_shape(kind, &mut types.others).await?;
         }
         let status = status(&policy, expression_warnings(&policy, &types));
         let how = Patch::Apply { manager: MANAGER };
@@ -78,14 +83,18 @@ impl Reconcile for Policies {
             .await
         {
             Err(error) if !is_not_found(&error) => Err(error.into()),
-            _ => Ok(After::Done),
+            _ => Ok(Action::AwaitChange),
         }
     }
 }
 
-impl Policies {
-    /// Asks the server for the shape of a kind, unless it is known. A kind of which nobody knows anything is left out.
-    async fn learn(&self, kind: GroupVersionKind, known: &mut Known) -> Result<(), Error> {
+impl PolicyStatusController {
+    /// Reads the schema of a kind from the server unless it is known. An unknown kind is left out.
+    async fn load_shape(
+        &self,
+        kind: GroupVersionKind,
+        known: &mut KnownShapes,
+    ) -> Result<(), Error> {
         if BUILT_IN.contains_key(&kind) || known.contains_key(&kind) {
             return Ok(());
         }
@@ -126,13 +135,13 @@ fn status(policy: &Object, warnings: Vec<Value>) -> Value {
     })
 }
 
-/// What is known of the types that a policy is about.
-struct Types {
-    served: Served,
-    others: Known,
+/// The types that a policy matches.
+struct PolicyTypes {
+    served: DiscoveredKinds,
+    others: KnownShapes,
 }
 
-impl Shapes for Types {
+impl Shapes for PolicyTypes {
     fn kind(&self, group: &str, version: &str, resource: &str) -> Option<GroupVersionKind> {
         let mut served = self.served.kinds.iter().map(|kind| &kind.resource);
         let found = served

@@ -1,7 +1,7 @@
-//! The shape of a kind, as the server publishes it: a page of OpenAPI per version, in which schemas refer to each other.
+//! The schema of a kind from the server's OpenAPI v3 document, with references resolved.
 //!
-//! Invariant: what refers to itself ends as an object of which nothing is known, and what grows without measure is given
-//! up.
+//! Invariant: a recursive reference becomes an object without known fields, and a schema above the
+//! size limit is dropped.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use mizzen_object::schema::Struct;
 use mizzen_object::structural::Structural;
 use mizzen_value::{Map, Value, value};
 
-/// How many parts a schema may have.
+/// How many nodes a resolved schema may have.
 const MAX_PARTS: usize = 100_000;
 const COMPONENTS: &str = "#/components/schemas/";
 
-/// Where the schemas of a kind's version are.
+/// The path of the OpenAPI document of a group version.
 pub(super) fn page(kind: &GroupVersionKind) -> String {
     match &*kind.group {
         "" => format!("/openapi/v3/api/{}", kind.version),
@@ -22,7 +22,7 @@ pub(super) fn page(kind: &GroupVersionKind) -> String {
     }
 }
 
-/// The shape of a kind; none if the page does not have it.
+/// The schema of a kind; none if the document has none.
 pub(super) fn shape(page: &Value, kind: &GroupVersionKind) -> Option<Arc<Struct>> {
     let schemas = &page["components"]["schemas"];
     let is_meant = |schema: &Value| {
@@ -32,12 +32,12 @@ pub(super) fn shape(page: &Value, kind: &GroupVersionKind) -> Option<Arc<Struct>
             .any(|said| is(said, kind))
     };
     let (name, schema) = schemas.entries().find(|(_, schema)| is_meant(schema))?;
-    let mut whole = Whole {
+    let mut whole = SchemaResolver {
         schemas,
         path: vec![name],
         n_left: MAX_PARTS,
     };
-    let schema = whole.of(schema)?;
+    let schema = whole.resolve(schema)?;
     let shape = Struct::new(kind.kind.clone(), kind.api_version(), false);
     shape.define(Vec::new(), Vec::new());
     shape.define_rest(Arc::new(Structural::compile(&schema, false)));
@@ -50,50 +50,50 @@ fn is(said: &Value, kind: &GroupVersionKind) -> bool {
         && said["kind"].str() == kind.kind
 }
 
-/// Puts in the place of each reference what it refers to.
-struct Whole<'a> {
+/// Replaces references by what they refer to.
+struct SchemaResolver<'a> {
     schemas: &'a Value,
-    /// What the schema at hand is part of.
+    /// The references that are being resolved.
     path: Vec<&'a str>,
     n_left: usize,
 }
 
-impl<'a> Whole<'a> {
-    /// None if it gets too large, or refers to what is not there.
-    fn of(&mut self, schema: &'a Value) -> Option<Value> {
+impl<'a> SchemaResolver<'a> {
+    /// None if it gets too large, or a reference is not found.
+    fn resolve(&mut self, schema: &'a Value) -> Option<Value> {
         self.n_left = self.n_left.checked_sub(1)?;
         let Some(name) = reference(schema) else {
-            return self.inside(schema);
+            return self.resolve_members(schema);
         };
         if self.path.contains(&name) {
             return Some(value!({ "type": "object" }));
         }
         self.path.push(name);
-        let referred = self.inside(self.schemas.get(name)?);
+        let referred = self.resolve_members(self.schemas.get(name)?);
         self.path.pop();
         referred
     }
 
-    fn inside(&mut self, schema: &'a Value) -> Option<Value> {
+    fn resolve_members(&mut self, schema: &'a Value) -> Option<Value> {
         let mut whole = schema.clone();
         let properties = &schema["properties"];
         if !properties.is_null() {
             let mut all = Map::default();
             for (name, property) in properties.entries() {
-                all.insert(name, self.of(property)?);
+                all.insert(name, self.resolve(property)?);
             }
             whole.set("properties", Value::Map(all));
         }
         for field in ["items", "additionalProperties"] {
             if schema[field].as_map().is_some() {
-                whole.set(field, self.of(&schema[field])?);
+                whole.set(field, self.resolve(&schema[field])?);
             }
         }
         Some(whole)
     }
 }
 
-/// What a schema refers to, perhaps from within an `allOf`, where it stands so that it can have words of its own.
+/// The reference of a schema, perhaps within an `allOf`, which lets it have its own description.
 fn reference(schema: &Value) -> Option<&str> {
     let own = schema["$ref"]
         .as_str()
@@ -114,17 +114,17 @@ mod tests {
         }
     }
 
-    /// The schemas of a page, of which the first is of a kind, as they are when nothing refers to anything.
+    /// The schemas of a document, the first of which is that of a kind, after resolution.
     #[track_caller]
     fn check(schemas: &str, expected: Option<&str>) {
         let schemas = json::parse(schemas.as_bytes()).unwrap();
         let (name, first) = schemas.entries().next().unwrap();
-        let whole = Whole {
+        let whole = SchemaResolver {
             schemas: &schemas,
             path: vec![name],
             n_left: MAX_PARTS,
         }
-        .of(first);
+        .resolve(first);
         assert_eq!(
             whole.map(|schema| json::to_string(&schema)).as_deref(),
             expected
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_refers_to_itself_ends() {
+    fn a_recursive_schema_ends() {
         check(
             r##"{"a":{"properties":{"b":{"$ref":"#/components/schemas/b"}}},"b":{"properties":{"a":{"$ref":"#/components/schemas/a"}}}}"##,
             Some(r#"{"properties":{"b":{"properties":{"a":{"type":"object"}}}}}"#),
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_nowhere_or_grows_without_measure_is_given_up() {
+    fn missing_references_and_large_schemas_are_dropped() {
         check(
             r##"{"a":{"items":{"$ref":"#/components/schemas/b"}}}"##,
             None,
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_says_which_schema_is_that_of_a_kind() {
+    fn a_document_names_the_schema_of_a_kind() {
         let page = value!({ "components": { "schemas": {
             "other": { "type": "object" },
             "foo": {

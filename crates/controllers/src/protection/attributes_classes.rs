@@ -1,4 +1,4 @@
-//! A class of volume attributes stays while a claim or volume names it.
+//! VolumeAttributesClass protection: the finalizer stays while a claim or volume uses the class.
 
 use std::sync::Arc;
 
@@ -11,39 +11,39 @@ use mizzen_sdk::resource::{
 use mizzen_sdk::{Key, Object};
 use mizzen_value::Value;
 
-use super::Plan;
-use crate::{After, Context, Error, Reconcile, Work};
+use super::FinalizerPlan;
+use crate::{Action, Controller, ControllerContext, Error, Reconcile};
 
 const FINALIZER: &str = "kubernetes.io/vac-protection";
-/// Claims and volumes by the classes that they name.
+/// The index of claims and volumes by class.
 const CLASS: &str = "attributes class";
 
-struct Classes {
-    context: Context,
+struct VacProtection {
+    context: ControllerContext,
     classes: Informer<Object>,
     users: [Informer<Object>; 2],
 }
 
-/// Sets up the loop.
-pub(crate) fn start(context: &Context) -> Work {
+/// Creates the controller.
+pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("volumeattributesclass-protection-controller");
     let queue = context.queue("vacprotection");
-    let classes = context.follow(&VOLUME_ATTRIBUTES_CLASSES);
+    let classes = context.informer(&VOLUME_ATTRIBUTES_CLASSES);
     let todo = queue.clone();
     classes.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
     let users = [
-        context.follow(&PERSISTENT_VOLUME_CLAIMS),
-        context.follow(&PERSISTENT_VOLUMES),
+        context.informer(&PERSISTENT_VOLUME_CLAIMS),
+        context.informer(&PERSISTENT_VOLUMES),
     ];
     for informer in &users {
         informer.add_index(CLASS, by_class());
         let todo = queue.clone();
-        informer.add_handler(move |event: Event<Object>| user_changed(&event, &todo));
+        informer.add_handler(move |event: Event<Object>| on_user_event(&event, &todo));
     }
-    Work::new(
+    Controller::new(
         queue,
         1,
-        Arc::new(Classes {
+        Arc::new(VacProtection {
             context,
             classes,
             users,
@@ -51,14 +51,14 @@ pub(crate) fn start(context: &Context) -> Work {
     )
 }
 
-/// The classes that an object named and may not name any more.
-fn user_changed(event: &Event<Object>, todo: &Queue<Key>) {
+/// Enqueues the classes that an object may not use any more.
+fn on_user_event(event: &Event<Object>, todo: &Queue<Key>) {
     let (Event::Updated { old: last, .. } | Event::Deleted { last, .. }) = event else {
         return;
     };
     let names = last
         .object()
-        .map(|object| names(&object))
+        .map(|object| class_names(&object))
         .unwrap_or_default();
     names
         .into_iter()
@@ -69,13 +69,13 @@ fn by_class() -> IndexFunction<Object> {
     Arc::new(|entry: &Entry<Object>| {
         entry
             .object()
-            .map(|object| names(&object))
+            .map(|object| class_names(&object))
             .unwrap_or_default()
     })
 }
 
-/// The classes that a claim or volume names: the one it wants, the one it has, the one on its way.
-fn names(object: &Value) -> Vec<String> {
+/// The classes of a claim or volume: wanted, current and target.
+fn class_names(object: &Value) -> Vec<String> {
     let wanted = &object["spec"]["volumeAttributesClassName"];
     let status = &object["status"];
     let next = &status["modifyVolumeStatus"]["targetVolumeAttributesClassName"];
@@ -87,10 +87,10 @@ fn names(object: &Value) -> Vec<String> {
         .collect()
 }
 
-impl Reconcile for Classes {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
+impl Reconcile for VacProtection {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let Some(class) = self.classes.lister().by_key(key)? else {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
         let has_users = |users: &Informer<Object>| {
             users
@@ -99,15 +99,22 @@ impl Reconcile for Classes {
                 .is_some_and(|users| !users.is_empty())
         };
         match super::plan(&class, FINALIZER) {
-            Plan::Add => {
-                super::add(&self.context, &VOLUME_ATTRIBUTES_CLASSES, &class, FINALIZER).await?
+            FinalizerPlan::Add => {
+                super::add_finalizer(&self.context, &VOLUME_ATTRIBUTES_CLASSES, &class, FINALIZER)
+                    .await?
             }
-            Plan::RemoveIfUnused if !self.users.iter().any(has_users) => {
-                super::remove(&self.context, &VOLUME_ATTRIBUTES_CLASSES, &class, FINALIZER).await?;
+            FinalizerPlan::RemoveIfUnused if !self.users.iter().any(has_users) => {
+                super::remove_finalizer(
+                    &self.context,
+                    &VOLUME_ATTRIBUTES_CLASSES,
+                    &class,
+                    FINALIZER,
+                )
+                .await?;
             }
             _ => (),
         }
-        Ok(After::Done)
+        Ok(Action::AwaitChange)
     }
 }
 
@@ -123,7 +130,7 @@ mod tests {
             "spec": {"volumeAttributesClassName": "gold"},
             "status": {"currentVolumeAttributesClassName": "silver", "modifyVolumeStatus": {"targetVolumeAttributesClassName": "gold"}},
         });
-        assert_eq!(names(&claim), ["gold", "silver", "gold"]);
-        assert!(names(&value!({"spec": {"volumeAttributesClassName": ""}})).is_empty());
+        assert_eq!(class_names(&claim), ["gold", "silver", "gold"]);
+        assert!(class_names(&value!({"spec": {"volumeAttributesClassName": ""}})).is_empty());
     }
 }

@@ -1,4 +1,4 @@
-//! A claim stays while a pod on a node uses it.
+//! PersistentVolumeClaim protection: the finalizer stays while a pod on a node uses the claim.
 
 use std::sync::Arc;
 
@@ -10,35 +10,35 @@ use mizzen_sdk::resource::{PERSISTENT_VOLUME_CLAIMS, PODS};
 use mizzen_sdk::{Key, Object};
 use mizzen_value::Value;
 
-use super::Plan;
+use super::FinalizerPlan;
 use crate::common::pod::is_terminal;
-use crate::{After, Context, Error, Reconcile, Work, pod_index};
+use crate::{Action, Controller, ControllerContext, Error, Reconcile, pod_index};
 
 const FINALIZER: &str = "kubernetes.io/pvc-protection";
 
-struct Claims {
-    context: Context,
+struct PvcProtection {
+    context: ControllerContext,
     claims: Informer<Object>,
     pods: Informer<Object>,
 }
 
-/// Sets up the loop.
-pub(crate) fn start(context: &Context) -> Work {
+/// Creates the controller.
+pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("pvc-protection-controller");
     let queue = context.queue("pvcprotection");
     let (claims, pods) = (
-        context.follow(&PERSISTENT_VOLUME_CLAIMS),
-        context.follow(&PODS),
+        context.informer(&PERSISTENT_VOLUME_CLAIMS),
+        context.informer(&PODS),
     );
-    pod_index::add_claim(&pods);
+    pod_index::add_claim_index(&pods);
     let todo = queue.clone();
     claims.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
     let todo = queue.clone();
-    pods.add_handler(move |event: Event<Object>| pod_changed(&event, &todo));
-    Work::new(
+    pods.add_handler(move |event: Event<Object>| on_pod_event(&event, &todo));
+    Controller::new(
         queue,
         10,
-        Arc::new(Claims {
+        Arc::new(PvcProtection {
             context,
             claims,
             pods,
@@ -46,8 +46,9 @@ pub(crate) fn start(context: &Context) -> Work {
     )
 }
 
-/// The claims of a pod that may not use them any more; of its predecessor, too, if it has the same name.
-fn pod_changed(event: &Event<Object>, todo: &Queue<Key>) {
+/// Enqueues the claims that a pod may not use any more, and those of its predecessor of the same
+/// name.
+fn on_pod_event(event: &Event<Object>, todo: &Queue<Key>) {
     let (last, now) = match event {
         Event::Added { object, .. } => (None, Some(object)),
         Event::Updated { old, new } => (Some(old).filter(|old| old.uid() != new.uid()), Some(new)),
@@ -62,35 +63,41 @@ fn pod_changed(event: &Event<Object>, todo: &Queue<Key>) {
     };
     let now = now.and_then(read).filter(|pod| !may_use(pod));
     for pod in now.into_iter().chain(last.and_then(read)) {
-        pod_index::claims(&pod).for_each(|name| todo.add(Key::new(pod.namespace(), name)));
+        pod_index::claim_names(&pod).for_each(|name| todo.add(Key::new(pod.namespace(), name)));
     }
 }
 
-impl Reconcile for Claims {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
+impl Reconcile for PvcProtection {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let Some(claim) = self.claims.lister().by_key(key)? else {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
         match super::plan(&claim, FINALIZER) {
-            Plan::Nothing => (),
-            Plan::Add => {
-                super::add(&self.context, &PERSISTENT_VOLUME_CLAIMS, &claim, FINALIZER).await?
+            FinalizerPlan::Nothing => (),
+            FinalizerPlan::Add => {
+                super::add_finalizer(&self.context, &PERSISTENT_VOLUME_CLAIMS, &claim, FINALIZER)
+                    .await?
             }
-            Plan::RemoveIfUnused => {
+            FinalizerPlan::RemoveIfUnused => {
                 if !self.is_used(&claim).await? {
-                    super::remove(&self.context, &PERSISTENT_VOLUME_CLAIMS, &claim, FINALIZER)
-                        .await?;
+                    super::remove_finalizer(
+                        &self.context,
+                        &PERSISTENT_VOLUME_CLAIMS,
+                        &claim,
+                        FINALIZER,
+                    )
+                    .await?;
                 }
             }
         }
-        Ok(After::Done)
+        Ok(Action::AwaitChange)
     }
 }
 
-impl Claims {
-    /// The server is asked only if our cache knows of nobody: it may not know of the newest pods.
+impl PvcProtection {
+    /// Reads pods from the server only if the cache has no user: it may lack the newest pods.
     async fn is_used(&self, claim: &Object) -> Result<bool, Error> {
-        let known = pod_index::of_claim(&self.pods, &claim.key().to_string())?;
+        let known = pod_index::pods_using_claim(&self.pods, &claim.key().to_string())?;
         if known.iter().any(|pod| uses(pod, claim)) {
             return Ok(true);
         }
@@ -103,7 +110,7 @@ impl Claims {
     }
 }
 
-/// Whether a pod uses a claim: a pod without a node cannot, and one that is over still counts.
+/// Whether a pod uses a claim: a pod without a node does not, a finished one does.
 fn uses(pod: &Object, claim: &Object) -> bool {
     let has = |volume: &Value| pod_index::claim_name(pod, volume).as_deref() == Some(claim.name());
     let counts = |volume: &Value| match volume["ephemeral"].is_null() {
@@ -115,7 +122,6 @@ fn uses(pod: &Object, claim: &Object) -> bool {
         && volumes.iter().any(|volume| has(volume) && counts(volume))
 }
 
-/// Whether a pod only waits for somebody to remove it.
 fn is_shut_down(pod: &Object) -> bool {
     pod.is_going() && pod["metadata"]["deletionGracePeriodSeconds"].as_int() == Some(0)
 }

@@ -1,4 +1,4 @@
-//! What must not go while it is used? A finalizer keeps it until nobody does.
+//! The protection controllers: a finalizer keeps an object while it is in use.
 
 mod attributes_classes;
 mod claims;
@@ -10,29 +10,26 @@ pub(crate) use volumes::start as start_volumes;
 
 use mizzen_sdk::{Object, Resource};
 
-use crate::{Context, Error};
+use crate::{ControllerContext, Error};
 
-/// What an object's finalizer needs.
+/// What to do with an object's finalizer.
 #[derive(Debug, PartialEq, Eq)]
-enum Plan {
-    /// Nothing.
+enum FinalizerPlan {
     Nothing,
-    /// To be added.
     Add,
-    /// To be removed as soon as the object is not used.
     RemoveIfUnused,
 }
 
-fn plan(object: &Object, finalizer: &str) -> Plan {
+fn plan(object: &Object, finalizer: &str) -> FinalizerPlan {
     match (object.is_going(), object.has_finalizer(finalizer)) {
-        (false, false) => Plan::Add,
-        (true, true) => Plan::RemoveIfUnused,
-        _ => Plan::Nothing,
+        (false, false) => FinalizerPlan::Add,
+        (true, true) => FinalizerPlan::RemoveIfUnused,
+        _ => FinalizerPlan::Nothing,
     }
 }
 
-async fn add(
-    context: &Context,
+async fn add_finalizer(
+    context: &ControllerContext,
     of: &Resource,
     object: &Object,
     finalizer: &str,
@@ -47,8 +44,8 @@ async fn add(
     Ok(())
 }
 
-async fn remove(
-    context: &Context,
+async fn remove_finalizer(
+    context: &ControllerContext,
     of: &Resource,
     object: &Object,
     finalizer: &str,
@@ -70,14 +67,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_is_protected_from_the_beginning_and_let_go_at_the_end() {
+    fn the_finalizer_is_added_at_once_and_removed_when_unused() {
         let going = || value!({"deletionTimestamp": "2024-01-01T00:00:00Z", "finalizers": ["f"]});
         let check = |meta, finalizer, wanted| {
             assert_eq!(plan(&Object(value!({"metadata": meta})), finalizer), wanted)
         };
-        check(value!({}), "f", Plan::Add);
-        check(value!({"finalizers": ["f"]}), "f", Plan::Nothing);
-        check(going(), "f", Plan::RemoveIfUnused);
-        check(going(), "g", Plan::Nothing);
+        check(value!({}), "f", FinalizerPlan::Add);
+        check(value!({"finalizers": ["f"]}), "f", FinalizerPlan::Nothing);
+        check(going(), "f", FinalizerPlan::RemoveIfUnused);
+        check(going(), "g", FinalizerPlan::Nothing);
     }
 }

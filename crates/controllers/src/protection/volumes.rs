@@ -1,4 +1,4 @@
-//! A volume stays while a claim has it.
+//! PersistentVolume protection: the finalizer stays while the volume is bound.
 
 use std::sync::Arc;
 
@@ -6,39 +6,42 @@ use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::PERSISTENT_VOLUMES;
 use mizzen_sdk::{Key, Object};
 
-use super::Plan;
-use crate::{After, Context, Error, Reconcile, Work};
+use super::FinalizerPlan;
+use crate::{Action, Controller, ControllerContext, Error, Reconcile};
 
 const FINALIZER: &str = "kubernetes.io/pv-protection";
 
-struct Volumes {
-    context: Context,
+struct PvProtection {
+    context: ControllerContext,
     volumes: Informer<Object>,
 }
 
-/// Sets up the loop.
-pub(crate) fn start(context: &Context) -> Work {
+/// Creates the controller.
+pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("pv-protection-controller");
     let queue = context.queue("pvprotection");
-    let volumes = context.follow(&PERSISTENT_VOLUMES);
+    let volumes = context.informer(&PERSISTENT_VOLUMES);
     let todo = queue.clone();
     volumes.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
-    Work::new(queue, 1, Arc::new(Volumes { context, volumes }))
+    Controller::new(queue, 1, Arc::new(PvProtection { context, volumes }))
 }
 
-impl Reconcile for Volumes {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
+impl Reconcile for PvProtection {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let Some(volume) = self.volumes.lister().by_key(key)? else {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
         let is_used = volume["status"]["phase"].str() == "Bound";
         match super::plan(&volume, FINALIZER) {
-            Plan::Add => super::add(&self.context, &PERSISTENT_VOLUMES, &volume, FINALIZER).await?,
-            Plan::RemoveIfUnused if !is_used => {
-                super::remove(&self.context, &PERSISTENT_VOLUMES, &volume, FINALIZER).await?;
+            FinalizerPlan::Add => {
+                super::add_finalizer(&self.context, &PERSISTENT_VOLUMES, &volume, FINALIZER).await?
+            }
+            FinalizerPlan::RemoveIfUnused if !is_used => {
+                super::remove_finalizer(&self.context, &PERSISTENT_VOLUMES, &volume, FINALIZER)
+                    .await?;
             }
             _ => (),
         }
-        Ok(After::Done)
+        Ok(Action::AwaitChange)
     }
 }

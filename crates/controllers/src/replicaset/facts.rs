@@ -1,6 +1,6 @@
-//! What must be known of a pod? Little of it, so that counting a hundred pods does not mean reading a hundred pods.
+//! The facts of a pod that ReplicaSets need, so that a sync does not decode every pod.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -8,80 +8,69 @@ use mizzen_sdk::cache::{DecodeError, Entry, Version};
 use mizzen_sdk::{Key, Object};
 use mizzen_value::Value;
 
-use crate::common::claim::Claimable;
+use crate::common::controller_ref_manager::Claimable;
 use crate::common::pod;
-use crate::common::rank::Standing;
+use crate::common::pod_rank::PodRank;
 
-/// What matters of a pod to those that count pods.
+/// What a ReplicaSet needs to know of a pod.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Facts {
-    /// Its namespace and name.
+pub(super) struct PodFacts {
     pub key: Key,
-    /// Who controls it.
-    pub owner: Option<Owner>,
-    /// Its labels.
+    pub controller: Option<ControllerRef>,
     pub labels: Value,
-    /// Its node, if it has one.
+    /// Its node, or empty.
     pub node: String,
     /// Whether it is being deleted.
     pub is_going: bool,
-    /// Whether it counts.
     pub is_active: bool,
-    /// Whether it is on its way out, but may still run.
     pub is_terminating: bool,
-    /// How early it goes when there are too many.
-    pub standing: Standing,
+    pub rank: PodRank,
 }
 
-/// A reference to who controls a pod.
+/// The controller reference of a pod.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Owner {
-    /// Its kind.
+pub(super) struct ControllerRef {
     pub kind: String,
-    /// Its name.
     pub name: String,
-    /// Its uid.
     pub uid: String,
 }
 
-impl Facts {
-    /// The facts about a pod.
-    pub(super) fn of(pod: &Object) -> Facts {
+impl PodFacts {
+    pub(super) fn from_pod(pod: &Object) -> PodFacts {
         let text = |value: &Value| value.str().to_string();
-        let owner = pod.controller().map(|owner| Owner {
+        let owner = pod.controller().map(|owner| ControllerRef {
             kind: text(&owner["kind"]),
             name: text(&owner["name"]),
             uid: text(&owner["uid"]),
         });
-        Facts {
+        PodFacts {
             key: pod.key(),
-            owner,
+            controller: owner,
             labels: pod["metadata"]["labels"].clone(),
             node: text(&pod["spec"]["nodeName"]),
             is_going: pod.is_going(),
             is_active: pod::is_active(pod),
             is_terminating: pod::is_terminating(pod),
-            standing: Standing::of(pod),
+            rank: PodRank::from_pod(pod),
         }
     }
 
-    /// The value of a label.
     pub(super) fn label(&self, name: &str) -> Option<&str> {
         self.labels[name].as_str()
     }
 }
 
-impl Claimable for Facts {
+impl Claimable for PodFacts {
     fn key(&self) -> Key {
         self.key.clone()
     }
 
     fn uid(&self) -> &str {
-        &self.standing.uid
+        &self.rank.uid
     }
 
     fn controller(&self) -> Option<&str> {
-        self.owner.as_ref().map(|owner| owner.uid.as_str())
+        self.controller.as_ref().map(|owner| owner.uid.as_str())
     }
 
     fn is_going(&self) -> bool {
@@ -89,43 +78,41 @@ impl Claimable for Facts {
     }
 }
 
-/// The facts about all pods, noted when a handler hears of them.
+/// The facts of all pods, stored by the event handlers.
 ///
-/// Invariant: what is not noted, or is out of date, is read again; so nobody has to wait for a handler.
+/// Invariant: facts of another resourceVersion are computed again, so a sync never waits for a
+/// handler.
 #[derive(Default)]
-pub(super) struct Known(Mutex<HashMap<Key, Noted>>);
+pub(super) struct PodFactsCache(Mutex<HashMap<Key, Noted>>);
 
-type Noted = (Version, Arc<Facts>);
+type Noted = (Version, Arc<PodFacts>);
 
-impl Known {
-    /// The facts about a pod as the cache has it.
-    pub(super) fn of(&self, entry: &Entry<Object>) -> Result<Arc<Facts>, DecodeError> {
+impl PodFactsCache {
+    /// The facts of a pod in the version of the entry.
+    pub(super) fn get(&self, entry: &Entry<Object>) -> Result<Arc<PodFacts>, DecodeError> {
         let noted = self
+            .0
             .lock()
             .get(entry.key())
             .filter(|(version, _)| *version == entry.version())
             .cloned();
         match noted {
             Some((_, facts)) => Ok(facts),
-            None => Ok(Arc::new(Facts::of(&*entry.object()?))),
+            None => Ok(Arc::new(PodFacts::from_pod(&*entry.object()?))),
         }
     }
 
-    /// Notes the facts about a pod that came or changed.
-    pub(super) fn note(&self, entry: &Entry<Object>) -> Result<Arc<Facts>, DecodeError> {
-        let facts = self.of(entry)?;
-        self.lock()
+    /// Computes and stores the facts of a pod.
+    pub(super) fn insert(&self, entry: &Entry<Object>) -> Result<Arc<PodFacts>, DecodeError> {
+        let facts = self.get(entry)?;
+        self.0
+            .lock()
             .insert(entry.key().clone(), (entry.version(), facts.clone()));
         Ok(facts)
     }
 
-    /// Forgets a pod that is gone.
-    pub(super) fn forget(&self, key: &Key) {
-        self.lock().remove(key);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Noted>> {
-        self.0.lock()
+    pub(super) fn remove(&self, key: &Key) {
+        self.0.lock().remove(key);
     }
 }
 
@@ -142,27 +129,27 @@ mod tests {
     }
 
     #[test]
-    fn facts_are_those_of_the_version_that_is_asked_for() {
-        let known = Known::default();
-        let first = known.note(&entry(1, "a")).expect("a pod");
+    fn facts_are_those_of_the_requested_version() {
+        let known = PodFactsCache::default();
+        let first = known.insert(&entry(1, "a")).expect("a pod");
         assert!(Arc::ptr_eq(
             &first,
-            &known.of(&entry(1, "a")).expect("a pod")
+            &known.get(&entry(1, "a")).expect("a pod")
         ));
         assert_eq!(
-            known.of(&entry(2, "b")).expect("a pod").label("app"),
+            known.get(&entry(2, "b")).expect("a pod").label("app"),
             Some("b")
         );
-        known.forget(&"p".parse().expect("a key"));
+        known.remove(&"p".parse().expect("a key"));
         assert!(!Arc::ptr_eq(
             &first,
-            &known.of(&entry(1, "a")).expect("a pod")
+            &known.get(&entry(1, "a")).expect("a pod")
         ));
     }
 
     #[test]
-    fn who_controls_a_pod_is_a_fact() {
-        let facts = Facts::of(&entry(1, "a").object().expect("a pod"));
+    fn the_controller_of_a_pod_is_a_fact() {
+        let facts = PodFacts::from_pod(&entry(1, "a").object().expect("a pod"));
         assert_eq!(facts.controller(), Some("u"));
         assert!(facts.is_active && !facts.is_terminating);
     }

@@ -1,9 +1,9 @@
-//! There are as many pods as a set says: replica sets, and replication controllers, which are the same by an older name.
+//! The ReplicaSet controller, and the ReplicationController controller, which shares its code.
 
+mod event_handlers;
 mod facts;
 mod plan;
 mod status;
-mod wake;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,34 +17,32 @@ use mizzen_sdk::resource::{PODS, REPLICA_SETS, REPLICATION_CONTROLLERS};
 use mizzen_sdk::{Key, Object, Resource};
 use mizzen_value::{Value, value};
 
-use crate::common::batch::slow_start;
-use crate::common::claim::Claim;
-use crate::common::failure;
-use crate::common::fresh::Written;
-use crate::common::pod::until_available;
-use crate::common::pods::Owner;
-use crate::common::{owned, template};
-use crate::{After, Context, Error, Reconcile, Work, select};
-use facts::{Facts, Known};
-use plan::Plan;
-use status::Seen;
-use wake::{PATIENCE, Wake};
+use crate::common::api_errors;
+use crate::common::batch::slow_start_batch;
+use crate::common::controller_ref_manager::ControllerRefManager;
+use crate::common::pod::time_until_available;
+use crate::common::pod_control::PodControl;
+use crate::common::read_your_writes::LastWrites;
+use crate::common::{controller_index, template};
+use crate::{Action, Controller, ControllerContext, Error, Reconcile, select};
+use event_handlers::{EXPECTATIONS_TIMEOUT, ReplicaSetEventHandlers};
+use facts::{PodFacts, PodFactsCache};
+use plan::ReplicaPlan;
+use status::ObservedPods;
 
-/// One of the two kinds.
-pub(crate) struct Face {
-    /// By which name the loop writes and records.
+/// The differences between the two kinds.
+pub(crate) struct SetKind {
+    /// The controller's name.
     name: &'static str,
-    /// The name of its queue.
     queue: &'static str,
-    /// The kind.
     kind: Resource,
-    /// Whether a status says how many pods are on their way out.
+    /// Whether the status has `terminatingReplicas`.
     counts_terminating: bool,
-    /// What a set selects; none for nothing.
-    selector: select::Read,
+    /// Reads the selector; none if it selects nothing.
+    selector: select::ReadSelector,
 }
 
-static REPLICA_SET: Face = Face {
+static REPLICA_SET: SetKind = SetKind {
     name: "replicaset-controller",
     queue: "replicaset",
     kind: REPLICA_SETS,
@@ -52,7 +50,7 @@ static REPLICA_SET: Face = Face {
     selector: |set| selector(set["spec"]["selector"].clone()),
 };
 
-static REPLICATION_CONTROLLER: Face = Face {
+static REPLICATION_CONTROLLER: SetKind = SetKind {
     name: "replication-controller",
     queue: "replicationmanager",
     kind: REPLICATION_CONTROLLERS,
@@ -60,83 +58,83 @@ static REPLICATION_CONTROLLER: Face = Face {
     selector: |set| selector(value!({"matchLabels": (set["spec"]["selector"].clone())})),
 };
 
-/// How many sets are worked on at the same time.
+/// Upstream's default of `--concurrent-replicaset-syncs`.
 const WORKERS: usize = 5;
 
-/// Sets up the loop of replica sets.
-pub(crate) fn start_replica_sets(context: &Context) -> Work {
+/// Creates the ReplicaSet controller.
+pub(crate) fn start_replica_sets(context: &ControllerContext) -> Controller {
     start(context, &REPLICA_SET)
 }
 
-/// Sets up the loop of replication controllers.
-pub(crate) fn start_replication_controllers(context: &Context) -> Work {
+/// Creates the ReplicationController controller.
+pub(crate) fn start_replication_controllers(context: &ControllerContext) -> Controller {
     start(context, &REPLICATION_CONTROLLER)
 }
 
-fn start(context: &Context, face: &'static Face) -> Work {
+fn start(context: &ControllerContext, face: &'static SetKind) -> Controller {
     let context = context.named(face.name);
     let queue = context.queue(face.queue);
-    let (sets, pods) = (context.follow(&face.kind), context.follow(&PODS));
-    owned::index(&sets);
+    let (sets, pods) = (context.informer(&face.kind), context.informer(&PODS));
+    controller_index::add_controller_index(&sets);
     select::index_selectors(&sets, face.selector);
-    owned::index(&pods);
+    controller_index::add_controller_index(&pods);
     let (known, expectations) = (
-        Arc::<Known>::default(),
-        Arc::new(Expectations::new(PATIENCE)),
+        Arc::<PodFactsCache>::default(),
+        Arc::new(Expectations::new(EXPECTATIONS_TIMEOUT)),
     );
-    let wake = Wake {
+    let wake = ReplicaSetEventHandlers {
         face,
         sets,
         known,
         expectations,
         queue: queue.clone(),
     };
-    wake.listen(&pods);
-    Work::new(
+    wake.register(&pods);
+    Controller::new(
         queue,
         WORKERS,
-        Arc::new(Sets {
+        Arc::new(ReplicaSetController {
             context,
             wake,
             pods,
-            written: Written::default(),
+            written: LastWrites::default(),
         }),
     )
 }
 
-/// A selector that selects everything would take everybody's pods; nobody can make one.
+/// An empty selector would claim all pods; validation rejects it.
 fn selector(selector: Value) -> Option<LabelSelector> {
     LabelSelector::of(&selector).filter(|selector| !selector.is_empty())
 }
 
-struct Sets {
-    context: Context,
-    wake: Wake,
+struct ReplicaSetController {
+    context: ControllerContext,
+    wake: ReplicaSetEventHandlers,
     pods: Informer<Object>,
-    written: Written,
+    written: LastWrites,
 }
 
 /// The pods of a set.
-struct Pods {
-    active: Vec<Arc<Facts>>,
+struct ClaimedPods {
+    active: Vec<Arc<PodFacts>>,
     n_terminating: usize,
 }
 
-impl Reconcile for Sets {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
+impl Reconcile for ReplicaSetController {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let Some(entry) = self.wake.sets.store().get(key) else {
             self.wake.expectations.forget(key);
             self.written.forget(key);
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
         if !self.written.is_seen(&entry) {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         }
         let set = entry.object()?;
         let may_act = self.wake.expectations.is_satisfied(key) && !set.is_going();
-        let pods = self.pods_of(&set).await?;
+        let pods = self.claim_pods(&set).await?;
         let outcome = match may_act {
-            true => self.carry_out(&set, self.plan(&set, &pods)?).await,
+            true => self.manage_replicas(&set, self.plan(&set, &pods)?).await,
             false => Ok(()),
         };
         let now = self.context.now();
@@ -146,37 +144,38 @@ impl Reconcile for Sets {
             .face
             .counts_terminating
             .then_some(pods.n_terminating);
-        let seen = Seen {
+        let seen = ObservedPods {
             active: &pods.active,
             n_terminating,
             failure,
             now,
         };
-        self.report(&set, status::of(&set, &seen)).await?;
+        self.update_status(&set, status::calculate_status(&set, &seen))
+            .await?;
         outcome?;
-        Ok(self.next_look(&set, &pods, may_act))
+        Ok(self.requeue_action(&set, &pods, may_act))
     }
 }
 
 fn describe(error: &Error) -> String {
     match error {
-        Error::Api(error) => failure::message(error),
+        Error::Api(error) => api_errors::message(error),
         error => error.to_string(),
     }
 }
 
-impl Sets {
-    /// The set's pods; those that match and belong to nobody become the set's.
-    async fn pods_of(&self, set: &Object) -> Result<Pods, Error> {
+impl ReplicaSetController {
+    /// Claims the set's pods; orphans that match are adopted.
+    async fn claim_pods(&self, set: &Object) -> Result<ClaimedPods, Error> {
         let selector = (self.wake.face.selector)(set);
-        let matches = |pod: &Arc<Facts>| {
+        let matches = |pod: &Arc<PodFacts>| {
             selector
                 .as_ref()
                 .is_some_and(|selector| selector.matches(|name| pod.label(name)))
         };
-        let candidates = self.facts(owned::candidates(&self.pods, set))?;
-        let is_mine = |pod: &Arc<Facts>| {
-            pod.owner
+        let candidates = self.facts(controller_index::candidates(&self.pods, set))?;
+        let is_mine = |pod: &Arc<PodFacts>| {
+            pod.controller
                 .as_ref()
                 .is_some_and(|owner| owner.uid == set.uid())
                 && matches(pod)
@@ -187,30 +186,30 @@ impl Sets {
             .count();
         let active = candidates.into_iter().filter(|pod| pod.is_active).collect();
         let kind = &self.wake.face.kind;
-        let claim = Claim {
+        let claim = ControllerRefManager {
             context: &self.context,
             owner: set,
             owner_kind: kind,
             kind: &PODS,
             finalizers: &[],
         };
-        Ok(Pods {
+        Ok(ClaimedPods {
             active: claim.claim(active, matches).await?,
             n_terminating,
         })
     }
 
-    fn facts(&self, entries: Vec<Entry<Object>>) -> Result<Vec<Arc<Facts>>, Error> {
+    fn facts(&self, entries: Vec<Entry<Object>>) -> Result<Vec<Arc<PodFacts>>, Error> {
         Ok(entries
             .iter()
-            .map(|entry| self.wake.known.of(entry))
+            .map(|entry| self.wake.known.get(entry))
             .collect::<Result<_, _>>()?)
     }
 
-    fn plan(&self, set: &Object, pods: &Pods) -> Result<Plan, Error> {
+    fn plan(&self, set: &Object, pods: &ClaimedPods) -> Result<ReplicaPlan, Error> {
         let related = || {
-            self.related(set)
-                .map(|related| plan::neighbours(&related))
+            self.related_pods(set)
+                .map(|related| plan::related_pods_per_node(&related))
                 .unwrap_or_default()
         };
         Ok(plan::plan(
@@ -221,38 +220,38 @@ impl Sets {
         ))
     }
 
-    /// The pods of all sets that belong to the same owner, this one's included. A set that belongs to nobody has no
-    /// relatives, not even itself.
-    fn related(&self, set: &Object) -> Result<Vec<Arc<Facts>>, Error> {
+    /// The pods of all sets with the same controller, including this set. A set without a
+    /// controller has no related pods.
+    fn related_pods(&self, set: &Object) -> Result<Vec<Arc<PodFacts>>, Error> {
         let Some(owner) = set.controller() else {
             return Ok(Vec::new());
         };
-        let sets = owned::of(&self.wake.sets, owner["uid"].str());
+        let sets = controller_index::controlled_by(&self.wake.sets, owner["uid"].str());
         self.facts(
             sets.iter()
-                .flat_map(|set| owned::of(&self.pods, set.uid()))
+                .flat_map(|set| controller_index::controlled_by(&self.pods, set.uid()))
                 .collect(),
         )
     }
 
-    async fn carry_out(&self, set: &Object, plan: Plan) -> Result<(), Error> {
+    async fn manage_replicas(&self, set: &Object, plan: ReplicaPlan) -> Result<(), Error> {
         match plan {
-            Plan::Rest => Ok(()),
-            Plan::Create(n) => self.create(set, n).await,
-            Plan::Delete(victims) => self.delete(set, victims).await,
+            ReplicaPlan::Keep => Ok(()),
+            ReplicaPlan::Create(n) => self.create(set, n).await,
+            ReplicaPlan::Delete(victims) => self.delete(set, victims).await,
         }
     }
 
     async fn create(&self, set: &Object, n: usize) -> Result<(), Error> {
         let (key, expectations) = (set.key(), &self.wake.expectations);
-        // What was seen beyond expectation does not count for what comes now.
+        // Observed creations of earlier syncs must not count for the new expectations.
         expectations.forget(&key);
         expectations.expect_creations(&key, n);
-        let owner = self.owner(set);
-        let pod = template::pod(&set["spec"]["template"], set, owner.kind);
-        let (n_made, outcome) = slow_start(n, || async {
+        let owner = self.pod_control(set);
+        let pod = template::pod_from_template(&set["spec"]["template"], set, owner.owner_kind);
+        let (n_made, outcome) = slow_start_batch(n, || async {
             match owner.create(&pod).await {
-                Err(error) if !failure::is_namespace_going(&error) => Err(error),
+                Err(error) if !api_errors::is_namespace_terminating(&error) => Err(error),
                 _ => Ok(()),
             }
         })
@@ -261,11 +260,11 @@ impl Sets {
         Ok(outcome?)
     }
 
-    async fn delete(&self, set: &Object, victims: Vec<Arc<Facts>>) -> Result<(), Error> {
+    async fn delete(&self, set: &Object, victims: Vec<Arc<PodFacts>>) -> Result<(), Error> {
         let (key, expectations) = (set.key(), &self.wake.expectations);
         expectations.forget(&key);
         expectations.expect_deletions(&key, victims.iter().map(|pod| pod.key.to_string()));
-        let owner = self.owner(set);
+        let owner = self.pod_control(set);
         let outcomes = join_all(victims.iter().map(|pod| async {
             let outcome = owner.delete(&pod.key).await;
             if !matches!(outcome, Ok(true)) {
@@ -280,16 +279,16 @@ impl Sets {
             .map(drop)
     }
 
-    fn owner<'a>(&'a self, set: &'a Object) -> Owner<'a> {
-        Owner {
+    fn pod_control<'a>(&'a self, set: &'a Object) -> PodControl<'a> {
+        PodControl {
             context: &self.context,
-            object: set,
-            kind: &self.wake.face.kind,
+            owner: set,
+            owner_kind: &self.wake.face.kind,
         }
     }
 
-    /// Writes the status unless it is so already; tries once more if somebody else was faster.
-    async fn report(&self, set: &Object, status: Value) -> Result<(), Error> {
+    /// Writes the status if it changed; retries once on conflict.
+    async fn update_status(&self, set: &Object, status: Value) -> Result<(), Error> {
         if set["status"] == status {
             return Ok(());
         }
@@ -308,17 +307,18 @@ impl Sets {
         Ok(())
     }
 
-    /// When the next pod becomes available, or what was expected is given up.
-    fn next_look(&self, set: &Object, pods: &Pods, may_act: bool) -> After {
+    /// Requeues for the next pod that becomes available, or for expired expectations.
+    fn requeue_action(&self, set: &Object, pods: &ClaimedPods, may_act: bool) -> Action {
         let (min_ready, now) = (set["spec"]["minReadySeconds"].int(), self.context.now());
-        let ready = pods.active.iter().filter(|pod| pod.standing.is_ready);
+        let ready = pods.active.iter().filter(|pod| pod.rank.is_ready);
         let next = ready
-            .filter_map(|pod| until_available(pod.standing.ready_since, min_ready, now))
+            .filter_map(|pod| time_until_available(pod.rank.ready_since, min_ready, now))
             .min();
-        let patience = (!may_act && !set.is_going()).then_some(PATIENCE + Duration::from_secs(1));
+        let patience =
+            (!may_act && !set.is_going()).then_some(EXPECTATIONS_TIMEOUT + Duration::from_secs(1));
         next.into_iter()
             .chain(patience)
             .min()
-            .map_or(After::Done, After::Again)
+            .map_or(Action::AwaitChange, Action::Requeue)
     }
 }

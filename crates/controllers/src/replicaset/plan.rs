@@ -1,62 +1,60 @@
-//! How many pods are missing, or which are too many?
+//! Decides how many pods a ReplicaSet creates, or which it deletes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::facts::Facts;
-use crate::common::rank;
+use super::facts::PodFacts;
+use crate::common::pod_rank;
 
-/// How many pods are made or deleted at once; the rest comes when these were seen.
+/// How many pods a sync creates or deletes at most; the rest follows when these are observed.
 pub(super) const BURST: usize = 500;
 
-/// What is to be done.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Plan {
-    /// Nothing.
-    Rest,
-    /// Make so many pods.
+pub(super) enum ReplicaPlan {
+    Keep,
     Create(usize),
-    /// Delete these pods.
-    Delete(Vec<Arc<Facts>>),
+    Delete(Vec<Arc<PodFacts>>),
 }
 
-/// How many pods of related sets are on each node.
-pub(super) type Neighbours = HashMap<String, usize>;
+/// The number of related pods on each node.
+pub(super) type RelatedPodsPerNode = HashMap<String, usize>;
 
-/// Decides. `neighbours` is asked only if somebody has to be chosen.
+/// Plans. `neighbours` is called only if victims must be chosen.
 pub(super) fn plan(
     n_wanted: i64,
-    active: &[Arc<Facts>],
-    neighbours: impl FnOnce() -> Neighbours,
+    active: &[Arc<PodFacts>],
+    neighbours: impl FnOnce() -> RelatedPodsPerNode,
     now: Timestamp,
-) -> Plan {
+) -> ReplicaPlan {
     let n_wanted = usize::try_from(n_wanted).unwrap_or_default();
     let n_active = active.len();
     if n_active == n_wanted {
-        return Plan::Rest;
+        return ReplicaPlan::Keep;
     }
     if n_active < n_wanted {
-        return Plan::Create((n_wanted - n_active).min(BURST));
+        return ReplicaPlan::Create((n_wanted - n_active).min(BURST));
     }
     let n_surplus = (n_active - n_wanted).min(BURST);
     if n_surplus == n_active {
-        return Plan::Delete(active.to_vec());
+        return ReplicaPlan::Delete(active.to_vec());
     }
     let neighbours = neighbours();
-    let crowd = |pod: &Facts| neighbours.get(&pod.node).copied().unwrap_or_default();
-    let mut sorted = rank::sort(active.to_vec(), |one, another| {
-        one.standing
-            .compare_among(&another.standing, (crowd(one), crowd(another)), now)
+    let crowd = |pod: &PodFacts| neighbours.get(&pod.node).copied().unwrap_or_default();
+    let mut sorted = pod_rank::sort_by_insertion(active.to_vec(), |one, another| {
+        one.rank
+            .compare_with_nodes(&another.rank, (crowd(one), crowd(another)), now)
     });
     sorted.truncate(n_surplus);
-    Plan::Delete(sorted)
+    ReplicaPlan::Delete(sorted)
 }
 
-/// How many active pods are on each node.
-pub(super) fn neighbours<'a>(related: impl IntoIterator<Item = &'a Arc<Facts>>) -> Neighbours {
-    let mut neighbours = Neighbours::new();
+/// The number of active pods on each node.
+pub(super) fn related_pods_per_node<'a>(
+    related: impl IntoIterator<Item = &'a Arc<PodFacts>>,
+) -> RelatedPodsPerNode {
+    let mut neighbours = RelatedPodsPerNode::new();
     for pod in related.into_iter().filter(|pod| pod.is_active) {
         *neighbours.entry(pod.node.clone()).or_default() += 1;
     }
@@ -70,10 +68,10 @@ mod tests {
 
     use super::*;
 
-    fn pods(names_and_nodes: &[(&str, &str)]) -> Vec<Arc<Facts>> {
+    fn pods(names_and_nodes: &[(&str, &str)]) -> Vec<Arc<PodFacts>> {
         let pod = |(name, node): &(&str, &str)| {
             let (name, node) = (*name, *node);
-            Arc::new(Facts::of(&Object(value!({
+            Arc::new(PodFacts::from_pod(&Object(value!({
                 "metadata": {"name": name, "uid": name, "creationTimestamp": "2026-01-01T00:00:00Z"},
                 "spec": {"nodeName": node},
                 "status": {"phase": "Running"}
@@ -82,37 +80,45 @@ mod tests {
         names_and_nodes.iter().map(pod).collect()
     }
 
-    fn many(n: usize) -> Vec<Arc<Facts>> {
+    fn many(n: usize) -> Vec<Arc<PodFacts>> {
         pods(&vec![("p", "n"); n])
     }
 
-    fn check(n_wanted: i64, active: &[Arc<Facts>], expect: Plan) {
+    fn check(n_wanted: i64, active: &[Arc<PodFacts>], expect: ReplicaPlan) {
         assert_eq!(
-            plan(n_wanted, active, Neighbours::new, Timestamp::UNIX_EPOCH),
+            plan(
+                n_wanted,
+                active,
+                RelatedPodsPerNode::new,
+                Timestamp::UNIX_EPOCH
+            ),
             expect
         );
     }
 
     #[test]
-    fn what_is_missing_is_made_and_what_is_there_is_left() {
-        check(3, &many(3), Plan::Rest);
-        check(3, &many(1), Plan::Create(2));
-        check(0, &[], Plan::Rest);
+    fn missing_pods_are_created_and_existing_ones_kept() {
+        check(3, &many(3), ReplicaPlan::Keep);
+        check(3, &many(1), ReplicaPlan::Create(2));
+        check(0, &[], ReplicaPlan::Keep);
     }
 
     #[test]
-    fn not_more_than_a_burst_is_made_or_deleted_at_once() {
-        check(1000, &many(10), Plan::Create(BURST));
-        let Plan::Delete(victims) =
-            plan(0, &many(BURST + 1), Neighbours::new, Timestamp::UNIX_EPOCH)
-        else {
+    fn a_sync_creates_or_deletes_at_most_a_burst() {
+        check(1000, &many(10), ReplicaPlan::Create(BURST));
+        let ReplicaPlan::Delete(victims) = plan(
+            0,
+            &many(BURST + 1),
+            RelatedPodsPerNode::new,
+            Timestamp::UNIX_EPOCH,
+        ) else {
             panic!("too many pods");
         };
         assert_eq!(victims.len(), BURST);
     }
 
     #[test]
-    fn pods_on_crowded_nodes_are_chosen() {
+    fn pods_on_nodes_with_more_related_pods_are_chosen() {
         let active = pods(&[("a", "n1"), ("b", "n2"), ("c", "n2")]);
         let related = pods(&[
             ("a", "n1"),
@@ -121,17 +127,22 @@ mod tests {
             ("d", "n1"),
             ("e", "n1"),
         ]);
-        let chosen = plan(2, &active, || neighbours(&related), Timestamp::UNIX_EPOCH);
-        assert_eq!(chosen, Plan::Delete(vec![active[0].clone()]));
+        let chosen = plan(
+            2,
+            &active,
+            || related_pods_per_node(&related),
+            Timestamp::UNIX_EPOCH,
+        );
+        assert_eq!(chosen, ReplicaPlan::Delete(vec![active[0].clone()]));
     }
 
     #[test]
-    fn nobody_asks_for_neighbours_when_all_go() {
+    fn related_pods_are_not_counted_when_all_are_deleted() {
         let active = many(2);
-        let asked = || -> Neighbours { panic!("there is nothing to choose") };
+        let asked = || -> RelatedPodsPerNode { panic!("there is nothing to choose") };
         assert_eq!(
             plan(0, &active, asked, Timestamp::UNIX_EPOCH),
-            Plan::Delete(active)
+            ReplicaPlan::Delete(active)
         );
     }
 }

@@ -1,4 +1,4 @@
-//! What does a set's status say?
+//! The status of a ReplicaSet.
 
 use std::sync::Arc;
 
@@ -7,48 +7,46 @@ use mizzen_object::condition;
 use mizzen_sdk::Object;
 use mizzen_value::{Value, time, value};
 
-use super::facts::Facts;
+use super::facts::PodFacts;
 use crate::common::pod::has_been_ready;
 
-/// The condition that pods could not be made or deleted.
 const REPLICA_FAILURE: &str = "ReplicaFailure";
 
-/// What was seen of a set's pods.
-pub(super) struct Seen<'a> {
-    /// Those that count.
-    pub active: &'a [Arc<Facts>],
-    /// How many are on their way out; none if the kind does not say.
+/// The observed pods of a set.
+pub(super) struct ObservedPods<'a> {
+    pub active: &'a [Arc<PodFacts>],
+    /// None if the kind has no `terminatingReplicas`.
     pub n_terminating: Option<usize>,
-    /// What went wrong when pods were made or deleted.
+    /// The error of creates or deletes.
     pub failure: Option<String>,
-    /// When.
     pub now: Timestamp,
 }
 
-/// The status of a set.
-pub(super) fn of(set: &Object, seen: &Seen) -> Value {
-    let count =
-        |holds: &dyn Fn(&Facts) -> bool| seen.active.iter().filter(|pod| holds(pod)).count() as i64;
+/// Calculates the status of a set.
+pub(super) fn calculate_status(set: &Object, seen: &ObservedPods) -> Value {
+    let count = |holds: &dyn Fn(&PodFacts) -> bool| {
+        seen.active.iter().filter(|pod| holds(pod)).count() as i64
+    };
     let n_wanted_seconds = set["spec"]["minReadySeconds"].int();
     let labels = &set["spec"]["template"]["metadata"]["labels"];
-    let is_available = |pod: &Facts| is_available(pod, n_wanted_seconds, seen.now);
+    let is_available = |pod: &PodFacts| is_available(pod, n_wanted_seconds, seen.now);
     let mut status = set["status"].clone();
     status.set("replicas", seen.active.len() as i64);
-    put(
+    set_count(
         &mut status,
         "fullyLabeledReplicas",
         count(&|pod| has_labels(pod, labels)),
     );
-    put(
+    set_count(
         &mut status,
         "readyReplicas",
-        count(&|pod| pod.standing.is_ready),
+        count(&|pod| pod.rank.is_ready),
     );
-    put(&mut status, "availableReplicas", count(&is_available));
+    set_count(&mut status, "availableReplicas", count(&is_available));
     if let Some(n_terminating) = seen.n_terminating {
         status.set("terminatingReplicas", n_terminating as i64);
     }
-    put(
+    set_count(
         &mut status,
         "observedGeneration",
         set["metadata"]["generation"].int(),
@@ -57,8 +55,8 @@ pub(super) fn of(set: &Object, seen: &Seen) -> Value {
     status
 }
 
-/// Kubernetes: while a failure lasts its condition stays as it was first reported (replica_set_utils.go).
-fn set_failure(status: &mut Value, seen: &Seen, n_wanted: i64) {
+/// Kubernetes: while a failure lasts its condition is not updated (replica_set_utils.go).
+fn set_failure(status: &mut Value, seen: &ObservedPods, n_wanted: i64) {
     let known = condition::find(&status["conditions"], REPLICA_FAILURE).is_some();
     match &seen.failure {
         Some(message) if !known => {
@@ -76,7 +74,7 @@ fn set_failure(status: &mut Value, seen: &Seen, n_wanted: i64) {
     }
 }
 
-fn failure(seen: &Seen, n_wanted: i64, message: &str) -> Value {
+fn failure(seen: &ObservedPods, n_wanted: i64, message: &str) -> Value {
     let reason = if (seen.active.len() as i64) < n_wanted {
         "FailedCreate"
     } else {
@@ -92,20 +90,20 @@ fn failure(seen: &Seen, n_wanted: i64, message: &str) -> Value {
     })
 }
 
-fn has_labels(pod: &Facts, labels: &Value) -> bool {
+fn has_labels(pod: &PodFacts, labels: &Value) -> bool {
     labels
         .entries()
         .all(|(name, value)| pod.label(name) == value.as_str())
 }
 
-fn is_available(pod: &Facts, min_ready_seconds: i64, now: Timestamp) -> bool {
-    let standing = &pod.standing;
+fn is_available(pod: &PodFacts, min_ready_seconds: i64, now: Timestamp) -> bool {
+    let standing = &pod.rank;
     standing.is_ready
         && (min_ready_seconds == 0 || has_been_ready(standing.ready_since, min_ready_seconds, now))
 }
 
-/// Sets a number as Go writes it: nothing is left out.
-fn put(status: &mut Value, field: &str, number: i64) {
+/// Sets a count; 0 is written too.
+fn set_count(status: &mut Value, field: &str, number: i64) {
     match number {
         0 => drop(status.remove(field)),
         number => status.set(field, number),
@@ -118,13 +116,13 @@ mod tests {
 
     use super::*;
 
-    fn pod(labels: &str, ready_since: Option<i64>) -> Arc<Facts> {
+    fn pod(labels: &str, ready_since: Option<i64>) -> Arc<PodFacts> {
         let ready = match ready_since.map(time::from_unix) {
             Some(time) => value!([{"type": "Ready", "status": "True", "lastTransitionTime": time}]),
             None => value!([]),
         };
         let labels = json::parse(labels.as_bytes()).expect("JSON");
-        Arc::new(Facts::of(&Object(
+        Arc::new(PodFacts::from_pod(&Object(
             value!({"metadata": {"labels": labels}, "status": {"conditions": ready}}),
         )))
     }
@@ -138,16 +136,16 @@ mod tests {
         }))
     }
 
-    fn check(before: &str, active: &[Arc<Facts>], failure: Option<&str>, expect: &str) {
+    fn check(before: &str, active: &[Arc<PodFacts>], failure: Option<&str>, expect: &str) {
         let now = Timestamp::from_second(100).expect("a time");
-        let seen = Seen {
+        let seen = ObservedPods {
             active,
             n_terminating: Some(0),
             failure: failure.map(String::from),
             now,
         };
         assert_eq!(
-            of(&set(before), &seen),
+            calculate_status(&set(before), &seen),
             json::parse(expect.as_bytes()).expect("JSON")
         );
     }
@@ -172,7 +170,7 @@ mod tests {
         "lastTransitionTime": "1970-01-01T00:01:40Z", "message": "no room"}"#;
 
     #[test]
-    fn a_failure_is_a_condition_until_it_is_over() {
+    fn a_failure_is_a_condition_while_it_lasts() {
         let with = |conditions: &str| {
             format!(
                 r#"{{"replicas": 0, "terminatingReplicas": 0, "observedGeneration": 2{conditions}}}"#

@@ -1,4 +1,5 @@
-//! Who still needs a resource claim? Shares of pods that are done are given back, then the allocation, then the claim.
+//! Syncs ResourceClaims: removes reservations of finished pods, then the allocation, then the
+//! claim.
 
 use std::collections::HashSet;
 
@@ -10,34 +11,34 @@ use mizzen_sdk::{Key, Object};
 use mizzen_value::Value;
 
 use super::names::is_done;
-use crate::{After, Context, Error, Reconcile};
+use crate::{Action, ControllerContext, Error, Reconcile};
 
-/// Keeps a claim while it is allocated.
+/// The finalizer of allocated claims.
 const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
 
-pub(super) struct Claims {
-    pub context: Context,
+pub(super) struct ClaimSync {
+    pub context: ControllerContext,
     pub pods: Informer<Object>,
     pub claims: Informer<Object>,
 }
 
-/// What a claim needs.
+/// What to do with a claim.
 #[derive(Debug, PartialEq)]
-struct Plan {
+struct ClaimPlan {
     /// The claim with its status to be written.
     status: Option<Object>,
-    /// Whether nothing keeps it any more.
+    /// Whether the finalizer is to be removed.
     is_free: bool,
-    /// Whether nobody has a share of it.
+    /// Whether no consumer is left.
     is_unused: bool,
 }
 
-impl Reconcile for Claims {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
+impl Reconcile for ClaimSync {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let Some(claim) = self.claims.lister().by_key(key)? else {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
-        let gone = self.gone(&claim).await?;
+        let gone = self.finished_consumers(&claim).await?;
         let plan = plan(&claim, &gone);
         let mut current = Object::clone(&claim);
         if let Some(after) = &plan.status {
@@ -52,7 +53,7 @@ impl Reconcile for Claims {
             finalizers.make_list().retain(|one| one.str() != FINALIZER);
             self.context.api.update(&RESOURCE_CLAIMS, &current).await?;
         }
-        if plan.is_unused && !claim.is_going() && self.is_left_over(&claim)? {
+        if plan.is_unused && !claim.is_going() && self.is_owner_pod_done(&claim)? {
             let options = DeleteOptions {
                 uid: Some(claim.uid()),
                 ..DeleteOptions::default()
@@ -67,14 +68,14 @@ impl Reconcile for Claims {
                 _ => (),
             }
         }
-        Ok(After::Done)
+        Ok(Action::AwaitChange)
     }
 }
 
-impl Claims {
-    /// The uids of pods that have a share and need it no more. The server is asked about pods that we do not know:
-    /// taking a share from one that is about to run would be bad.
-    async fn gone(&self, claim: &Object) -> Result<HashSet<String>, Error> {
+impl ClaimSync {
+    /// The uids of consumers that are finished or gone. Pods that the cache lacks are read from the
+    /// server: a reservation of a starting pod must not be removed.
+    async fn finished_consumers(&self, claim: &Object) -> Result<HashSet<String>, Error> {
         let mut gone = HashSet::new();
         for share in claim["status"]["reservedFor"]
             .list()
@@ -96,9 +97,9 @@ impl Claims {
         Ok(gone)
     }
 
-    /// Whether a claim was made for a pod that is done. One that is not known may be new; if it is gone, whoever collects
-    /// what belongs to nobody sees to it.
-    fn is_left_over(&self, claim: &Object) -> Result<bool, Error> {
+    /// Whether a claim was created for a pod that is finished. If the pod does not exist, the
+    /// garbage collector deletes the claim.
+    fn is_owner_pod_done(&self, claim: &Object) -> Result<bool, Error> {
         let is_pod =
             |owner: &&Value| owner["apiVersion"].str() == "v1" && owner["kind"].str() == "Pod";
         let Some(owner) = claim.controller().filter(is_pod) else {
@@ -116,8 +117,8 @@ fn is_pod(share: &Value) -> bool {
     share["apiGroup"].str().is_empty() && share["resource"].str() == "pods"
 }
 
-/// Decides what a claim needs when these pods do not need it.
-fn plan(claim: &Object, gone: &HashSet<String>) -> Plan {
+/// Plans a claim without these consumers.
+fn plan(claim: &Object, gone: &HashSet<String>) -> ClaimPlan {
     let shares = claim["status"]["reservedFor"].list();
     let left: Vec<Value> = shares
         .iter()
@@ -125,7 +126,7 @@ fn plan(claim: &Object, gone: &HashSet<String>) -> Plan {
         .cloned()
         .collect();
     let (is_unused, was_used) = (left.is_empty(), left.len() < shares.len());
-    // A claim that nobody uses yet keeps its allocation, unless it is to go.
+    // A claim that was never reserved keeps its allocation, unless it is being deleted.
     let ends = is_unused && (was_used || claim.is_going()) && claim.has_finalizer(FINALIZER);
     let is_allocated = !claim["status"]["allocation"].is_null();
     let mut after = claim.clone();
@@ -139,7 +140,7 @@ fn plan(claim: &Object, gone: &HashSet<String>) -> Plan {
         after.entry("status").remove("allocation");
     }
     let status = (*after != **claim).then_some(after);
-    Plan {
+    ClaimPlan {
         status,
         is_free: ends,
         is_unused,
@@ -168,7 +169,7 @@ mod tests {
         claim
     }
 
-    /// How many shares are left, whether it is still allocated, whether nothing keeps it.
+    /// How many reservations are left, whether it is allocated, whether the finalizer is removed.
     #[track_caller]
     fn check(claim: Object, gone: &[&str], wanted: (usize, bool, bool)) {
         let plan = plan(&claim, &gone.iter().map(|uid| uid.to_string()).collect());
@@ -185,14 +186,14 @@ mod tests {
     }
 
     #[test]
-    fn the_last_share_takes_the_allocation_with_it() {
+    fn the_last_consumer_releases_the_allocation() {
         check(claim(&["a", "b"], false), &[], (2, true, false));
         check(claim(&["a", "b"], false), &["a"], (1, true, false));
         check(claim(&["a", "b"], false), &["a", "b"], (0, false, true));
     }
 
     #[test]
-    fn a_claim_that_nobody_uses_yet_stays_allocated_until_it_is_to_go() {
+    fn a_claim_that_was_never_reserved_stays_allocated_until_it_is_deleted() {
         check(claim(&[], false), &[], (0, true, false));
         check(claim(&[], true), &[], (0, false, true));
     }

@@ -1,10 +1,10 @@
-//! Devices for pods: claims from templates, shares of them, and their end.
+//! The resource claim controller: creates claims from templates, reserves them, and releases them.
 
 mod claims;
 mod names;
 mod pods;
 
-pub(crate) use names::{Claim, claim, entries};
+pub(crate) use names::{PodClaim, entries, pod_claim};
 
 use std::sync::Arc;
 
@@ -14,63 +14,68 @@ use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::{PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS};
 use mizzen_sdk::{Key, Object};
 
-use crate::{Context, Work, pod_index};
-use claims::Claims;
-use pods::Pods;
+use crate::{Controller, ControllerContext, pod_index};
+use claims::ClaimSync;
+use pods::PodSync;
 
-/// Claims by the pod that owns them.
+/// The index of claims by owner pod.
 const OF_POD: &str = "owner";
-/// Pods by the claims that they use.
+/// The index of pods by claim.
 const BY_CLAIM: &str = "resource claim";
-/// Pods by the templates that they use.
+/// The index of pods by template.
 const BY_TEMPLATE: &str = "resource claim template";
 
-/// Sets up the loop.
-pub(crate) fn start(context: &Context) -> Work {
+/// Creates the controller.
+pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context
         .named("resource-claim-controller")
-        .recording_as("resource_claim");
+        .with_event_source("resource_claim");
     let (pod_queue, claim_queue) = (
         context.queue("resource_claim_pods"),
         context.queue("resource_claim"),
     );
-    let (pods, claims) = (context.follow(&PODS), context.follow(&RESOURCE_CLAIMS));
-    let templates = context.follow(&RESOURCE_CLAIM_TEMPLATES);
+    let (pods, claims) = (context.informer(&PODS), context.informer(&RESOURCE_CLAIMS));
+    let templates = context.informer(&RESOURCE_CLAIM_TEMPLATES);
     claims.add_index(OF_POD, by_owner());
-    pods.add_index(BY_CLAIM, by(|pod| in_namespace(pod, names::known(pod))));
+    pods.add_index(
+        BY_CLAIM,
+        by(|pod| in_namespace(pod, names::claim_names(pod))),
+    );
     pods.add_index(
         BY_TEMPLATE,
-        by(|pod| in_namespace(pod, names::templates(pod))),
+        by(|pod| in_namespace(pod, names::template_names(pod))),
     );
     let (todo, of_claims) = (pod_queue.clone(), claim_queue.clone());
-    pods.add_handler(move |event: Event<Object>| pod_changed(&event, &todo, &of_claims));
+    pods.add_handler(move |event: Event<Object>| on_pod_event(&event, &todo, &of_claims));
     let (todo, of_pods, all) = (claim_queue.clone(), pod_queue.clone(), pods.clone());
     claims.add_handler(move |event: Event<Object>| {
         todo.add(event.key().clone());
-        wake(&all, BY_CLAIM, event.key(), &of_pods);
+        enqueue_pods(&all, BY_CLAIM, event.key(), &of_pods);
     });
     let (todo, all) = (pod_queue.clone(), pods.clone());
-    templates.add_handler(move |event: Event<Object>| wake(&all, BY_TEMPLATE, event.key(), &todo));
-    let for_claims = Claims {
+    templates.add_handler(move |event: Event<Object>| {
+        enqueue_pods(&all, BY_TEMPLATE, event.key(), &todo)
+    });
+    let for_claims = ClaimSync {
         context: context.clone(),
         pods: pods.clone(),
         claims: claims.clone(),
     };
-    let for_pods = Pods {
+    let for_pods = PodSync {
         context,
         pods,
         claims,
         templates,
     };
-    Work::new(pod_queue, 10, Arc::new(for_pods)).with(Work::new(
+    Controller::new(pod_queue, 10, Arc::new(for_pods)).merge(Controller::new(
         claim_queue,
         10,
         Arc::new(for_claims),
     ))
 }
 
-/// A pod with claims; the claims, too, if it may not need them any more.
-fn pod_changed(event: &Event<Object>, todo: &Queue<Key>, claims: &Queue<Key>) {
+/// Enqueues a pod with claims, and its claims if it may not need them any more.
+fn on_pod_event(event: &Event<Object>, todo: &Queue<Key>, claims: &Queue<Key>) {
     if !may_claim(event.object()) {
         return;
     }
@@ -79,19 +84,19 @@ fn pod_changed(event: &Event<Object>, todo: &Queue<Key>, claims: &Queue<Key>) {
     };
     let is_gone = matches!(event, Event::Deleted { .. }) || names::is_done(&pod);
     if is_gone {
-        names::known(&pod).for_each(|name| claims.add(Key::new(pod.namespace(), name)));
+        names::claim_names(&pod).for_each(|name| claims.add(Key::new(pod.namespace(), name)));
     }
     if !names::entries(&pod).is_empty() {
         todo.add(event.key().clone());
     }
 }
 
-/// Whether a pod may have claims; most have none, and need not be read to know it.
+/// Whether a pod may have claims; avoids decoding most pods.
 fn may_claim(pod: &Entry<Object>) -> bool {
-    pod_index::says(pod.text(), b"esourceClaim")
+    pod_index::contains_bytes(pod.text(), b"esourceClaim")
 }
 
-fn wake(pods: &Informer<Object>, index: &str, key: &Key, todo: &Queue<Key>) {
+fn enqueue_pods(pods: &Informer<Object>, index: &str, key: &Key, todo: &Queue<Key>) {
     for pod in pods
         .store()
         .by_index(index, &key.to_string())

@@ -1,68 +1,68 @@
-//! Which resource claims are a pod's? Those it names, and those made for it from templates, which its status names.
+//! The ResourceClaims of a pod: named in its spec, or generated from templates and named in its
+//! status.
 
 use mizzen_sdk::Object;
 use mizzen_value::Value;
 
-/// The claim behind an entry of a pod's `resourceClaims`.
+/// The claim of an entry of `spec.resourceClaims`.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Claim<'a> {
-    /// Somebody else makes it.
+pub(crate) enum PodClaim<'a> {
+    /// It exists independently of the pod.
     Named(&'a str),
-    /// It was made for the pod.
+    /// It was generated for the pod.
     Made(&'a str),
-    /// None is needed.
+    /// No claim is needed.
     Unneeded,
-    /// It is still to be made from this template.
+    /// It is to be generated from this template.
     Missing(&'a str),
-    /// It is given in a way that we do not know.
+    /// The entry has an unknown form.
     Unknown,
 }
 
-/// The claim behind an entry of a pod's `resourceClaims`.
-pub(crate) fn claim<'a>(pod: &'a Value, entry: &'a Value) -> Claim<'a> {
+/// The claim of an entry of `spec.resourceClaims`.
+pub(crate) fn pod_claim<'a>(pod: &'a Value, entry: &'a Value) -> PodClaim<'a> {
     if let Some(name) = entry["resourceClaimName"].as_str() {
-        return Claim::Named(name);
+        return PodClaim::Named(name);
     }
     let Some(template) = entry["resourceClaimTemplateName"].as_str() else {
-        return Claim::Unknown;
+        return PodClaim::Unknown;
     };
     let statuses = pod["status"]["resourceClaimStatuses"].list();
     match statuses
         .iter()
         .find(|status| status["name"] == entry["name"])
     {
-        None => Claim::Missing(template),
+        None => PodClaim::Missing(template),
         Some(status) => status["resourceClaimName"]
             .as_str()
-            .map_or(Claim::Unneeded, Claim::Made),
+            .map_or(PodClaim::Unneeded, PodClaim::Made),
     }
 }
 
-/// The entries of a pod.
 pub(crate) fn entries(pod: &Value) -> &[Value] {
     pod["spec"]["resourceClaims"].list()
 }
 
 /// The names of all claims of a pod that are known.
-pub(super) fn known(pod: &Value) -> impl Iterator<Item = &str> {
+pub(super) fn claim_names(pod: &Value) -> impl Iterator<Item = &str> {
     let extended = pod["status"]["extendedResourceClaimStatus"]["resourceClaimName"].as_str();
     let listed = entries(pod)
         .iter()
-        .filter_map(|entry| match claim(pod, entry) {
-            Claim::Named(name) | Claim::Made(name) => Some(name),
+        .filter_map(|entry| match pod_claim(pod, entry) {
+            PodClaim::Named(name) | PodClaim::Made(name) => Some(name),
             _ => None,
         });
     listed.chain(extended)
 }
 
-/// The names of the templates that a pod uses.
-pub(super) fn templates(pod: &Value) -> impl Iterator<Item = &str> {
+/// The names of a pod's templates.
+pub(super) fn template_names(pod: &Value) -> impl Iterator<Item = &str> {
     entries(pod)
         .iter()
         .filter_map(|entry| entry["resourceClaimTemplateName"].as_str())
 }
 
-/// Whether none of a pod's containers runs or ever will.
+/// Whether none of the pod's containers runs or will run.
 pub(super) fn is_done(pod: &Object) -> bool {
     crate::common::pod::is_terminal(pod)
         || (pod.is_going() && pod["spec"]["nodeName"].str().is_empty())
@@ -75,26 +75,26 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(entry: Value, status: Value, wanted: Claim) {
+    fn check(entry: Value, status: Value, wanted: PodClaim) {
         let pod = value!({"status": {"resourceClaimStatuses": [status]}});
-        assert_eq!(claim(&pod, &entry), wanted);
+        assert_eq!(pod_claim(&pod, &entry), wanted);
     }
 
     #[test]
-    fn the_status_says_what_was_made() {
+    fn the_status_names_generated_claims() {
         let entry = || value!({"name": "gpu", "resourceClaimTemplateName": "t"});
         check(
             value!({"name": "gpu", "resourceClaimName": "mine"}),
             Value::Null,
-            Claim::Named("mine"),
+            PodClaim::Named("mine"),
         );
-        check(entry(), Value::Null, Claim::Missing("t"));
+        check(entry(), Value::Null, PodClaim::Missing("t"));
         check(
             entry(),
             value!({"name": "gpu", "resourceClaimName": "p-gpu-x"}),
-            Claim::Made("p-gpu-x"),
+            PodClaim::Made("p-gpu-x"),
         );
-        check(entry(), value!({"name": "gpu"}), Claim::Unneeded);
-        check(value!({"name": "gpu"}), Value::Null, Claim::Unknown);
+        check(entry(), value!({"name": "gpu"}), PodClaim::Unneeded);
+        check(value!({"name": "gpu"}), Value::Null, PodClaim::Unknown);
     }
 }

@@ -1,4 +1,5 @@
-//! What does a pod with resource claims need? Those of templates are made, and those that it has once it runs are reserved.
+//! Syncs pods with ResourceClaims: generates claims from templates, and reserves allocated claims
+//! of scheduled pods.
 
 use std::sync::Arc;
 
@@ -11,40 +12,40 @@ use mizzen_sdk::{Key, Object};
 use mizzen_value::{Value, value};
 
 use super::OF_POD;
-use super::names::{Claim, claim, entries, is_done};
-use crate::common::failure;
-use crate::{After, Context, Error, Reconcile};
+use super::names::{PodClaim, entries, is_done, pod_claim};
+use crate::common::api_errors;
+use crate::{Action, ControllerContext, Error, Reconcile};
 
-/// Says on a claim for which entry of a pod it was made.
+/// The annotation of a claim with the pod's entry for which it was generated.
 const ENTRY: &str = "resource.kubernetes.io/pod-claim-name";
-/// Under which name the status of a pod is applied.
+/// The field manager of the pod's status.
 const MANAGER: &str = "ResourceClaimController";
-/// How many may share a claim.
-const MOST_SHARES: usize = 256;
-/// How long the name of a claim may be before the server adds to it.
+/// The limit of `status.reservedFor`.
+const RESERVED_FOR_MAX_SIZE: usize = 256;
+/// The longest generateName of a claim.
 const LONGEST: usize = 57;
 
-pub(super) struct Pods {
-    pub context: Context,
+pub(super) struct PodSync {
+    pub context: ControllerContext,
     pub pods: Informer<Object>,
     pub claims: Informer<Object>,
     pub templates: Informer<Object>,
 }
 
-impl Reconcile for Pods {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
-        // Who is done needs nothing; what was made for it goes, and must not be made again.
+impl Reconcile for PodSync {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+        // A finished pod needs no claims, and they must not be generated again.
         let needs = |pod: &Arc<Object>| !pod.is_going() && !is_done(pod);
         let Some(pod) = self.pods.lister().by_key(key)?.filter(needs) else {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
         let mut made = Vec::new();
         for entry in entries(&pod) {
-            match self.provide(&pod, entry).await {
+            match self.ensure_claim(&pod, entry).await {
                 Ok(name) => made.extend(name.map(|name| (entry["name"].str(), name))),
                 Err(why) => {
                     let message = format!("PodResourceClaim {}: {why}", entry["name"].str());
-                    self.context.record(
+                    self.context.record_event(
                         &PODS,
                         &pod,
                         Note::warning("FailedResourceClaimCreation", "", message),
@@ -67,18 +68,18 @@ impl Reconcile for Pods {
                 .await?;
         }
         if !pod["spec"]["nodeName"].str().is_empty() {
-            self.reserve(&pod).await?;
+            self.reserve_claims(&pod).await?;
         }
-        Ok(After::Done)
+        Ok(Action::AwaitChange)
     }
 }
 
-impl Pods {
-    /// Sees that there is a claim behind an entry; its name if the pod's status does not say it yet.
-    async fn provide(&self, pod: &Object, entry: &Value) -> Result<Option<String>, Error> {
-        let template = match claim(pod, entry) {
-            Claim::Missing(template) => template,
-            Claim::Made(name) => {
+impl PodSync {
+    /// Ensures the claim of an entry; its name if the pod's status lacks it.
+    async fn ensure_claim(&self, pod: &Object, entry: &Value) -> Result<Option<String>, Error> {
+        let template = match pod_claim(pod, entry) {
+            PodClaim::Missing(template) => template,
+            PodClaim::Made(name) => {
                 let known = self
                     .claims
                     .lister()
@@ -88,21 +89,21 @@ impl Pods {
                 }
                 entry["resourceClaimTemplateName"].str()
             }
-            Claim::Named(_) | Claim::Unneeded => return Ok(None),
-            Claim::Unknown => {
+            PodClaim::Named(_) | PodClaim::Unneeded => return Ok(None),
+            PodClaim::Unknown => {
                 let why =
                     "checking for claim before creating it: none of the supported fields are set";
                 return Err(Error::Other(why.into()));
             }
         };
-        if let Some(name) = self.made_before(pod, entry)? {
+        if let Some(name) = self.find_claim(pod, entry)? {
             return Ok(Some(name));
         }
-        self.make(pod, entry, template).await.map(Some)
+        self.create_claim(pod, entry, template).await.map(Some)
     }
 
-    /// A claim that was made although the pod's status does not say so.
-    fn made_before(&self, pod: &Object, entry: &Value) -> Result<Option<String>, Error> {
+    /// A claim that was generated although the pod's status lacks it.
+    fn find_claim(&self, pod: &Object, entry: &Value) -> Result<Option<String>, Error> {
         let owned = self
             .claims
             .lister()
@@ -115,7 +116,12 @@ impl Pods {
             .map(|claim| claim.name().to_string()))
     }
 
-    async fn make(&self, pod: &Object, entry: &Value, template: &str) -> Result<String, Error> {
+    async fn create_claim(
+        &self,
+        pod: &Object,
+        entry: &Value,
+        template: &str,
+    ) -> Result<String, Error> {
         let known = self
             .templates
             .lister()
@@ -126,31 +132,31 @@ impl Pods {
                 format!("resource claim template {template:?}: {kind} {template:?} not found");
             return Err(Error::Other(why));
         };
-        // Kubernetes: it has no name yet, and so the message has none (resourceclaim/controller.go).
+        // Kubernetes: it has no name yet, so the message has none (resourceclaim/controller.go).
         let refused = |error| {
             Error::Other(format!(
                 "create ResourceClaim : {}",
-                failure::message(&error)
+                api_errors::message(&error)
             ))
         };
-        let draft = draft(pod, entry, &known);
+        let draft = claim_from_template(pod, entry, &known);
         let made = self
             .context
             .api
             .create(&RESOURCE_CLAIMS, &draft)
             .await
             .map_err(refused)?;
-        // Whoever looks next must see it, or would make another.
+        // The next sync must find it, or it would generate another one.
         self.claims
             .wait_for(&made.key(), Version::parse(made.version()))
             .await;
         Ok(made.name().to_string())
     }
 
-    /// Reserves what was allocated, for a pod that nobody scheduled.
-    async fn reserve(&self, pod: &Object) -> Result<(), Error> {
+    /// Reserves allocated claims for a pod that bypassed the scheduler.
+    async fn reserve_claims(&self, pod: &Object) -> Result<(), Error> {
         for entry in entries(pod) {
-            let (Claim::Named(name) | Claim::Made(name)) = claim(pod, entry) else {
+            let (PodClaim::Named(name) | PodClaim::Made(name)) = pod_claim(pod, entry) else {
                 continue;
             };
             let Some(claim) = self
@@ -160,7 +166,7 @@ impl Pods {
             else {
                 continue;
             };
-            if let Some(reserved) = reserved(&claim, pod) {
+            if let Some(reserved) = with_reservation(&claim, pod) {
                 self.context
                     .api
                     .update_status(&RESOURCE_CLAIMS, &reserved)
@@ -171,11 +177,12 @@ impl Pods {
     }
 }
 
-/// The claim reserved for a pod; none if it is, or cannot be.
-fn reserved(claim: &Object, pod: &Object) -> Option<Object> {
+/// The claim with the pod in reservedFor; none if it is there, or cannot be.
+fn with_reservation(claim: &Object, pod: &Object) -> Option<Object> {
     let shares = claim["status"]["reservedFor"].list();
     let is_shared = shares.iter().any(|share| share["uid"].str() == pod.uid());
-    if claim["status"]["allocation"].is_null() || is_shared || shares.len() >= MOST_SHARES {
+    if claim["status"]["allocation"].is_null() || is_shared || shares.len() >= RESERVED_FOR_MAX_SIZE
+    {
         return None;
     }
     let mut after = claim.clone();
@@ -202,7 +209,7 @@ fn status(pod: &Object, made: &[(&str, String)]) -> Value {
 }
 
 /// The claim of an entry, from its template.
-fn draft(pod: &Object, entry: &Value, template: &Object) -> Value {
+fn claim_from_template(pod: &Object, entry: &Value, template: &Object) -> Value {
     let mut claim = value!({
         "metadata": {
             "generateName": (base_name(pod.name(), entry["name"].str())),
@@ -228,7 +235,7 @@ fn draft(pod: &Object, entry: &Value, template: &Object) -> Value {
     claim
 }
 
-/// What the name of a claim begins with: that of the pod and of the entry, both shortened alike if they are long.
+/// The generateName: pod and entry name, both truncated alike if they are long.
 fn base_name(pod: &str, entry: &str) -> String {
     let whole = format!("{pod}-{entry}-");
     if whole.len() <= LONGEST {
@@ -248,7 +255,11 @@ mod tests {
         let pod = Object(value!({"metadata": {"name": "p", "namespace": "ns", "uid": "u"}}));
         let template =
             Object(value!({"spec": {"metadata": {"labels": {"l": "1"}}, "spec": {"devices": {}}}}));
-        let claim = Object(draft(&pod, &value!({"name": "gpu"}), &template));
+        let claim = Object(claim_from_template(
+            &pod,
+            &value!({"name": "gpu"}),
+            &template,
+        ));
         assert_eq!(claim["metadata"]["generateName"].str(), "p-gpu-");
         assert_eq!(
             (claim.annotation(ENTRY), claim.label("l")),
@@ -258,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn long_names_are_shortened_alike() {
+    fn long_names_are_truncated_alike() {
         let name = base_name(&"p".repeat(80), &"e".repeat(40));
         assert_eq!(name, format!("{}-{}", "p".repeat(37), "e".repeat(18)));
     }
@@ -267,13 +278,13 @@ mod tests {
     fn an_allocated_claim_is_reserved_once() {
         let pod = Object(value!({"metadata": {"name": "p", "uid": "u"}}));
         let claim = |status: Value| Object(value!({"status": status}));
-        assert!(reserved(&claim(value!({})), &pod).is_none());
-        let after = reserved(&claim(value!({"allocation": {}})), &pod).unwrap();
+        assert!(with_reservation(&claim(value!({})), &pod).is_none());
+        let after = with_reservation(&claim(value!({"allocation": {}})), &pod).unwrap();
         assert_eq!(after["status"]["reservedFor"][0]["name"].str(), "p");
-        assert!(reserved(&after, &pod).is_none());
-        let many = Value::List(vec![value!({"uid": "x"}); MOST_SHARES]);
+        assert!(with_reservation(&after, &pod).is_none());
+        let many = Value::List(vec![value!({"uid": "x"}); RESERVED_FOR_MAX_SIZE]);
         assert!(
-            reserved(
+            with_reservation(
                 &claim(value!({"allocation": {}, "reservedFor": many})),
                 &pod
             )

@@ -1,7 +1,7 @@
-//! How much is used? What the objects of a namespace take together.
+//! Computes the usage of a namespace for a quota.
 //!
-//! Pods, services and claims of storage are in caches that other loops have anyway. Of everything else only the number
-//! counts, for which the server need not send the objects.
+//! Pods, services and claims are in informers of other controllers. Of other kinds only the count
+//! matters, for which the server does not send the objects.
 
 use mizzen_kinds::amounts::{Amounts, add};
 use mizzen_kinds::quota::{Counted, Selector, selectors};
@@ -12,50 +12,49 @@ use mizzen_sdk::{Object, Resource};
 use mizzen_value::Value;
 use mizzen_value::quantity::{Format, Quantity};
 
-use crate::census::Served;
-use crate::{Context, Error};
+use crate::metadata_informers::DiscoveredKinds;
+use crate::{ControllerContext, Error};
 
-/// Whom to ask what there is.
+/// Where objects are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Source {
-    /// The caches, where there are any.
+pub(super) enum UsageSource {
+    /// From informers where possible.
     Caches,
-    /// The server.
+    /// From the server.
     Server,
 }
 
-/// Counts objects.
-pub(super) struct Counter {
+/// Computes usage.
+pub(super) struct UsageCounter {
     api: Api,
-    /// What is in caches, by resource.
+    /// The informers by resource.
     cached: Vec<(Resource, Informer<Object>)>,
 }
 
-impl Counter {
-    /// Counts what the loops of `context` know, and what the server knows.
-    pub(super) fn new(context: &Context) -> Counter {
+impl UsageCounter {
+    /// Uses the informers of `context` and its API.
+    pub(super) fn new(context: &ControllerContext) -> UsageCounter {
         let cached = [PODS, SERVICES, PERSISTENT_VOLUME_CLAIMS];
         let cached = cached
             .into_iter()
-            .map(|resource| (resource.clone(), context.follow(&resource)))
+            .map(|resource| (resource.clone(), context.informer(&resource)))
             .collect();
-        Counter {
+        UsageCounter {
             api: context.api.clone(),
             cached,
         }
     }
 
-    /// What is in caches, by resource.
     pub(super) fn cached(&self) -> &[(Resource, Informer<Object>)] {
         &self.cached
     }
 
-    /// What is used of everything that a quota limits, and why something could not be counted.
+    /// The usage of everything that a quota limits, and the errors.
     pub(super) async fn usage(
         &self,
         quota: &Object,
-        served: &Served,
-        source: Source,
+        served: &DiscoveredKinds,
+        source: UsageSource,
         now: i64,
     ) -> (Amounts, Vec<Error>) {
         let (mut used, mut errors) = (Amounts::new(), Vec::new());
@@ -76,7 +75,7 @@ impl Counter {
                 continue;
             }
             match self
-                .of_kind(&kind.resource, &counted, quota, source, now)
+                .kind_usage(&kind.resource, &counted, quota, source, now)
                 .await
             {
                 Ok(amounts) => add(&mut used, &of_names(&names, amounts)),
@@ -86,17 +85,17 @@ impl Counter {
         (used, errors)
     }
 
-    async fn of_kind(
+    async fn kind_usage(
         &self,
         resource: &Resource,
         counted: &Counted,
         quota: &Object,
-        source: Source,
+        source: UsageSource,
         now: i64,
     ) -> Result<Amounts, Error> {
         let (namespace, selectors) = (quota.namespace(), selectors(quota));
         let cached = self.cached.iter().find(|(known, _)| known == resource);
-        if let Some((_, cache)) = cached.filter(|_| source == Source::Caches) {
+        if let Some((_, cache)) = cached.filter(|_| source == UsageSource::Caches) {
             let objects = cache.lister().namespaced(namespace).list()?;
             return Ok(total(
                 counted,
@@ -117,7 +116,7 @@ impl Counter {
                 now,
             ));
         }
-        // Nothing else is in any scope.
+        // Other kinds match no scope.
         let n_objects = if selectors.is_empty() {
             self.api.count(resource, namespace).await?
         } else {
@@ -136,7 +135,7 @@ fn limits(quota: &Object) -> impl Iterator<Item = &str> {
     quota["spec"]["hard"].entries().map(|(name, _)| name)
 }
 
-/// What objects take together, those that are in all scopes.
+/// The sum of the usage of objects that match all scopes.
 fn total<'a>(
     counted: &Counted,
     selectors: &[Selector],
@@ -154,7 +153,7 @@ fn total<'a>(
     used
 }
 
-/// Of what was counted that which has these names; what does not occur is 0.
+/// The amounts of these names; 0 if there is none.
 fn of_names(names: &[&str], amounts: Amounts) -> Amounts {
     names
         .iter()
@@ -193,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_limited_adds_up() {
+    fn limited_usage_adds_up() {
         check(
             "{}",
             &["pods", "requests.memory", "count/pods"],
@@ -203,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_in_scope_counts() {
+    fn only_objects_in_scope_count() {
         check(r#"{"spec":{"scopes":["BestEffort"]}}"#, &["pods"], "pods=1");
         check(
             r#"{"spec":{"scopes":["NotBestEffort","NotTerminating"]}}"#,

@@ -1,5 +1,7 @@
-//! A quota says how much of what it limits is used. Who lets objects in writes down what they take; here it is counted
-//! again: when a quota is new, when something is gone or takes less, and now and then.
+//! The resource quota controller: recalculates the usage of quotas.
+//!
+//! Admission charges the usage of new objects. The controller recalculates it when a quota is new,
+//! when objects are deleted or shrink, and periodically.
 
 mod count;
 mod plan;
@@ -15,65 +17,73 @@ use mizzen_sdk::{Key, Object, Resource};
 use mizzen_value::Value;
 use tokio::time::interval;
 
-use crate::census::{Census, Listed, Listener};
-use crate::{After, Context, Error, Reconcile, Work};
-use count::{Counter, Source};
-use plan::{concerns, is_less, is_unsaid, status};
+use crate::metadata_informers::{MetadataHandler, MetadataInformers, ObjectMetadataList};
+use crate::{Action, Controller, ControllerContext, Error, Reconcile};
+use count::{UsageCounter, UsageSource};
+use plan::{is_less, limits_resource, needs_initial_usage, status};
 
 const WORKERS: usize = 5;
-/// How often everything is counted again.
+/// How often all quotas are recalculated.
 const RESYNC: Duration = Duration::from_secs(300);
-/// When less was found than was written down, somebody may have been about to store what he wrote down: so long later it
-/// is counted again.
+/// If less usage was found than charged, admission may have charged an object that is not stored
+/// yet: after this time it is recalculated.
 const SECOND_LOOK: Duration = Duration::from_secs(5);
-/// Quotas of which nobody knows what is used are counted first: nothing is let in before.
+/// The priority of quotas without usage: admission rejects everything until it is known.
 const URGENT: i32 = 100;
 
 struct Quotas {
-    context: Context,
+    context: ControllerContext,
     quotas: Informer<Object>,
-    counter: Counter,
-    census: Census,
+    counter: UsageCounter,
+    census: MetadataInformers,
 }
 
-/// Sets up the loop.
-pub(crate) fn start(context: &Context) -> Work {
+/// Creates the controller.
+pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("resourcequota-controller");
     let queue = context.queue("resourcequota_primary");
-    let quotas = context.follow(&RESOURCE_QUOTAS);
+    let quotas = context.informer(&RESOURCE_QUOTAS);
     let todo = queue.clone();
     quotas.add_handler(move |event: Event<Object>| {
-        let is_urgent = event.object().object().is_ok_and(|quota| is_unsaid(&quota));
+        let is_urgent = event
+            .object()
+            .object()
+            .is_ok_and(|quota| needs_initial_usage(&quota));
         match event {
             _ if is_urgent => todo.add_with_priority(event.key().clone(), URGENT),
             Event::Added { .. } => todo.add(event.key().clone()),
-            // Statuses are written by ourselves, and by whoever lets objects in.
+            // Status updates are our own, or admission's.
             _ => {}
         }
     });
-    let counter = Counter::new(&context);
-    let wake = Wake {
+    let counter = UsageCounter::new(&context);
+    let wake = QuotaEnqueuer {
         quotas: quotas.clone(),
         todo: queue.clone(),
     };
     for (resource, cache) in counter.cached() {
         watch_cached(&context, resource, cache, wake.clone());
     }
-    let census = context.census().clone();
-    census.listen(Arc::new(wake.clone()));
+    let census = context.metadata_informers().clone();
+    census.add_handler(Arc::new(wake.clone()));
     let reconcile = Arc::new(Quotas {
         context,
         quotas,
         counter,
         census: census.clone(),
     });
-    Work::new(queue, WORKERS, reconcile)
-        .and(census.run())
-        .and(resync(wake))
+    Controller::new(queue, WORKERS, reconcile)
+        .with_task(census.run())
+        .with_task(resync(wake))
 }
 
-/// Counts again when an object of which the cache knows everything is gone, or takes something else.
-fn watch_cached(context: &Context, resource: &Resource, cache: &Informer<Object>, wake: Wake) {
+/// Enqueues quotas when an object of the informer is deleted or its usage changes.
+fn watch_cached(
+    context: &ControllerContext,
+    resource: &Resource,
+    cache: &Informer<Object>,
+    wake: QuotaEnqueuer,
+) {
     let Some(counted) = Counted::of(&resource.group, &resource.plural) else {
         return;
     };
@@ -97,29 +107,29 @@ fn watch_cached(context: &Context, resource: &Resource, cache: &Informer<Object>
             },
         };
         if changed {
-            wake.namespace(&resource, namespace);
+            wake.enqueue_namespace(&resource, namespace);
         }
     });
 }
 
-async fn resync(wake: Wake) {
+async fn resync(wake: QuotaEnqueuer) {
     let mut ticks = interval(RESYNC);
     ticks.tick().await;
     loop {
         ticks.tick().await;
-        wake.all();
+        wake.enqueue_all();
     }
 }
 
-/// Says which quotas must be counted again.
+/// Enqueues quotas.
 #[derive(Clone)]
-struct Wake {
+struct QuotaEnqueuer {
     quotas: Informer<Object>,
     todo: Queue<Key>,
 }
 
-impl Wake {
-    fn all(&self) {
+impl QuotaEnqueuer {
+    fn enqueue_all(&self) {
         self.quotas
             .store()
             .list()
@@ -135,8 +145,8 @@ impl Wake {
             .unwrap_or_default()
     }
 
-    /// Something of a resource has changed in a namespace, or everywhere if that is empty.
-    fn namespace(&self, of: &Resource, namespace: &str) {
+    /// A resource changed in a namespace, or in all if it is empty.
+    fn enqueue_namespace(&self, of: &Resource, namespace: &str) {
         let Some(counted) = Counted::of(&of.group, &of.plural) else {
             return;
         };
@@ -144,56 +154,59 @@ impl Wake {
             "" => self.quotas.lister().list().unwrap_or_default(),
             namespace => self.in_namespace(namespace),
         };
-        for quota in quotas.iter().filter(|quota| concerns(quota, &counted)) {
+        for quota in quotas
+            .iter()
+            .filter(|quota| limits_resource(quota, &counted))
+        {
             self.todo.add(quota.key());
         }
     }
 }
 
-/// What is in caches is heard of when the caches have it.
-impl Listener for Wake {
-    fn replaced(&self, of: &Resource, _objects: Listed) {
-        self.namespace(of, "");
+/// Kinds with an informer are handled by the informer's events.
+impl MetadataHandler for QuotaEnqueuer {
+    fn on_replace(&self, of: &Resource, _objects: ObjectMetadataList) {
+        self.enqueue_namespace(of, "");
     }
 
-    fn changed(&self, _of: &Resource, _object: &Value) {}
+    fn on_update(&self, _of: &Resource, _object: &Value) {}
 
-    fn gone(&self, of: &Resource, object: &Value) {
+    fn on_delete(&self, of: &Resource, object: &Value) {
         if of.namespaced {
-            self.namespace(of, object["metadata"]["namespace"].str());
+            self.enqueue_namespace(of, object["metadata"]["namespace"].str());
         }
     }
 
-    /// Something may be countable that was not.
-    fn served(&self) {
-        self.all();
+    /// A kind may be countable now.
+    fn on_discovery(&self) {
+        self.enqueue_all();
     }
 }
 
 impl Reconcile for Quotas {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
-        let served = self.census.kinds().await;
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+        let served = self.census.wait_for_discovery().await;
         let Some(quota) = self.quotas.lister().by_key(key)? else {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
         let now = self.context.now().as_second();
         let (used, mut errors) = self
             .counter
-            .usage(&quota, &served, Source::Caches, now)
+            .usage(&quota, &served, UsageSource::Caches, now)
             .await;
-        let mut after = After::Done;
+        let mut after = Action::AwaitChange;
         let mut status_now = status(&quota, &used);
         if status_now
             .as_ref()
             .is_some_and(|status| is_less(status, &quota["status"]))
         {
-            // A cache that has not heard of everything must not make room for more.
+            // A stale cache must not lower the usage, so it is confirmed by the server.
             let (used, live_errors) = self
                 .counter
-                .usage(&quota, &served, Source::Server, now)
+                .usage(&quota, &served, UsageSource::Server, now)
                 .await;
             (status_now, errors) = (status(&quota, &used), live_errors);
-            after = After::Again(SECOND_LOOK);
+            after = Action::Requeue(SECOND_LOOK);
         }
         if let Some(status) = status_now {
             let mut quota = Object::clone(&quota);

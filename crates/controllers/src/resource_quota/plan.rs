@@ -1,32 +1,32 @@
-//! What should a quota's status say, given what was counted?
+//! The status of a quota for a calculated usage.
 
 use mizzen_kinds::amounts::{Amounts, amounts};
 use mizzen_kinds::quota::Counted;
 use mizzen_sdk::Object;
 use mizzen_value::{Map, Value};
 
-/// Whether a quota limits what objects of a resource take.
-pub(super) fn concerns(quota: &Object, counted: &Counted) -> bool {
+/// Whether a quota limits a resource.
+pub(super) fn limits_resource(quota: &Object, counted: &Counted) -> bool {
     quota["spec"]["hard"]
         .entries()
         .any(|(name, _)| counted.counts_as(name))
 }
 
-/// Whether a quota's limits are not yet in its status.
-pub(super) fn is_unsaid(quota: &Object) -> bool {
+/// Whether the status lacks the limits of the spec.
+pub(super) fn needs_initial_usage(quota: &Object) -> bool {
     amounts(&quota["spec"]["hard"]) != amounts(&quota["status"]["hard"])
 }
 
-/// The status that a quota should have; none if it has it.
+/// The status to write; none if it did not change.
 pub(super) fn status(quota: &Object, counted: &Amounts) -> Option<Value> {
     let hard = &quota["spec"]["hard"];
     let known = amounts(&quota["status"]["used"]);
-    // What could not be counted now is as it was.
+    // What could not be calculated stays as it was.
     let mut used: Amounts = known.clone();
     used.extend(counted.clone());
     used.retain(|name, _| hard.get(name).is_some());
     let is_said = !quota["status"]["hard"].is_null() && !quota["status"]["used"].is_null();
-    if is_said && !is_unsaid(quota) && used == known {
+    if is_said && !needs_initial_usage(quota) && used == known {
         return None;
     }
     let mut status = Value::object();
@@ -46,7 +46,7 @@ pub(super) fn status(quota: &Object, counted: &Amounts) -> Option<Value> {
     Some(status)
 }
 
-/// Whether a status says that less is used than another.
+/// Whether a status has less usage than another.
 pub(super) fn is_less(new: &Value, old: &Value) -> bool {
     let (new, old) = (amounts(&new["used"]), amounts(&old["used"]));
     new.iter()
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
     use mizzen_value::json;
 
-    /// The new status of a quota of which so much was counted.
+    /// The new status of a quota for this usage.
     #[track_caller]
     fn check(quota: &str, counted: &str, expected: Option<&str>) {
         let counted = amounts(&json::parse(counted.as_bytes()).unwrap());
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_counted_is_said_once() {
+    fn usage_is_written_once() {
         check(
             r#"{"spec":{"hard":{"pods":"2"}}}"#,
             r#"{"pods":"1","x":"1"}"#,
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn new_limits_are_said_even_if_nothing_can_be_counted() {
+    fn new_limits_are_written_even_without_usage() {
         check(
             r#"{"spec":{"hard":{"count/x.io":"1"}}}"#,
             "{}",
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn less_is_less() {
+    fn a_lower_usage_is_less() {
         let read = |text: &str| json::parse(text.as_bytes()).unwrap();
         let old = read(r#"{"used":{"pods":"2","cpu":"1"}}"#);
         assert!(is_less(

@@ -1,4 +1,4 @@
-//! A secret for an account's token gets one, and goes with the account.
+//! The tokens controller: fills service account token secrets, and deletes them with their account.
 
 mod plan;
 
@@ -12,29 +12,33 @@ use mizzen_sdk::{Key, Object};
 use mizzen_value::Value;
 
 use crate::context::SignToken;
-use crate::{After, Context, Error, Reconcile, Work};
-use plan::{fill, is_lacking};
+use crate::{Action, Controller, ControllerContext, Error, Reconcile};
+use plan::{fill_secret, needs_update};
 
-pub(crate) use plan::{NAME, holds_token, is_of};
+pub(crate) use plan::{NAME, holds_token, is_service_account_token};
 
 const WORKERS: usize = 5;
 
-struct Tokens {
-    context: Context,
+struct TokensController {
+    context: ControllerContext,
     secrets: Informer<Object>,
     accounts: Informer<Object>,
     sign: SignToken,
 }
 
-/// Sets up the loop. Without somebody who signs there is nothing to do.
-pub(crate) fn start(context: &Context) -> Work {
-    // It works under the name of all loops together: whoever fills these secrets could be anybody.
+/// Creates the controller. Without a token signer it does nothing.
+pub(crate) fn start(context: &ControllerContext) -> Controller {
+    // It uses the shared client without a controller name, because it can write tokens of any
+    // account.
     let context = context.clone();
     let Some(sign) = context.options.sign_token.clone() else {
-        return Work::default();
+        return Controller::default();
     };
     let queue = context.queue("serviceaccount_tokens_secret");
-    let (secrets, accounts) = (context.follow(&SECRETS), context.follow(&SERVICE_ACCOUNTS));
+    let (secrets, accounts) = (
+        context.informer(&SECRETS),
+        context.informer(&SERVICE_ACCOUNTS),
+    );
     let todo = queue.clone();
     secrets.add_handler(move |event: Event<Object>| {
         if event
@@ -62,10 +66,10 @@ pub(crate) fn start(context: &Context) -> Work {
                 .for_each(|secret| todo.add(secret.key()));
         }
     });
-    Work::new(
+    Controller::new(
         queue,
         WORKERS,
-        Arc::new(Tokens {
+        Arc::new(TokensController {
             context,
             secrets,
             accounts,
@@ -74,22 +78,22 @@ pub(crate) fn start(context: &Context) -> Work {
     )
 }
 
-impl Reconcile for Tokens {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
+impl Reconcile for TokensController {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         match self.secrets.lister().by_key(key)? {
-            None => self.unlist(key).await?,
+            None => self.remove_secret_reference(key).await?,
             Some(secret) if holds_token(&secret) => match self.account_of(&secret).await? {
                 None => self.delete(&secret).await?,
-                Some(account) => self.fill(&secret, &account).await?,
+                Some(account) => self.generate_token_if_needed(&secret, &account).await?,
             },
             Some(_) => {}
         }
-        Ok(After::Done)
+        Ok(Action::AwaitChange)
     }
 }
 
-impl Tokens {
-    /// The account whose token a secret holds. Only the server knows for sure that it is gone.
+impl TokensController {
+    /// The service account of a token secret. Before it counts as deleted, the server is asked.
     async fn account_of(&self, secret: &Object) -> Result<Option<Object>, Error> {
         let key = Key::new(
             secret.namespace(),
@@ -99,12 +103,12 @@ impl Tokens {
             .accounts
             .lister()
             .by_key(&key)?
-            .filter(|account| is_of(secret, account))
+            .filter(|account| is_service_account_token(secret, account))
         {
             return Ok(Some(Object::clone(&account)));
         }
         let found = self.context.api.find(&SERVICE_ACCOUNTS, &key).await?;
-        Ok(found.filter(|account| is_of(secret, account)))
+        Ok(found.filter(|account| is_service_account_token(secret, account)))
     }
 
     async fn delete(&self, secret: &Object) -> Result<(), Error> {
@@ -112,7 +116,7 @@ impl Tokens {
             uid: Some(secret.uid()),
             ..DeleteOptions::default()
         };
-        gone_or_new(
+        ignore_gone_or_conflict(
             self.context
                 .api
                 .delete(&SECRETS, &secret.key(), &options)
@@ -120,23 +124,27 @@ impl Tokens {
         )
     }
 
-    async fn fill(&self, cached: &Object, account: &Object) -> Result<(), Error> {
+    async fn generate_token_if_needed(
+        &self,
+        cached: &Object,
+        account: &Object,
+    ) -> Result<(), Error> {
         let root_ca = self.context.options.root_ca.as_deref();
-        if !is_lacking(cached, root_ca) {
+        if !needs_update(cached, root_ca) {
             return Ok(());
         }
         let mut secret = cached.clone();
-        if !fill(&mut secret, account, root_ca, |claims: &Value| {
+        if !fill_secret(&mut secret, account, root_ca, |claims: &Value| {
             (self.sign)(claims)
         }) {
             return Err(Error::Other("the token could not be signed".into()));
         }
-        // Whoever was faster is heard of, and looked at then.
-        gone_or_new(self.context.api.update(&SECRETS, &secret).await)
+        // A concurrent update causes an event, which syncs the secret again.
+        ignore_gone_or_conflict(self.context.api.update(&SECRETS, &secret).await)
     }
 
-    /// Takes a secret that is gone out of the lists of those accounts that have it.
-    async fn unlist(&self, key: &Key) -> Result<(), Error> {
+    /// Removes a deleted secret from the accounts that list it.
+    async fn remove_secret_reference(&self, key: &Key) -> Result<(), Error> {
         let lists = |secret: &Value| secret["name"].str() == key.name();
         for account in self.accounts.lister().namespaced(key.namespace()).list()? {
             if account["secrets"].list().iter().any(lists) {
@@ -145,15 +153,17 @@ impl Tokens {
                     .entry("secrets")
                     .make_list()
                     .retain(|secret| !lists(secret));
-                gone_or_new(self.context.api.update(&SERVICE_ACCOUNTS, &account).await)?;
+                ignore_gone_or_conflict(
+                    self.context.api.update(&SERVICE_ACCOUNTS, &account).await,
+                )?;
             }
         }
         Ok(())
     }
 }
 
-/// An object that is gone, or another by now, is none of our business.
-fn gone_or_new(outcome: Result<Object, kube::Error>) -> Result<(), Error> {
+/// Ignores objects that are gone or were replaced.
+fn ignore_gone_or_conflict(outcome: Result<Object, kube::Error>) -> Result<(), Error> {
     match outcome {
         Err(error) if !is_not_found(&error) && !is_conflict(&error) => Err(error.into()),
         _ => Ok(()),

@@ -1,32 +1,30 @@
-//! What does a secret that holds a token lack?
+//! Which data a service account token secret lacks.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mizzen_sdk::Object;
 use mizzen_value::{Value, value};
 
-/// The type of such secrets.
 pub(super) const TYPE: &str = "kubernetes.io/service-account-token";
-/// Whose token it is.
+/// The annotation with the account's name.
 pub(crate) const NAME: &str = "kubernetes.io/service-account.name";
-/// Whose of that name.
+/// The annotation with the account's uid.
 pub(super) const UID: &str = "kubernetes.io/service-account.uid";
-/// Who gives these tokens; others come from the API server itself.
+/// The issuer of legacy tokens; bound tokens have the API server's.
 const ISSUER: &str = "kubernetes/serviceaccount";
 
-/// Whether a secret holds a token.
 pub(crate) fn holds_token(secret: &Object) -> bool {
     secret["type"].str() == TYPE
 }
 
-/// Whether a secret's token is one of this account.
-pub(crate) fn is_of(secret: &Object, account: &Object) -> bool {
+/// Whether a secret is a token of this account.
+pub(crate) fn is_service_account_token(secret: &Object, account: &Object) -> bool {
     let uid = secret.annotation(UID).unwrap_or_default();
     secret.annotation(NAME) == Some(account.name()) && (uid.is_empty() || uid == account.uid())
 }
 
-/// Whether a secret lacks anything.
-pub(super) fn is_lacking(secret: &Object, root_ca: Option<&str>) -> bool {
+/// Whether a secret lacks token, namespace or CA bundle.
+pub(super) fn needs_update(secret: &Object, root_ca: Option<&str>) -> bool {
     let data = &secret["data"];
     lacks_certificate(data, root_ca)
         || data["namespace"].str().is_empty()
@@ -37,15 +35,15 @@ fn lacks_certificate(data: &Value, root_ca: Option<&str>) -> bool {
     root_ca.is_some_and(|root_ca| data["ca.crt"].str() != STANDARD.encode(root_ca))
 }
 
-/// Gives a secret what it lacks. `sign` makes a token of claims; false if it cannot.
-pub(super) fn fill(
+/// Fills in missing data. `sign` signs claims; false if it cannot.
+pub(super) fn fill_secret(
     secret: &mut Object,
     account: &Object,
     root_ca: Option<&str>,
     sign: impl FnOnce(&Value) -> Option<String>,
 ) -> bool {
     if secret["data"]["token"].str().is_empty() {
-        let Some(token) = sign(&claims(secret, account)) else {
+        let Some(token) = sign(&token_claims(secret, account)) else {
             return false;
         };
         secret.entry("data").set("token", STANDARD.encode(token));
@@ -64,8 +62,8 @@ pub(super) fn fill(
     true
 }
 
-/// What a token says. It has no end: it holds as long as its secret is there.
-fn claims(secret: &Object, account: &Object) -> Value {
+/// The claims of a token. It does not expire: it is valid as long as its secret exists.
+fn token_claims(secret: &Object, account: &Object) -> Value {
     let (namespace, name) = (account.namespace(), account.name());
     value!({
         "iss": ISSUER,
@@ -87,16 +85,19 @@ mod tests {
         Object::parse(br#"{"metadata":{"name":"a","namespace":"shop","uid":"u"}}"#).unwrap()
     }
 
-    /// What becomes of a secret's data. Tokens are their claims here.
+    /// The secret's data after filling. Tokens are their claims here.
     #[track_caller]
     fn check(data: &str, root_ca: Option<&str>, expected: Expect) {
         let text = format!(r#"{{"metadata":{{"name":"t","namespace":"shop"}},"data":{data}}}"#);
         let mut secret = Object::parse(text.as_bytes()).unwrap();
-        assert!(is_lacking(&secret, root_ca));
-        assert!(fill(&mut secret, &account(), root_ca, |claims| Some(
-            json::to_string(claims)
-        )));
-        assert!(!is_lacking(&secret, root_ca) && is_of(&secret, &account()));
+        assert!(needs_update(&secret, root_ca));
+        assert!(fill_secret(
+            &mut secret,
+            &account(),
+            root_ca,
+            |claims| Some(json::to_string(claims))
+        ));
+        assert!(!needs_update(&secret, root_ca) && is_service_account_token(&secret, &account()));
         let decode =
             |text: &Value| String::from_utf8(STANDARD.decode(text.str()).unwrap()).unwrap();
         let lines: Vec<String> = secret["data"]
@@ -119,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_there_stays_but_an_old_certificate() {
+    fn existing_data_stays_except_an_old_ca_bundle() {
         let data = r#"{"token":"eA==","namespace":"eQ==","ca.crt":"eg=="}"#;
         check(
             data,
@@ -130,13 +131,13 @@ mod tests {
             ca.crt: CA"#]],
         );
         let secret = Object::parse(format!(r#"{{"data":{data}}}"#).as_bytes()).unwrap();
-        assert!(!is_lacking(&secret, None));
+        assert!(!needs_update(&secret, None));
     }
 
     #[test]
     fn without_a_signature_nothing_is_changed() {
         let mut secret = Object::default();
-        assert!(!fill(&mut secret, &account(), Some("CA"), |_| None));
+        assert!(!fill_secret(&mut secret, &account(), Some("CA"), |_| None));
         assert_eq!(secret, Object::default());
     }
 
@@ -144,7 +145,7 @@ mod tests {
     fn a_token_of_an_earlier_account_is_not_this_ones() {
         let of = |annotations: &str| {
             let text = format!(r#"{{"metadata":{{"annotations":{annotations}}}}}"#);
-            is_of(&Object::parse(text.as_bytes()).unwrap(), &account())
+            is_service_account_token(&Object::parse(text.as_bytes()).unwrap(), &account())
         };
         assert!(of(r#"{"kubernetes.io/service-account.name":"a"}"#));
         assert!(of(

@@ -1,11 +1,11 @@
-//! Which updates of a Service concern its load balancer?
+//! Which updates of a Service affect its load balancer.
 
 use mizzen_sdk::Object;
 use mizzen_value::Value;
 
 use super::FINALIZER;
 
-/// The fields of a spec that a load balancer is made of; of IP families only the number changes.
+/// The spec fields that a load balancer depends on; of IP families only the number changes.
 const FIELDS: &[&str] = &[
     "loadBalancerSourceRanges",
     "sessionAffinity",
@@ -17,13 +17,13 @@ const FIELDS: &[&str] = &[
     "ports",
 ];
 
-/// Whether the default load balancer is wanted: a class names another implementation.
+/// Whether a Service needs the default load balancer: a class selects another implementation.
 pub(super) fn wants_load_balancer(service: &Object) -> bool {
     let spec = &service["spec"];
     spec["type"].str() == "LoadBalancer" && spec["loadBalancerClass"].is_null()
 }
 
-/// Whether a load balancer must be deleted, as the finalizer says.
+/// Whether a load balancer must be deleted: the finalizer is set and it is not needed any more.
 pub(super) fn needs_cleanup(service: &Object) -> bool {
     let is_wanted = !service.is_going() && service["spec"]["type"].str() == "LoadBalancer";
     service.has_finalizer(FINALIZER) && !is_wanted
@@ -46,7 +46,7 @@ pub(super) fn needs_update(old: &Object, new: &Object) -> bool {
         || n_families(old) != n_families(new)
 }
 
-/// Whether two fields have the same value; an empty one is as good as none.
+/// Whether two fields are equal; empty equals absent.
 fn is_same(old: &Value, new: &Value) -> bool {
     old == new || old.is_empty() && new.is_empty()
 }

@@ -1,4 +1,4 @@
-//! Which load balancers exist, and at which addresses?
+//! The simulated cloud: load balancers and their addresses.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -7,9 +7,9 @@ use std::sync::Arc;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::address::{Block, family};
 
-use crate::services::member::address;
+use crate::services::member::parse_address;
 
-/// The simulated cloud. It has nothing but addresses.
+/// A simulated cloud provider. It has only addresses.
 pub(super) struct Cloud {
     /// One range for each family.
     ranges: Vec<Block>,
@@ -22,21 +22,17 @@ struct LoadBalancer {
     addresses: Vec<IpAddr>,
 }
 
-/// Why there is no load balancer.
+/// Why a load balancer could not be provisioned.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum EnsureError {
-    /// The simulated cloud lacks a family.
     #[error("no range of the simulated cloud is of the family {0}")]
     NoRange(String),
-    /// All addresses are taken.
     #[error("every address of {0} is in use")]
     Exhausted(Block),
-    /// The address that is asked for is not the cloud's.
     #[error(
         "the requested address {0} is not in a range of the simulated cloud for the Service's families"
     )]
     NotInRange(String),
-    /// Another load balancer has it.
     #[error("the requested address {0} is in use")]
     InUse(IpAddr),
 }
@@ -50,11 +46,11 @@ impl Cloud {
         }
     }
 
-    /// Learns of a load balancer from the status of its Service. Of several Services that say the same address, the
-    /// first one keeps it.
+    /// Restores a load balancer from the status of its Service. Of several Services with the same
+    /// address, the first one keeps it.
     pub(super) fn adopt(&mut self, service: &Arc<Object>) {
         let ingress = service["status"]["loadBalancer"]["ingress"].list().iter();
-        let known = ingress.filter_map(|one| address(one["ip"].str()));
+        let known = ingress.filter_map(|one| parse_address(one["ip"].str()));
         let is_ours = |ip: &IpAddr| self.ranges.iter().any(|range| range.gives(*ip));
         let addresses: Vec<IpAddr> = known
             .filter(is_ours)
@@ -65,7 +61,8 @@ impl Cloud {
         }
     }
 
-    /// The load balancer's addresses, in the order of the Service's families. On an error it has none that it had not before.
+    /// Ensures the load balancer; its addresses in the order of the Service's families. On an error
+    /// nothing changes.
     pub(super) fn ensure(&mut self, service: &Arc<Object>) -> Result<Vec<IpAddr>, EnsureError> {
         let own = self.load_balancers.get(&service.key());
         let own = own
@@ -89,7 +86,7 @@ impl Cloud {
         Ok(addresses)
     }
 
-    /// The address that the Service asks for, if it asks for one and may have it.
+    /// The requested address of a Service, if it is valid.
     fn wanted(
         &self,
         text: &str,
@@ -102,7 +99,7 @@ impl Cloud {
         let is_given = |ip: &IpAddr| {
             families.contains(&family(*ip)) && self.ranges.iter().any(|range| range.gives(*ip))
         };
-        let ip = address(text)
+        let ip = parse_address(text)
             .filter(is_given)
             .ok_or_else(|| EnsureError::NotInRange(text.into()))?;
         match self.taken.contains(&ip) && !own.contains(&ip) {
@@ -111,7 +108,7 @@ impl Cloud {
         }
     }
 
-    /// The address of one family: the one that is asked for, the one that it has, or the first free one.
+    /// An address of one family: the requested, the current, or the first free one.
     fn choose(
         &self,
         name: &str,
@@ -142,7 +139,7 @@ impl Cloud {
         );
     }
 
-    /// Deletes a load balancer and frees its addresses; whether there was one.
+    /// Deletes a load balancer and frees its addresses; whether it existed.
     pub(super) fn delete(&mut self, key: &Key) -> bool {
         let deleted = self.load_balancers.remove(key);
         for ip in deleted.iter().flat_map(|deleted| &deleted.addresses) {
@@ -151,7 +148,8 @@ impl Cloud {
         deleted.is_some()
     }
 
-    /// Deletes the load balancer of a Service that no longer exists, or is another one of the same name; its Service.
+    /// Removes the load balancer of a Service that was deleted or replaced by another of the same
+    /// name; returns its Service.
     pub(super) fn take_other(&mut self, key: &Key, uid: Option<&str>) -> Option<Arc<Object>> {
         let service = self.load_balancers.get(key)?.service.clone();
         (uid != Some(service.uid())).then(|| {
@@ -194,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_unique_and_given_back() {
+    fn addresses_are_unique_and_released() {
         let mut cloud = cloud(&["192.0.2.0/30"]);
         assert_eq!(ensure(&mut cloud, "a", ""), "192.0.2.1");
         assert_eq!(ensure(&mut cloud, "b", ""), "192.0.2.2");
@@ -270,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_known_from_statuses() {
+    fn addresses_are_restored_from_statuses() {
         let mut cloud = cloud(&["192.0.2.0/24"]);
         cloud.adopt(&service(
             "a",

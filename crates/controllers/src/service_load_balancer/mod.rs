@@ -1,14 +1,15 @@
-//! The service controller with a simulated cloud: Services of type LoadBalancer get external addresses.
+//! The service controller with a simulated cloud: Services of type LoadBalancer get external
+//! addresses.
 //!
-//! Kubernetes: cloud-provider/controllers/service/controller.go. The simulated cloud gives addresses of its ranges and has
-//! no backends, so nodes play no part.
+//! Kubernetes: cloud-provider/controllers/service/controller.go. The simulated cloud has addresses
+//! and no backends, so nodes do not matter.
 //!
-//! | part | the question it answers |
+//! | file | contents |
 //! |---|---|
-//! | `change` | Which updates of a Service concern its load balancer? |
-//! | `cloud` | Which load balancers exist, and at which addresses? |
+//! | `change` | which updates of a Service affect its load balancer |
+//! | `cloud` | load balancers and their addresses |
 //!
-//! Invariant: before the first address is given, the cloud knows all that Services have already.
+//! Invariant: before the first allocation the cloud has the addresses of all existing Services.
 
 mod change;
 mod cloud;
@@ -26,27 +27,27 @@ use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::{Value, value};
 
-use crate::{After, Context, Error, Reconcile, Work};
+use crate::{Action, Controller, ControllerContext, Error, Reconcile};
 use change::{needs_cleanup, needs_update, wants_load_balancer};
 use cloud::Cloud;
 
-/// Keeps a Service until its load balancer is deleted.
+/// The finalizer of Services with a load balancer.
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 /// Upstream's default of `--concurrent-service-syncs`.
 const WORKERS: usize = 1;
-/// How long a Service that failed waits, at least and at most.
+/// The shortest and the longest retry delay.
 const RETRY_DELAYS: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(300));
 
 struct ServiceController {
-    context: Context,
+    context: ControllerContext,
     services: Informer<Object>,
     cloud: OnceLock<Mutex<Cloud>>,
 }
 
-/// Sets up the loop. Without ranges there is no cloud, and the loop does nothing.
-pub(crate) fn start(context: &Context) -> Work {
+/// Creates the controller. Without ranges it does nothing.
+pub(crate) fn start(context: &ControllerContext) -> Controller {
     if context.options.load_balancer_ranges.is_empty() {
-        return Work::default();
+        return Controller::default();
     }
     let context = context.named("service-controller");
     let limiter = Box::new(Exponential::new(RETRY_DELAYS.0, RETRY_DELAYS.1));
@@ -54,18 +55,18 @@ pub(crate) fn start(context: &Context) -> Work {
         limiter,
         ..Options::new("service")
     });
-    let services = context.follow(&SERVICES);
+    let services = context.informer(&SERVICES);
     services.add_handler(on_service_event(queue.clone()));
     let controller = ServiceController {
         context,
         services,
         cloud: OnceLock::new(),
     };
-    Work::new(queue, WORKERS, Arc::new(controller))
+    Controller::new(queue, WORKERS, Arc::new(controller))
 }
 
-/// Enqueues Services whose load balancer may have to change. A deletion matters only where a finalizer was removed by hand:
-/// the key is then enqueued so that the address becomes free.
+/// Enqueues Services whose load balancer may change. A deletion matters only if the finalizer was
+/// removed by hand: the sync then frees the address.
 fn on_service_event(queue: Queue<Key>) -> impl FnMut(Event<Object>) + Send + 'static {
     move |event| {
         let Ok(service) = event.object().object() else {
@@ -85,7 +86,7 @@ fn on_service_event(queue: Queue<Key>) -> impl FnMut(Event<Object>) + Send + 'st
 }
 
 impl Reconcile for ServiceController {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let service = self.services.lister().by_key(key)?;
         let uid = service.as_ref().map(|service| service.uid());
         if let Some(deleted) = self.cloud()?.take_other(key, uid) {
@@ -93,7 +94,7 @@ impl Reconcile for ServiceController {
             self.record(&deleted, "DeletedLoadBalancer", "Deleted load balancer");
         }
         let Some(service) = service else {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
         let outcome = match wants_load_balancer(&service) && !needs_cleanup(&service) {
             true => self.ensure(&service).await,
@@ -101,18 +102,18 @@ impl Reconcile for ServiceController {
         };
         if let Err(error) = &outcome {
             let message = format!("Error syncing load balancer: {error}");
-            self.context.record(
+            self.context.record_event(
                 &SERVICES,
                 &service,
                 Note::warning("SyncLoadBalancerFailed", "", message),
             );
         }
-        outcome.map(|()| After::Done)
+        outcome.map(|()| Action::AwaitChange)
     }
 }
 
 impl ServiceController {
-    /// The cloud, which knows the addresses of all Services before it gives any.
+    /// The cloud, with the addresses of all existing Services.
     fn cloud(&self) -> Result<MutexGuard<'_, Cloud>, Error> {
         let cloud = match self.cloud.get() {
             Some(cloud) => cloud,
@@ -185,7 +186,7 @@ impl ServiceController {
         }
     }
 
-    /// Patches metadata and status, both through the status subresource, as the role allows.
+    /// Patches metadata and status through the status subresource, as the controller's role allows.
     async fn patch(&self, service: &Object, change: &Value) -> Result<(), kube::Error> {
         let patch = Patch::Strategic;
         self.context
@@ -197,6 +198,6 @@ impl ServiceController {
 
     fn record(&self, service: &Object, reason: &str, message: &str) {
         self.context
-            .record(&SERVICES, service, Note::normal(reason, "", message));
+            .record_event(&SERVICES, service, Note::normal(reason, "", message));
     }
 }

@@ -1,4 +1,4 @@
-//! Does a pod stand behind a service, and where is it reached?
+//! Pods as members of services: whether they are published, with which addresses and ports.
 
 use std::net::IpAddr;
 
@@ -8,48 +8,43 @@ use mizzen_value::Value;
 
 use crate::common::pod::{self, is_ready, is_terminal};
 
-/// Which of its addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) enum Family {
-    /// Four bytes.
+pub(crate) enum IpFamily {
     V4,
-    /// Sixteen bytes.
     V6,
 }
 
-impl Family {
-    /// Its name, in services as in slices.
+impl IpFamily {
+    /// Its name in services and slices.
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Family::V4 => "IPv4",
-            Family::V6 => "IPv6",
+            IpFamily::V4 => "IPv4",
+            IpFamily::V6 => "IPv6",
         }
     }
 
-    /// The family of this name.
-    pub(crate) fn named(name: &str) -> Option<Family> {
-        [Family::V4, Family::V6]
+    pub(crate) fn from_name(name: &str) -> Option<IpFamily> {
+        [IpFamily::V4, IpFamily::V6]
             .into_iter()
             .find(|family| family.name() == name)
     }
 
-    /// The family of an address.
-    pub(crate) fn of(address: IpAddr) -> Family {
+    pub(crate) fn from_address(address: IpAddr) -> IpFamily {
         if address.is_ipv4() {
-            Family::V4
+            IpFamily::V4
         } else {
-            Family::V6
+            IpFamily::V6
         }
     }
 }
 
-/// An address as people may have written it.
-pub(crate) fn address(text: &str) -> Option<IpAddr> {
+/// Parses an address as Go's ParseIPSloppy does, in canonical form.
+pub(crate) fn parse_address(text: &str) -> Option<IpAddr> {
     parse_sloppy(text).map(|address| address.to_canonical())
 }
 
-/// Whether a pod can be published at all. A pod that is going is published `with_going` only.
-pub(crate) fn is_published(pod: &Value, with_going: bool) -> bool {
+/// Whether a pod is published. A terminating pod only if `with_going`.
+pub(crate) fn should_be_in_endpoints(pod: &Value, with_going: bool) -> bool {
     let status = &pod["status"];
     let has_address = !status["podIP"].str().is_empty() || !status["podIPs"].list().is_empty();
     !is_terminal(pod)
@@ -57,24 +52,24 @@ pub(crate) fn is_published(pod: &Value, with_going: bool) -> bool {
         && (with_going || pod["metadata"]["deletionTimestamp"].is_null())
 }
 
-/// The condition of an object's status of this type, or null.
+/// The condition of a type, or null.
 pub(crate) fn condition<'a>(object: &'a Value, kind: &str) -> &'a Value {
     pod::condition(object, kind).unwrap_or(&Value::Null)
 }
 
-/// A pod's addresses of a family, in the one way to write them.
-pub(crate) fn addresses(pod: &Value, family: Family) -> Vec<String> {
+/// A pod's addresses of a family in canonical form.
+pub(crate) fn addresses(pod: &Value, family: IpFamily) -> Vec<String> {
     let addresses = pod["status"]["podIPs"]
         .list()
         .iter()
-        .filter_map(|known| address(known["ip"].str()));
+        .filter_map(|known| parse_address(known["ip"].str()));
     addresses
-        .filter(|address| Family::of(*address) == family)
+        .filter(|address| IpFamily::from_address(*address) == family)
         .map(|address| address.to_string())
         .collect()
 }
 
-/// The name under which a service publishes a pod, if the pod wants one there.
+/// The hostname under which a service publishes a pod, if it has one.
 pub(crate) fn hostname<'a>(pod: &'a Value, service: &Value) -> Option<&'a str> {
     let spec = &pod["spec"];
     let same_namespace = pod["metadata"]["namespace"] == service["metadata"]["namespace"];
@@ -82,7 +77,7 @@ pub(crate) fn hostname<'a>(pod: &'a Value, service: &Value) -> Option<&'a str> {
     Some(spec["hostname"].str()).filter(|name| wanted && !name.is_empty())
 }
 
-/// The port of a pod to which a port of a service leads.
+/// The pod's port of a service port.
 pub(crate) fn port_number(pod: &Value, port: &Value) -> Option<i64> {
     let Some(name) = port["targetPort"].as_str() else {
         return Some(port["targetPort"].int());
@@ -101,18 +96,18 @@ pub(crate) fn port_number(pod: &Value, port: &Value) -> Option<i64> {
     found.map(|known| known["containerPort"].int())
 }
 
-/// Whether a service has no address of its own.
+/// Whether a service is headless.
 pub(crate) fn is_headless(service: &Value) -> bool {
     matches!(service["spec"]["clusterIP"].str(), "" | "None")
 }
 
-/// Whether a loop looks for the pods of a service: it has a selector, and leads nowhere else.
+/// Whether a service has a selector and is not of type ExternalName.
 pub(crate) fn selects_pods(service: &Value) -> bool {
     service["spec"]["type"].str() != "ExternalName" && !service["spec"]["selector"].is_empty()
 }
 
-/// Whether anything of a pod changed that decides about its place behind a service.
-pub(crate) fn matters(old: &Value, new: &Value) -> bool {
+/// Whether a pod changed in anything that endpoints depend on.
+pub(crate) fn has_endpoint_change(old: &Value, new: &Value) -> bool {
     let differs = |path: &str| old.at(path) != new.at(path);
     is_ready(old) != is_ready(new)
         || [
@@ -163,7 +158,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_addresses(family: Family, expect: &[&str]) {
+    fn check_addresses(family: IpFamily, expect: &[&str]) {
         let pod = value!({"status": {"podIPs": [
             {"ip": "10.1.0.010"}, {"ip": "fd00:0::1"}, {"ip": "::ffff:10.0.0.9"}, {"ip": "nonsense"}
         ]}});
@@ -171,9 +166,9 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_told_apart_by_family_and_written_in_one_way() {
-        check_addresses(Family::V4, &["10.1.0.10", "10.0.0.9"]);
-        check_addresses(Family::V6, &["fd00::1"]);
+    fn addresses_are_split_by_family_in_canonical_form() {
+        check_addresses(IpFamily::V4, &["10.1.0.10", "10.0.0.9"]);
+        check_addresses(IpFamily::V6, &["fd00::1"]);
     }
 
     #[test]
@@ -186,24 +181,36 @@ mod tests {
             };
             value!({"metadata": {"deletionTimestamp": (at)}, "status": {"phase": (phase), "podIP": (ip)}})
         };
-        assert!(is_published(&pod("Running", "10.0.0.1", false), false));
-        assert!(!is_published(&pod("Running", "", false), false));
-        assert!(!is_published(&pod("Failed", "10.0.0.1", false), true));
-        assert!(!is_published(&pod("Running", "10.0.0.1", true), false));
-        assert!(is_published(&pod("Running", "10.0.0.1", true), true));
+        assert!(should_be_in_endpoints(
+            &pod("Running", "10.0.0.1", false),
+            false
+        ));
+        assert!(!should_be_in_endpoints(&pod("Running", "", false), false));
+        assert!(!should_be_in_endpoints(
+            &pod("Failed", "10.0.0.1", false),
+            true
+        ));
+        assert!(!should_be_in_endpoints(
+            &pod("Running", "10.0.0.1", true),
+            false
+        ));
+        assert!(should_be_in_endpoints(
+            &pod("Running", "10.0.0.1", true),
+            true
+        ));
     }
 
     #[test]
-    fn only_what_decides_about_its_place_matters() {
+    fn only_changes_of_endpoint_fields_matter() {
         let pod = value!({"metadata": {"annotations": {"a": "1"}}, "status": {"phase": "Running"}});
         let mut other = pod.clone();
         other
             .entry("metadata")
             .set("annotations", value!({"a": "2"}));
-        assert!(!matters(&pod, &other));
+        assert!(!has_endpoint_change(&pod, &other));
         other
             .entry("status")
             .set("conditions", value!([{"type": "Ready", "status": "True"}]));
-        assert!(matters(&pod, &other));
+        assert!(has_endpoint_change(&pod, &other));
     }
 }

@@ -1,12 +1,12 @@
-//! What the loops that publish the addresses of services have in common.
+//! Code that the Endpoints and EndpointSlice controllers share.
 //!
-//! | part | the question it answers |
+//! | file | contents |
 //! |---|---|
-//! | `member` | Does a pod stand behind a service, and where is it reached? |
-//! | `trigger` | When did the change happen that made a loop write? |
-//! | `slice` | What is an endpoint slice made of? |
-//! | `subsets` | How are addresses and ports laid out in `Endpoints`? |
-//! | `publish` | How do slices come to be as they are planned? |
+//! | `member` | pods as members of services |
+//! | `trigger` | the trigger time annotation |
+//! | `slice` | EndpointSlices |
+//! | `subsets` | the subsets of Endpoints |
+//! | `publish` | writes planned slices |
 
 pub(crate) mod member;
 pub(crate) mod publish;
@@ -22,17 +22,17 @@ use mizzen_sdk::queue::{Exponential, MaxOf, Options, Queue, TokenBucket};
 use mizzen_sdk::{Key, Object};
 use mizzen_value::{Value, value};
 
-use crate::select::selecting;
+use crate::select::objects_selecting;
 
-/// Which pods a service selects; none if it selects nothing.
+/// A service's selector; none if it selects nothing.
 pub(crate) fn selector(service: &Value) -> Option<LabelSelector> {
     let labels = &service["spec"]["selector"];
     LabelSelector::of(&value!({"matchLabels": (labels.clone())}))
         .filter(|_| member::selects_pods(service))
 }
 
-/// Queues the services behind which a pod stands or stood, if it changed in a way that matters to them.
-pub(crate) fn pod_changed(
+/// Enqueues the services that select or selected a pod, if an event changes their endpoints.
+pub(crate) fn enqueue_services_of_pod(
     services: &Informer<Object>,
     queue: &Queue<Key>,
 ) -> impl FnMut(Event<Object>) + Send + 'static {
@@ -43,19 +43,19 @@ pub(crate) fn pod_changed(
             pods.push(old.object());
         }
         let pods: Vec<_> = pods.into_iter().flatten().collect();
-        if matches!(pods.as_slice(), [new, old] if !member::matters(old, new)) {
+        if matches!(pods.as_slice(), [new, old] if !member::has_endpoint_change(old, new)) {
             return;
         }
         for pod in pods {
             let labels = &pod["metadata"]["labels"];
-            let behind = selecting(&services, pod.namespace(), labels, selector);
+            let behind = objects_selecting(&services, pod.namespace(), labels, selector);
             behind.iter().for_each(|service| queue.add(service.key()));
         }
     }
 }
 
-/// A queue whose failures wait a second at least: a service may need many writes, and others need the server, too.
-pub(crate) fn patient_queue(name: &str, longest: Duration) -> Queue<Key> {
+/// A queue with retry delays of at least a second: one service may need many writes.
+pub(crate) fn slow_retry_queue(name: &str, longest: Duration) -> Queue<Key> {
     let limiter = MaxOf(vec![
         Box::new(Exponential::new(Duration::from_secs(1), longest)),
         Box::new(TokenBucket::new(10.0, 100)),

@@ -1,6 +1,6 @@
-//! How do slices come to be as they are planned?
+//! Writes planned EndpointSlices, and tracks the own writes.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,41 +16,41 @@ use mizzen_sdk::{Key, Object};
 use mizzen_value::Value;
 use tokio::time::timeout;
 
-use super::slice::{Changes, MANAGED_BY, SERVICE_NAME};
-use crate::common::failure::{is_namespace_going, message};
-use crate::select::{index_labels, selected};
-use crate::{Context, Error};
+use super::slice::{MANAGED_BY, SERVICE_NAME, SliceChanges};
+use crate::common::api_errors::{is_namespace_terminating, message};
+use crate::select::{index_labels, select_objects};
+use crate::{ControllerContext, Error};
 
-/// How long a write may take to come back.
+/// How long to wait for a write to reach the cache.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Keeps the slices that one loop manages.
-pub(crate) struct Publisher {
-    context: Context,
+/// Writes the slices of one controller.
+pub(crate) struct SlicePublisher {
+    context: ControllerContext,
     slices: Informer<Object>,
     manager: &'static str,
-    own: Arc<Own>,
+    own: Arc<SliceTracker>,
 }
 
-impl Publisher {
-    /// Keeps slices in the name of `manager`. When somebody else touches them, what they belong to is queued after
-    /// `delay`.
+impl SlicePublisher {
+    /// Writes slices with the managed-by label `manager`. When another client changes one, its
+    /// service is enqueued after `delay`.
     pub(crate) fn new(
-        context: &Context,
+        context: &ControllerContext,
         manager: &'static str,
         queue: &Queue<Key>,
         delay: Duration,
-    ) -> Publisher {
-        let slices = context.follow(&ENDPOINT_SLICES);
+    ) -> SlicePublisher {
+        let slices = context.informer(&ENDPOINT_SLICES);
         index_labels(&slices);
-        let own = Arc::<Own>::default();
+        let own = Arc::<SliceTracker>::default();
         let (todo, known) = (queue.clone(), own.clone());
         slices.add_handler(move |event: Event<Object>| {
-            for key in touched(&event, manager, &known) {
+            for key in services_of_foreign_change(&event, manager, &known) {
                 todo.add_after(key, delay);
             }
         });
-        Publisher {
+        SlicePublisher {
             context: context.clone(),
             slices,
             manager,
@@ -58,14 +58,14 @@ impl Publisher {
         }
     }
 
-    /// The slices of a service that are there to stay.
+    /// The slices of a service that are not being deleted.
     pub(crate) fn slices(&self, key: &Key) -> Result<Vec<Arc<Object>>, Error> {
         let is = |label: &str, value: &str| Requirement {
             key: label.into(),
             operator: SelectorOperator::In(vec![value.into()]),
         };
         let requirements = vec![is(SERVICE_NAME, key.name()), is(MANAGED_BY, self.manager)];
-        let mut slices = selected(
+        let mut slices = select_objects(
             &self.slices,
             key.namespace(),
             &LabelSelector { requirements },
@@ -74,11 +74,11 @@ impl Publisher {
         Ok(slices)
     }
 
-    /// Does what is planned for `owner`, an object of this kind. Nothing is made for one that goes.
+    /// Applies the changes for `owner`. Creates nothing for an owner that is being deleted.
     pub(crate) async fn publish(
         &self,
         (kind, owner): (&str, &Object),
-        changes: Changes<'_>,
+        changes: SliceChanges<'_>,
     ) -> Result<(), Error> {
         let of = format!("EndpointSlice for {kind} {}", owner.key());
         let failed = |what: String, error: &kube::Error| {
@@ -87,7 +87,7 @@ impl Publisher {
         for slice in changes.create.iter().filter(|_| !owner.is_going()) {
             match self.context.api.create(&ENDPOINT_SLICES, slice).await {
                 Ok(slice) => self.see(&slice).await?,
-                Err(error) if is_namespace_going(&error) => return Ok(()),
+                Err(error) if is_namespace_terminating(&error) => return Ok(()),
                 Err(error) => return Err(failed(format!("create {of}"), &error)),
             }
         }
@@ -105,7 +105,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// Deletes a slice. From then on it does not count, even while the cache has it.
+    /// Deletes a slice. It counts as deleted from then on, even while the cache has it.
     pub(crate) async fn delete(&self, slice: &Value) -> Result<(), kube::Error> {
         let metadata = &slice["metadata"];
         let (key, uid) = (
@@ -121,7 +121,7 @@ impl Publisher {
         {
             Ok(_) => Ok(()),
             Err(error) => {
-                // It is still there, or went by itself: then nobody will hear of our deletion.
+                // It was not deleted, or was gone before: no event of our own deletion will come.
                 self.own.forget(uid);
                 if is_not_found(&error) {
                     Ok(())
@@ -132,7 +132,7 @@ impl Publisher {
         }
     }
 
-    /// Waits until the cache has what was written, so that it is not written twice.
+    /// Waits until the cache has the write, so that it is not repeated.
     async fn see(&self, slice: &Object) -> Result<(), Error> {
         let version = Version::parse(slice.version());
         self.own.note(slice.uid(), Some(version));
@@ -141,37 +141,38 @@ impl Publisher {
     }
 }
 
-/// What a loop did itself: the version that it wrote of a slice, or none if it deleted it.
+/// The controller's own writes by uid: the written resourceVersion, or none for a deletion.
 #[derive(Default)]
-struct Own(Mutex<HashMap<String, Option<Version>>>);
+struct SliceTracker(Mutex<HashMap<String, Option<Version>>>);
 
-impl Own {
+impl SliceTracker {
     fn note(&self, uid: &str, version: Option<Version>) {
-        self.lock().insert(uid.into(), version);
+        self.0.lock().insert(uid.into(), version);
     }
 
     fn is_gone(&self, uid: &str) -> bool {
-        self.lock().get(uid).is_some_and(Option::is_none)
+        self.0.lock().get(uid).is_some_and(Option::is_none)
     }
 
     fn has_written(&self, slice: &Entry<Object>) -> bool {
-        self.lock().get(slice.uid()) == Some(&Some(slice.version()))
+        self.0.lock().get(slice.uid()) == Some(&Some(slice.version()))
     }
 
-    /// Forgets a slice that is gone; whether the loop deleted it.
+    /// Forgets a slice; whether the controller deleted it.
     fn forget(&self, uid: &str) -> bool {
-        self.lock()
+        self.0
+            .lock()
             .remove(uid)
             .is_some_and(|version| version.is_none())
     }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, Option<Version>>> {
-        self.0.lock()
-    }
 }
 
-/// Whose slices somebody else touched.
-fn touched(event: &Event<Object>, manager: &str, own: &Own) -> Vec<Key> {
+/// The services of slices that another client changed.
+fn services_of_foreign_change(
+    event: &Event<Object>,
+    manager: &str,
+    own: &SliceTracker,
+) -> Vec<Key> {
     let read = |entry: &Entry<Object>| entry.object().unwrap_or_default();
     let is_managed = |slice: &Object| slice.label(MANAGED_BY) == Some(manager);
     let service = |slice: &Object| {
@@ -219,12 +220,12 @@ mod tests {
             .expect("it is JSON")
     }
 
-    /// Services that are queued, if the loop wrote version 7.
+    /// The enqueued services, if the controller wrote version 7.
     #[track_caller]
     fn check(event: Event<Object>, expect: &[&str]) {
-        let own = Own::default();
+        let own = SliceTracker::default();
         own.note("u", Some(Version(7)));
-        let keys: Vec<String> = touched(&event, MANAGER, &own)
+        let keys: Vec<String> = services_of_foreign_change(&event, MANAGER, &own)
             .iter()
             .map(Key::to_string)
             .collect();
@@ -232,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_loop_wrote_itself_is_no_news() {
+    fn own_writes_enqueue_nothing() {
         let added = |version: &str| Event::Added {
             object: slice("web", MANAGER, version),
             initial: false,
@@ -251,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn slices_of_others_are_left_to_them_unless_they_were_ours() {
+    fn slices_of_other_controllers_are_ignored_unless_they_were_ours() {
         let updated = |old: Entry<Object>, new: Entry<Object>| Event::Updated { old, new };
         check(
             Event::Added {
@@ -275,16 +276,16 @@ mod tests {
     }
 
     #[test]
-    fn a_deletion_is_news_unless_the_loop_did_it() {
+    fn a_deletion_by_another_client_enqueues_the_service() {
         let deleted = || Event::Deleted {
             last: slice("web", MANAGER, "8"),
             unseen: false,
         };
         check(deleted(), &["a/web"]);
-        let own = Own::default();
+        let own = SliceTracker::default();
         own.note("u", None);
         assert!(own.is_gone("u"));
-        assert!(touched(&deleted(), MANAGER, &own).is_empty());
+        assert!(services_of_foreign_change(&deleted(), MANAGER, &own).is_empty());
         assert!(!own.is_gone("u"), "then it is forgotten");
     }
 }

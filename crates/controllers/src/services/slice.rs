@@ -1,50 +1,46 @@
-//! What is an endpoint slice made of, and what tells one from another?
+//! EndpointSlices: labels, identity of endpoints, and planned changes.
 
 use std::collections::BTreeMap;
 
 use mizzen_object::owner_references::controller_reference;
 use mizzen_value::{Value, value};
 
-/// The label with the name of a slice's service.
+/// The label with the name of the service.
 pub(crate) const SERVICE_NAME: &str = "kubernetes.io/service-name";
-/// The label with the name of the loop that keeps a slice.
+/// The label with the name of the controller.
 pub(crate) const MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
-/// The label of what belongs to a service without an address.
+/// The label of headless services.
 pub(crate) const HEADLESS: &str = "service.kubernetes.io/headless";
 
-/// Endpoints by what tells them apart.
+/// Endpoints by identity.
 pub(crate) type Endpoints = BTreeMap<String, Value>;
 
-/// What is to be done to the slices of a service.
+/// The planned changes of a service's slices.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Changes<'a> {
-    /// Slices that are missing; the server names them.
+pub(crate) struct SliceChanges<'a> {
+    /// The server generates their names.
     pub create: Vec<Value>,
-    /// Slices as they should be.
     pub update: Vec<Value>,
-    /// Slices that are too many.
     pub delete: Vec<&'a Value>,
-    /// Slices that are as they should be.
     pub unchanged: Vec<&'a Value>,
 }
 
-impl<'a> Changes<'a> {
-    /// Adds what is to be done to others.
-    pub(crate) fn append(&mut self, other: Changes<'a>) {
+impl<'a> SliceChanges<'a> {
+    pub(crate) fn append(&mut self, other: SliceChanges<'a>) {
         self.create.extend(other.create);
         self.update.extend(other.update);
         self.delete.extend(other.delete);
         self.unchanged.extend(other.unchanged);
     }
 
-    /// Whether there is nothing to do.
+    /// Whether there is nothing to write.
     #[cfg(test)]
     pub(crate) fn is_empty(&self) -> bool {
         self.create.is_empty() && self.update.is_empty() && self.delete.is_empty()
     }
 
-    /// Makes new slices of old ones that would go, where they are of one family: a write less, and the watchers of
-    /// services see addresses change instead of vanish.
+    /// Updates slices that would be deleted instead of creating new ones of the same family: one
+    /// write less, and watchers see addresses change instead of vanish.
     pub(crate) fn recycle(&mut self, may_become: impl Fn(&Value) -> bool) {
         let mut kept = Vec::new();
         for old in std::mem::take(&mut self.delete) {
@@ -67,7 +63,7 @@ impl<'a> Changes<'a> {
     }
 }
 
-/// What tells sets of ports apart, whatever their order.
+/// A key of a set of ports, independent of their order.
 pub(crate) fn port_key(ports: &[Value]) -> String {
     let mut keys: Vec<String> = ports.iter().map(one_port_key).collect();
     keys.sort();
@@ -89,8 +85,8 @@ fn one_port_key(port: &Value) -> String {
     )
 }
 
-/// What tells an endpoint from another. Whatever else there is of it may change in place.
-pub(crate) fn identity(endpoint: &Value) -> String {
+/// The identity of an endpoint. All other fields may change in place.
+pub(crate) fn endpoint_identity(endpoint: &Value) -> String {
     let mut addresses: Vec<&str> = endpoint["addresses"]
         .list()
         .iter()
@@ -106,8 +102,8 @@ pub(crate) fn identity(endpoint: &Value) -> String {
     )
 }
 
-/// Whether two endpoints of one identity are the same in everything that is published.
-pub(crate) fn is_same(one: &Value, other: &Value) -> bool {
+/// Whether two endpoints of one identity are equal.
+pub(crate) fn is_same_endpoint(one: &Value, other: &Value) -> bool {
     const CONDITIONS: [&str; 3] = ["ready", "serving", "terminating"];
     let target = |endpoint: &Value| {
         let mut target = endpoint["targetRef"].clone();
@@ -122,8 +118,13 @@ pub(crate) fn is_same(one: &Value, other: &Value) -> bool {
         && target(one) == target(other)
 }
 
-/// An empty slice that belongs to an object.
-pub(crate) fn empty(owner: (&str, &Value), family: &str, ports: &[Value], labels: Value) -> Value {
+/// An empty slice of an owner.
+pub(crate) fn empty_slice(
+    owner: (&str, &Value),
+    family: &str,
+    ports: &[Value],
+    labels: Value,
+) -> Value {
     let (kind, owner) = owner;
     let metadata = &owner["metadata"];
     value!({
@@ -141,7 +142,7 @@ pub(crate) fn empty(owner: (&str, &Value), family: &str, ports: &[Value], labels
     })
 }
 
-/// How the names of slices begin. A dash makes them prettier, unless the name is too long for it.
+/// The generateName. A dash follows, if it fits.
 fn prefix(name: &str) -> String {
     const MAX_NAME: usize = 253;
     if name.len() < MAX_NAME {
@@ -180,15 +181,15 @@ mod tests {
         change(&mut other);
         assert_eq!(
             (
-                identity(&endpoint) == identity(&other),
-                is_same(&endpoint, &other)
+                endpoint_identity(&endpoint) == endpoint_identity(&other),
+                is_same_endpoint(&endpoint, &other)
             ),
             expect
         );
     }
 
     #[test]
-    fn an_endpoint_is_told_from_others_by_address_name_and_target() {
+    fn an_endpoint_is_identified_by_address_hostname_and_target() {
         check_same(|_| (), (true, true));
         check_same(|endpoint| endpoint.set("hostname", "h"), (false, true));
         check_same(
@@ -211,13 +212,13 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_that_would_go_becomes_one_that_is_missing() {
+    fn a_surplus_slice_is_updated_instead_of_a_create() {
         let slice = |name: &str, family: &str| value!({"metadata": {"name": (name)}, "addressType": (family)});
         let (four, six) = (slice("old4", "IPv4"), slice("old6", "IPv6"));
-        let mut changes = Changes {
+        let mut changes = SliceChanges {
             create: vec![slice("", "IPv4"), slice("", "IPv4")],
             delete: vec![&six, &four],
-            ..Changes::default()
+            ..SliceChanges::default()
         };
         changes.recycle(|_| true);
         assert_eq!(changes.create.len(), 1);

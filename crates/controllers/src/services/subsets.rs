@@ -1,26 +1,24 @@
-//! How are addresses and ports laid out in `Endpoints`? Those that offer the same ports are together, everything in
-//! order, so that equal things look equal.
+//! The subsets of Endpoints: addresses grouped by their ports, in a canonical order.
 
 use std::collections::BTreeMap;
 
 use mizzen_value::{Value, value};
 
-/// What tells an address from another: two pods may share one.
+/// Address and target uid: two pods may share an address.
 type AddressKey = (String, String);
-/// The fields of a port, in the order by which ports are sorted. None stands for "no port at all".
+/// The fields of a port, in sort order. None stands for "no port at all".
 type PortKey = Option<(String, String, i64, Option<String>)>;
 
-/// Addresses and the ports that they offer.
+/// Addresses and their ports.
 #[derive(Debug, Default)]
 pub(crate) struct Subsets {
     addresses: BTreeMap<AddressKey, Value>,
-    /// Who offers a port, and whether he is ready.
+    /// The addresses of each port, and whether they are ready.
     ports: BTreeMap<PortKey, BTreeMap<AddressKey, bool>>,
 }
 
 impl Subsets {
-    /// What a list of subsets says.
-    pub(crate) fn of(subsets: &Value) -> Subsets {
+    pub(crate) fn from_list(subsets: &Value) -> Subsets {
         let mut all = Subsets::default();
         for subset in subsets.list() {
             let ports = match subset["ports"].list() {
@@ -41,7 +39,8 @@ impl Subsets {
         all
     }
 
-    /// Says that an address offers a port; null for an address without ports. Who is not ready once is not ready.
+    /// Adds an address with a port; null for an address without ports. An address that is once not
+    /// ready stays so.
     pub(crate) fn add(&mut self, address: &Value, port: &Value, ready: bool) {
         let key = (
             address["ip"].str().to_string(),
@@ -114,17 +113,17 @@ mod tests {
 
     #[track_caller]
     fn check(subsets: Value, expect: Value) {
-        let list = Value::from(Subsets::of(&subsets).to_list());
+        let list = Value::from(Subsets::from_list(&subsets).to_list());
         assert_eq!(list, expect);
         assert_eq!(
-            Value::from(Subsets::of(&list).to_list()),
+            Value::from(Subsets::from_list(&list).to_list()),
             expect,
             "laid out again it stays"
         );
     }
 
     #[test]
-    fn who_offers_the_same_ports_is_together() {
+    fn addresses_with_the_same_ports_are_in_one_subset() {
         check(
             value!([
                 {"addresses": [{"ip": "2"}], "ports": [{"name": "b", "port": 2, "protocol": "TCP"}]},
@@ -139,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn who_offers_other_ports_is_apart() {
+    fn addresses_with_other_ports_are_in_other_subsets() {
         check(
             value!([
                 {"addresses": [{"ip": "1"}], "ports": [{"port": 8081, "protocol": "TCP"}]},
@@ -153,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_not_ready_once_is_not_ready() {
+    fn an_address_that_is_once_not_ready_stays_so() {
         let port = value!([{"port": 80, "protocol": "TCP"}]);
         check(
             value!([

@@ -1,8 +1,8 @@
-//! When did the change happen that made a loop write? Those who measure how fast services follow read it from an
-//! annotation.
+//! The trigger time annotation: when the change happened that a controller publishes, for latency
+//! metrics.
 //!
-//! Kubernetes: the moment is the earliest of all that changed since the loop looked last, and there is none if nothing
-//! did (endpointslice/util/trigger_time_tracker.go).
+//! Kubernetes: it is the earliest change since the last sync, and there is none if nothing changed
+//! (endpointslice/util/trigger_time_tracker.go).
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -12,58 +12,56 @@ use mizzen_value::{Value, time};
 
 use super::member::condition;
 
-/// The annotation that says when.
 pub(crate) const ANNOTATION: &str = "endpoints.kubernetes.io/last-change-trigger-time";
 
-/// What was seen of each service.
+/// The last change times of each service.
 #[derive(Default)]
-pub(crate) struct Triggers(Mutex<HashMap<Key, Seen>>);
+pub(crate) struct TriggerTimeTracker(Mutex<HashMap<Key, ServiceChangeTimes>>);
 
-/// When a service and its pods changed last.
+/// When a service and its pods last changed.
 #[derive(Default)]
-struct Seen {
+struct ServiceChangeTimes {
     service: Option<i64>,
     pods: HashMap<String, i64>,
 }
 
-impl Triggers {
-    /// The moment of the change since the last look, as the annotation's text.
-    pub(crate) fn look<'a>(
+impl TriggerTimeTracker {
+    /// The earliest change since the last sync, in the format of the annotation.
+    pub(crate) fn compute_trigger_time<'a>(
         &self,
         service: &Value,
         pods: impl Iterator<Item = &'a Value>,
     ) -> Option<String> {
         let metadata = &service["metadata"];
         let key = Key::new(metadata["namespace"].str(), metadata["name"].str());
-        let seen = seen(service, pods);
+        let seen = change_times(service, pods);
         let mut all = self.0.lock();
         let moment = match all.get(&key) {
             None => seen.service,
-            Some(before) => first_change(before, &seen),
+            Some(before) => earliest_change(before, &seen),
         };
         all.insert(key, seen);
         moment.map(time::from_unix)
     }
 
-    /// Forgets a service that is gone.
     pub(crate) fn forget(&self, key: &Key) {
         self.0.lock().remove(key);
     }
 }
 
-fn seen<'a>(service: &Value, pods: impl Iterator<Item = &'a Value>) -> Seen {
+fn change_times<'a>(service: &Value, pods: impl Iterator<Item = &'a Value>) -> ServiceChangeTimes {
     let of = |pod: &Value| {
         let changed = time::to_unix(condition(pod, "Ready")["lastTransitionTime"].str())?;
         Some((pod["metadata"]["name"].str().to_string(), changed))
     };
     let service = time::to_unix(service["metadata"]["creationTimestamp"].str());
-    Seen {
+    ServiceChangeTimes {
         service,
         pods: pods.filter_map(of).collect(),
     }
 }
 
-fn first_change(before: &Seen, now: &Seen) -> Option<i64> {
+fn earliest_change(before: &ServiceChangeTimes, now: &ServiceChangeTimes) -> Option<i64> {
     let later = |(name, at): (&String, &i64)| {
         before
             .pods
@@ -76,7 +74,7 @@ fn first_change(before: &Seen, now: &Seen) -> Option<i64> {
         .min()
 }
 
-/// Writes the moment into an object, or removes an older one.
+/// Sets the annotation, or removes an old one.
 pub(crate) fn annotate(object: &mut Value, moment: Option<&str>) {
     let annotations = object.entry("metadata").entry("annotations");
     match moment {
@@ -100,10 +98,10 @@ mod tests {
     }
 
     #[test]
-    fn the_earliest_change_since_the_last_look_counts() {
+    fn the_earliest_change_since_the_last_sync_counts() {
         let service = value!({"metadata": {"namespace": "a", "name": "s", "creationTimestamp": "2024-01-01T00:00:00Z"}});
-        let triggers = Triggers::default();
-        let look = |pods: &[Value]| triggers.look(&service, pods.iter());
+        let triggers = TriggerTimeTracker::default();
+        let look = |pods: &[Value]| triggers.compute_trigger_time(&service, pods.iter());
         let at = |minute: u32| Some(format!("2024-01-01T00:{minute:02}:00Z"));
 
         assert_eq!(
@@ -118,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_moment_is_removed() {
+    fn an_old_trigger_time_is_removed() {
         let mut object = value!({});
         annotate(&mut object, Some("2024-01-01T00:00:00Z"));
         assert_eq!(

@@ -1,60 +1,59 @@
-//! Which pod of the set is this? Its name and labels say it.
+//! The identity of a StatefulSet's pod: its name and labels.
 
 use std::ops::Range;
 
 use mizzen_sdk::Object;
 
-/// The label of a pod with its own name, by which a service may select it.
+/// The label with the pod's name, by which a service may select it.
 const NAME_LABEL: &str = "statefulset.kubernetes.io/pod-name";
-/// The label of a pod with its ordinal.
+/// The label with the ordinal.
 const INDEX_LABEL: &str = "apps.kubernetes.io/pod-index";
 
-/// The set that a pod's name names, and its ordinal: `web-3` is number 3 of `web`. An ordinal that is too large is none.
+/// The set and the ordinal in a pod's name: `web-3` is ordinal 3 of `web`. An ordinal that is too
+/// large is none.
 fn parse(pod: &str) -> Option<(&str, Option<i64>)> {
     let (set, ordinal) = pod.rsplit_once('-')?;
     let is_number = !ordinal.is_empty() && ordinal.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| (set, ordinal.parse::<i32>().ok().map(i64::from)))
 }
 
-/// The ordinal of a pod, if its name says one.
 pub(super) fn ordinal(pod: &Object) -> Option<i64> {
     parse(pod.name())?.1
 }
 
-/// The name of the set whose pod has this name, if it is one of a set.
+/// The name of the set in a pod's name.
 pub(super) fn set_name(pod: &str) -> Option<&str> {
     parse(pod).map(|(set, _)| set)
 }
 
-/// Whether the pod is named as one of the set's.
+/// Whether the pod's name belongs to the set.
 pub(super) fn is_member(set: &Object, pod: &Object) -> bool {
     set_name(pod.name()) == Some(set.name())
 }
 
-/// The ordinals that the set's pods are to have.
+/// The ordinals of the set's pods.
 pub(super) fn ordinals(set: &Object) -> Range<i64> {
     let start = set.at("spec.ordinals.start").int();
     start..start + set["spec"]["replicas"].as_int().unwrap_or(1)
 }
 
-/// Whether the set still wants this pod.
-pub(super) fn is_wanted(set: &Object, pod: &Object) -> bool {
+/// Whether the pod's ordinal is in the set's range.
+pub(super) fn is_in_ordinal_range(set: &Object, pod: &Object) -> bool {
     ordinal(pod).is_some_and(|ordinal| ordinals(set).contains(&ordinal))
 }
 
-/// The name of the set's pod with this ordinal.
 pub(super) fn pod_name(set: &Object, ordinal: i64) -> String {
     format!("{}-{ordinal}", set.name())
 }
 
-/// Whether a pod has the name and the label of the set's pod with its ordinal: `web-03` is not `web-3`.
-pub(super) fn is_right(set: &Object, pod: &Object) -> bool {
+/// Whether a pod has the name and the label of its ordinal: `web-03` is not `web-3`.
+pub(super) fn identity_matches(set: &Object, pod: &Object) -> bool {
     let right = ordinal(pod).is_some_and(|ordinal| pod.name() == pod_name(set, ordinal));
     right && pod.namespace() == set.namespace() && pod.label(NAME_LABEL) == Some(pod.name())
 }
 
-/// Gives a pod its name and the labels that say who it is.
-pub(super) fn give(set: &Object, pod: &mut Object, ordinal: i64) {
+/// Sets the name and labels of an ordinal.
+pub(super) fn update_identity(set: &Object, pod: &mut Object, ordinal: i64) {
     let name = pod_name(set, ordinal);
     let metadata = pod.entry("metadata");
     metadata.set("name", &name);
@@ -94,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_without_a_number_at_its_end_is_nobodys() {
+    fn a_name_without_a_number_at_its_end_is_no_member() {
         check("web", None);
         check("web-", None);
         check("web-a3", None);
@@ -108,7 +107,7 @@ mod tests {
 
     #[test]
     fn a_set_wants_the_pods_from_its_start_on() {
-        let wanted = |name: &str| is_wanted(&set("web"), &pod(name));
+        let wanted = |name: &str| is_in_ordinal_range(&set("web"), &pod(name));
         assert_eq!(
             ["web-4", "web-5", "web-6", "web-7"].map(wanted),
             [false, true, true, false]
@@ -116,18 +115,21 @@ mod tests {
     }
 
     #[test]
-    fn members_are_told_by_their_names() {
+    fn members_are_identified_by_their_names() {
         assert!(is_member(&set("web"), &pod("web-9")) && !is_member(&set("web"), &pod("my-web-9")));
     }
 
     #[test]
     fn a_pod_with_a_padded_number_or_another_label_is_not_right() {
-        assert!(is_right(&set("web"), &pod("web-3")) && !is_right(&set("web"), &pod("web-03")));
+        assert!(
+            identity_matches(&set("web"), &pod("web-3"))
+                && !identity_matches(&set("web"), &pod("web-03"))
+        );
         let mut other = pod("web-3");
         other.entry("metadata").remove("labels");
-        assert!(!is_right(&set("web"), &other));
-        give(&set("web"), &mut other, 3);
-        assert!(is_right(&set("web"), &other));
+        assert!(!identity_matches(&set("web"), &other));
+        update_identity(&set("web"), &mut other, 3);
+        assert!(identity_matches(&set("web"), &other));
         assert_eq!(other.label(INDEX_LABEL), Some("3"));
     }
 }

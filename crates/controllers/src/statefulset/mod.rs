@@ -1,16 +1,18 @@
-//! A set of pods, each of whom keeps its name and its storage, that come, change and go in order.
+//! The StatefulSet controller: pods with stable names and storage, which are created, updated and
+//! deleted in order.
 //!
-//! `plan` decides what is to be done; the other files each answer a question on its way.
+//! `plan` decides what to do; the other files each have one part of it.
 //!
-//! Invariant: of an ordinal there is never more than one pod: a pod comes back only when it is gone.
+//! Invariant: there is never more than one pod of an ordinal: a pod is created only when its
+//! predecessor is gone.
 
-mod act;
 mod identity;
 mod pace;
 mod plan;
 mod pod;
 mod retention;
 mod revisions;
+mod stateful_pod_control;
 mod status;
 mod storage;
 
@@ -24,90 +26,91 @@ use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::{PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS};
 use mizzen_sdk::{Key, Object};
 
-use crate::common::claim::Claim;
-use crate::common::fresh::Written;
-use crate::common::{owned, pod as any, wake};
-use crate::history::{History, limit, revision};
-use crate::{After, Context, Error, Reconcile, Work};
-use act::Actor;
-use pace::Pace;
-use plan::View;
-use pod::Revision;
-use revisions::Choice;
-use status::Counts;
+use crate::common::controller_ref_manager::ControllerRefManager;
+use crate::common::read_your_writes::LastWrites;
+use crate::common::{controller_index, owner_events, pod as any};
+use crate::controller_history::{ControllerHistory, limit, revision};
+use crate::{Action, Controller, ControllerContext, Error, Reconcile};
+use pace::StatusPace;
+use plan::StatefulSetView;
+use pod::SetRevision;
+use revisions::RevisionChoice;
+use stateful_pod_control::StatefulPodControl;
+use status::StatefulSetCounts;
 
-/// How many sets are worked on at a time.
+/// Upstream's default of `--concurrent-statefulset-syncs`.
 const N_WORKERS: usize = 5;
 
 struct StatefulSets {
-    context: Context,
+    context: ControllerContext,
     sets: Informer<Object>,
     pods: Informer<Object>,
     claims: Informer<Object>,
-    history: History,
-    written: Written,
-    pace: Pace,
+    history: ControllerHistory,
+    written: LastWrites,
+    pace: StatusPace,
 }
 
-/// Sets up the loop.
-pub(crate) fn start(context: &Context) -> Work {
+/// Creates the controller.
+pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("statefulset-controller");
     let queue = context.queue("statefulset");
-    let (sets, pods) = (context.follow(&STATEFUL_SETS), context.follow(&PODS));
+    let (sets, pods) = (context.informer(&STATEFUL_SETS), context.informer(&PODS));
     let (claims, history) = (
-        context.follow(&PERSISTENT_VOLUME_CLAIMS),
-        History::new(&context),
+        context.informer(&PERSISTENT_VOLUME_CLAIMS),
+        ControllerHistory::new(&context),
     );
-    owned::index(&pods);
+    controller_index::add_controller_index(&pods);
     let todo = queue.clone();
     sets.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
     let todo = queue.clone();
     claims.add_handler(move |event: Event<Object>| {
         if let (Event::Deleted { .. }, Ok(claim)) = (&event, event.object().object()) {
-            retention::waiting(&claim)
+            retention::sets_waiting_for(&claim)
                 .into_iter()
                 .for_each(|key| todo.add(key));
         }
     });
-    // Kubernetes: nobody looks at a set because of its revisions.
-    wake::owners(&pods, &sets, &STATEFUL_SETS, &queue);
+    // Kubernetes: events of revisions enqueue nothing.
+    owner_events::enqueue_owners(&pods, &sets, &STATEFUL_SETS, &queue);
     let sets = StatefulSets {
         context,
         sets,
         pods,
         claims,
         history,
-        written: Written::default(),
-        pace: Pace::default(),
+        written: LastWrites::default(),
+        pace: StatusPace::default(),
     };
-    Work::new(queue, N_WORKERS, Arc::new(sets))
+    Controller::new(queue, N_WORKERS, Arc::new(sets))
 }
 
 impl Reconcile for StatefulSets {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let Some(entry) = self.sets.store().get(key) else {
             self.written.forget(key);
             self.pace.forget(key);
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
         if !self.written.is_seen(&entry) {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         }
         let set = entry.object()?;
         let Some(selector) = LabelSelector::of(&set["spec"]["selector"]) else {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
-        let revisions = self.history.claim(&set, &STATEFUL_SETS).await?;
+        let revisions = self.history.claim_revisions(&set, &STATEFUL_SETS).await?;
         let pods = self.claim_pods(&set, &selector).await?;
-        let target = self.target(&set, &revisions).await?;
-        self.approach(&set, &pods, &revisions, &target).await
+        let target = self.set_revisions(&set, &revisions).await?;
+        self.update_stateful_set(&set, &pods, &revisions, &target)
+            .await
     }
 }
 
-/// The revisions that a set is between.
-struct Target {
-    current: Revision,
-    update: Revision,
+/// The current and the update revision of a set.
+struct SetRevisions {
+    current: SetRevision,
+    update: SetRevision,
     n_collisions: i64,
 }
 
@@ -117,8 +120,8 @@ impl StatefulSets {
         set: &Object,
         selector: &LabelSelector,
     ) -> Result<Vec<Arc<Object>>, Error> {
-        let found = owned::read(owned::candidates(&self.pods, set))?;
-        let claim = Claim {
+        let found = controller_index::decode(controller_index::candidates(&self.pods, set))?;
+        let claim = ControllerRefManager {
             context: &self.context,
             owner: set,
             owner_kind: &STATEFUL_SETS,
@@ -131,7 +134,7 @@ impl StatefulSets {
         claim.claim(found, matches).await
     }
 
-    /// The claim of a name in the set's namespace.
+    /// A claim of the set's namespace, from the cache.
     fn claim(&self, set: &Object, name: &str) -> Option<Arc<Object>> {
         self.claims
             .lister()
@@ -141,60 +144,67 @@ impl StatefulSets {
             .flatten()
     }
 
-    /// Finds the revisions of a set, and makes what is missing.
+    /// Finds the revisions of a set, and creates or renumbers the update revision.
     ///
-    /// Kubernetes: even for a set that is going, whose revisions the garbage collector takes away. What its pods are
-    /// doing is counted by them.
-    async fn target(&self, set: &Object, revisions: &[Arc<Object>]) -> Result<Target, Error> {
+    /// Kubernetes: even for a set that is being deleted; the counts of its pods need them, and the
+    /// garbage collector deletes them.
+    async fn set_revisions(
+        &self,
+        set: &Object,
+        revisions: &[Arc<Object>],
+    ) -> Result<SetRevisions, Error> {
         let mut n_collisions = set.at("status.collisionCount").int();
-        let name = match revisions::choose(set, revisions) {
-            Choice::Keep(latest) => latest.name().to_string(),
-            Choice::Renumber(old, number) => {
-                self.history.renumber(&old, number).await?.name().into()
-            }
-            Choice::Create(number) => {
+        let name = match revisions::choose_revision(set, revisions) {
+            RevisionChoice::Keep(latest) => latest.name().to_string(),
+            RevisionChoice::Renumber(old, number) => self
+                .history
+                .update_revision_number(&old, number)
+                .await?
+                .name()
+                .into(),
+            RevisionChoice::Create(number) => {
                 let (made, count) = self
                     .history
-                    .create(set, &STATEFUL_SETS, number, n_collisions)
+                    .create_revision(set, &STATEFUL_SETS, number, n_collisions)
                     .await?;
                 n_collisions = count;
                 made.name().into()
             }
         };
-        let update = Revision {
+        let update = SetRevision {
             name,
             template: set.at("spec.template").clone(),
         };
         let known = revisions
             .iter()
             .find(|known| known.name() == set.at("status.currentRevision").str());
-        let restored = |known: &Arc<Object>| Revision {
+        let restored = |known: &Arc<Object>| SetRevision {
             name: known.name().into(),
             template: revision::template(known),
         };
         let current = known.map_or_else(|| update.clone(), restored);
-        Ok(Target {
+        Ok(SetRevisions {
             current,
             update,
             n_collisions,
         })
     }
 
-    /// Does what is to be done now, and says how far it came, even if something failed.
-    async fn approach(
+    /// Applies the plan and updates the status, even after a failure.
+    async fn update_stateful_set(
         &self,
         set: &Object,
         pods: &[Arc<Object>],
         revisions: &[Arc<Object>],
-        target: &Target,
-    ) -> Result<After, Error> {
+        target: &SetRevisions,
+    ) -> Result<Action, Error> {
         let (
             now,
-            Target {
+            SetRevisions {
                 current, update, ..
             },
         ) = (self.context.now(), target);
-        let plan = plan::plan(&View {
+        let plan = plan::plan(&StatefulSetView {
             set,
             current,
             update,
@@ -202,33 +212,33 @@ impl StatefulSets {
             claims: |name: &str| self.claim(set, name),
             now,
         });
-        let actor = Actor {
+        let actor = StatefulPodControl {
             by: self,
             set,
             n_replaced: Default::default(),
         };
-        let outcome = actor.carry_out(&plan).await;
+        let outcome = actor.apply_plan(&plan).await;
 
         let mut counts = status::count(set, &plan.pods, current, update, now);
         counts.current -= actor.n_replaced.load(Ordering::Relaxed);
-        let told = self.tell(set, counts, target).await;
-        let forgotten = self.forget(set, pods, revisions, target).await;
+        let told = self.update_status(set, counts, target).await;
+        let forgotten = self.truncate_history(set, pods, revisions, target).await;
         outcome?;
         forgotten?;
         let waits = told?
             .into_iter()
             .chain(self.until_available(set, pods, counts));
-        Ok(waits.min().map_or(After::Done, After::Again))
+        Ok(waits.min().map_or(Action::AwaitChange, Action::Requeue))
     }
 
-    /// Writes the status, unless it has to wait; then returns how long.
-    async fn tell(
+    /// Writes the status; the delay if it has to wait.
+    async fn update_status(
         &self,
         set: &Object,
-        counts: Counts,
-        target: &Target,
+        counts: StatefulSetCounts,
+        target: &SetRevisions,
     ) -> Result<Option<Duration>, Error> {
-        let Target {
+        let SetRevisions {
             current,
             update,
             n_collisions,
@@ -249,28 +259,28 @@ impl StatefulSets {
         Ok(None)
     }
 
-    /// Forgets revisions beyond the set's limit. Those that pods are of stay.
-    async fn forget(
+    /// Deletes revisions beyond revisionHistoryLimit that no pod has.
+    async fn truncate_history(
         &self,
         set: &Object,
         pods: &[Arc<Object>],
         revisions: &[Arc<Object>],
-        target: &Target,
+        target: &SetRevisions,
     ) -> Result<(), Error> {
         let mut live: HashSet<&str> = pods.iter().map(|pod| pod::revision(pod)).collect();
         live.extend([target.current.name.as_str(), target.update.name.as_str()]);
         let limit = set["spec"]["revisionHistoryLimit"].as_int().unwrap_or(10);
         self.history
-            .forget(&limit::beyond_unused(revisions, &live, limit))
+            .delete_revisions(&limit::unused_over_limit(revisions, &live, limit))
             .await
     }
 
-    /// Pods become available by time alone: how long until the next one does, if one waits for that.
+    /// How long until the next pod is available by minReadySeconds.
     fn until_available(
         &self,
         set: &Object,
         pods: &[Arc<Object>],
-        counts: Counts,
+        counts: StatefulSetCounts,
     ) -> Option<Duration> {
         let (min_ready, now) = (set["spec"]["minReadySeconds"].int(), self.context.now());
         if min_ready <= 0 || counts.ready == counts.available {
@@ -278,7 +288,7 @@ impl StatefulSets {
         }
         let waits = pods
             .iter()
-            .filter_map(|pod| any::until_available(any::ready_since(pod), min_ready, now));
+            .filter_map(|pod| any::time_until_available(any::ready_since(pod), min_ready, now));
         Some(
             waits
                 .min()

@@ -1,41 +1,36 @@
-//! How often is a status written? Not after each of a thousand pods that come at once.
+//! The pace of status writes: not one for each of a thousand pods.
 //!
-//! A status that only counts differently waits until the last one is a moment old. One that answers a new generation does
-//! not: somebody waits for it.
+//! A status that only differs in counts waits until the last write is 200 ms old. One for a new
+//! generation is written at once, because clients wait for it.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::time::Duration;
 
 use mizzen_sdk::Key;
 use tokio::time::Instant;
 
-/// How old a status is before the next one is written.
+/// The least time between two status writes.
 const MOMENT: Duration = Duration::from_millis(200);
 
-/// When the status of each set was written last.
+/// The last status write of each set.
 #[derive(Default)]
-pub(super) struct Pace(Mutex<HashMap<Key, Instant>>);
+pub(super) struct StatusPace(Mutex<HashMap<Key, Instant>>);
 
-impl Pace {
-    /// How long a status has to wait, if it has to.
+impl StatusPace {
+    /// How long a status write has to wait.
     pub(super) fn wait(&self, key: &Key) -> Option<Duration> {
-        let age = self.lock().get(key)?.elapsed();
+        let age = self.0.lock().get(key)?.elapsed();
         MOMENT.checked_sub(age).filter(|wait| !wait.is_zero())
     }
 
-    /// Notes that a status was written.
+    /// Records a status write.
     pub(super) fn note(&self, key: Key) {
-        self.lock().insert(key, Instant::now());
+        self.0.lock().insert(key, Instant::now());
     }
 
-    /// Forgets a set that is gone.
     pub(super) fn forget(&self, key: &Key) {
-        self.lock().remove(key);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Instant>> {
-        self.0.lock()
+        self.0.lock().remove(key);
     }
 }
 
@@ -47,7 +42,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_status_waits_until_the_last_one_is_a_moment_old() {
-        let (pace, key) = (Pace::default(), Key::new("a", "web"));
+        let (pace, key) = (StatusPace::default(), Key::new("a", "web"));
         assert_eq!(pace.wait(&key), None);
         pace.note(key.clone());
         advance(Duration::from_millis(50)).await;

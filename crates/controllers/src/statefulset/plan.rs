@@ -1,8 +1,8 @@
-//! What is to be done for a set? Pure: from what is there to the steps that follow, in their order.
+//! Decides the steps for a set. Pure.
 //!
-//! Replicas come first, from the lowest ordinal up; then those that are to go, from the highest down; then, once all of
-//! that is done, the update. A set that goes in order waits at each pod that is not available; one that goes in parallel
-//! waits for nobody, and still updates one pod at a time.
+//! Replicas come first, lowest ordinal first; then condemned pods, highest ordinal first; then the
+//! update, once all of that is done. With OrderedReady each pod waits for the one before to be
+//! available; with Parallel it does not, but the update still replaces one pod at a time.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,56 +10,53 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 use mizzen_sdk::Object;
 
-use super::pod::{self, Revision};
+use super::pod::{self, SetRevision};
 use super::{identity, retention, storage};
 use crate::common::pod as any;
 
-/// What a plan is made of.
-pub(super) struct View<'a, C> {
-    /// The set.
+/// The input of a plan.
+pub(super) struct StatefulSetView<'a, C> {
     pub set: &'a Object,
-    /// The revision that its pods had before the update.
-    pub current: &'a Revision,
-    /// The revision that they are to have.
-    pub update: &'a Revision,
-    /// The pods that it controls.
+    pub current: &'a SetRevision,
+    pub update: &'a SetRevision,
+    /// The pods that the set controls.
     pub pods: &'a [Arc<Object>],
-    /// The claim of a name, if there is one.
+    /// Returns a claim by name.
     pub claims: C,
-    /// The time of day.
+    /// The wall clock.
     pub now: Timestamp,
 }
 
-/// One thing to be done.
+/// One step for a pod.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Step {
-    /// Make a pod's claims and the pod.
+pub(super) enum PodStep {
+    /// Create the pod's claims and the pod.
     Create(Arc<Object>),
-    /// Make claims that a waiting pod lacks, and give them their owner.
-    Supply(Arc<Object>),
-    /// Give a pod its name, labels, volumes and its claims their owner.
-    Repair(Arc<Object>),
-    /// Give the claims of a pod that is to go their owner.
-    Bequeath(Arc<Object>),
-    /// Delete a pod.
+    /// Create missing claims of a pending pod, and set their owners.
+    EnsureClaims(Arc<Object>),
+    /// Correct the pod's identity, storage and the owners of its claims.
+    Update(Arc<Object>),
+    /// Set the owners of a condemned pod's claims.
+    UpdateClaimOwners(Arc<Object>),
     Delete(Arc<Object>),
-    /// Delete a pod so that it comes back as of the update revision.
+    /// Delete a pod, so that it is created again from the update revision.
     Replace(Arc<Object>),
 }
 
-/// Everything that is to be done now, and the pods by which the status is told.
-pub(super) struct Plan {
-    /// What is to be done, phase by phase. A phase begins when the one before it is done.
-    pub phases: Vec<Vec<Step>>,
-    /// Whether the steps of a phase follow each other, too.
+/// The steps, and the pods that the status counts.
+pub(super) struct StatefulSetPlan {
+    /// A phase starts when all steps of the one before have succeeded.
+    pub phases: Vec<Vec<PodStep>>,
+    /// Whether the steps of a phase run one after the other.
     pub in_order: bool,
-    /// The pods that count, those that are to be made included.
+    /// The counted pods, including those to be created.
     pub pods: Vec<Arc<Object>>,
 }
 
-/// Decides what is to be done for a set.
-pub(super) fn plan<C: Fn(&str) -> Option<Arc<Object>>>(view: &View<C>) -> Plan {
-    let mut plan = Plan {
+pub(super) fn plan<C: Fn(&str) -> Option<Arc<Object>>>(
+    view: &StatefulSetView<C>,
+) -> StatefulSetPlan {
+    let mut plan = StatefulSetPlan {
         phases: Vec::new(),
         in_order: view.is_in_order(),
         pods: view.pods.to_vec(),
@@ -68,23 +65,29 @@ pub(super) fn plan<C: Fn(&str) -> Option<Arc<Object>>>(view: &View<C>) -> Plan {
         return plan;
     }
     let (replicas, condemned) = (view.replicas(), view.condemned());
-    let is_through = plan.phase(&replicas, |pod| view.tend(pod))
-        && plan.phase(&condemned, |pod| view.bequeath(pod))
-        && plan.phase(&condemned, |pod| view.dismiss(pod, &replicas, &condemned));
+    let is_through = plan.phase(&replicas, |pod| view.process_replica(pod))
+        && plan.phase(&condemned, |pod| view.fix_condemned_claims(pod))
+        && plan.phase(&condemned, |pod| {
+            view.process_condemned(pod, &replicas, &condemned)
+        });
     if is_through {
         plan.phases
-            .push(view.replace(&replicas).into_iter().collect());
+            .push(view.next_update(&replicas).into_iter().collect());
     }
     plan.pods = replicas.into_iter().chain(condemned).collect();
     plan
 }
 
-/// What a pod needs, and whether those after it have to wait where pods come in order.
-type Verdict = (Option<Step>, bool);
+/// The step for a pod, and whether the following pods wait with OrderedReady.
+type ReplicaStep = (Option<PodStep>, bool);
 
-impl Plan {
-    /// Decides for each pod; whether the next phase may begin.
-    fn phase(&mut self, pods: &[Arc<Object>], decide: impl Fn(&Arc<Object>) -> Verdict) -> bool {
+impl StatefulSetPlan {
+    /// Plans each pod; whether the next phase may start.
+    fn phase(
+        &mut self,
+        pods: &[Arc<Object>],
+        decide: impl Fn(&Arc<Object>) -> ReplicaStep,
+    ) -> bool {
         let mut steps = Vec::new();
         let blocks = pods.iter().any(|pod| {
             let (step, blocks) = decide(pod);
@@ -96,19 +99,26 @@ impl Plan {
     }
 }
 
-impl<C: Fn(&str) -> Option<Arc<Object>>> View<'_, C> {
+impl<C: Fn(&str) -> Option<Arc<Object>>> StatefulSetView<'_, C> {
     fn is_in_order(&self) -> bool {
         self.set.at("spec.podManagementPolicy").str() != "Parallel"
     }
 
-    /// The pods that are wanted, by their ordinals; who is not there is as it is to be made.
+    /// The replicas by ordinal; a missing pod is as it will be created.
     fn replicas(&self) -> Vec<Arc<Object>> {
         let there: HashMap<_, _> = self
             .pods
             .iter()
             .map(|pod| (identity::ordinal(pod), pod))
             .collect();
-        let made = |ordinal| Arc::new(pod::new(self.set, self.current, self.update, ordinal));
+        let made = |ordinal| {
+            Arc::new(pod::new_versioned_pod(
+                self.set,
+                self.current,
+                self.update,
+                ordinal,
+            ))
+        };
         let replica = |ordinal| {
             there
                 .get(&Some(ordinal))
@@ -117,10 +127,10 @@ impl<C: Fn(&str) -> Option<Arc<Object>>> View<'_, C> {
         identity::ordinals(self.set).map(replica).collect()
     }
 
-    /// The pods that are not wanted any more, highest ordinal first.
+    /// The condemned pods, highest ordinal first.
     fn condemned(&self) -> Vec<Arc<Object>> {
         let is_condemned = |pod: &&Arc<Object>| {
-            identity::ordinal(pod).is_some() && !identity::is_wanted(self.set, pod)
+            identity::ordinal(pod).is_some() && !identity::is_in_ordinal_range(self.set, pod)
         };
         let mut condemned: Vec<Arc<Object>> =
             self.pods.iter().filter(is_condemned).cloned().collect();
@@ -128,34 +138,40 @@ impl<C: Fn(&str) -> Option<Arc<Object>>> View<'_, C> {
         condemned
     }
 
-    /// What a wanted pod needs.
-    fn tend(&self, pod: &Arc<Object>) -> Verdict {
+    /// The step for a replica.
+    fn process_replica(&self, pod: &Arc<Object>) -> ReplicaStep {
         if pod::is_finished(pod) {
-            return ((!pod.is_going()).then(|| Step::Delete(pod.clone())), true);
+            return (
+                (!pod.is_going()).then(|| PodStep::Delete(pod.clone())),
+                true,
+            );
         }
         if !pod::is_made(pod) {
             let is_stale = self
                 .claims(pod)
                 .flatten()
                 .any(|claim| retention::is_stale(&claim, self.set, pod));
-            return ((!is_stale).then(|| Step::Create(pod.clone())), true);
+            return ((!is_stale).then(|| PodStep::Create(pod.clone())), true);
         }
         let is_supplied = !pod::is_pending(pod) || self.has_claims(pod);
-        let supply = (!is_supplied).then(|| Step::Supply(pod.clone()));
+        let supply = (!is_supplied).then(|| PodStep::EnsureClaims(pod.clone()));
         if self.is_in_order() && !(pod::is_ready(pod) && self.is_available(pod)) {
             return (supply, true);
         }
-        let repair = (!self.is_right(pod)).then(|| Step::Repair(pod.clone()));
+        let repair = (!self.is_right(pod)).then(|| PodStep::Update(pod.clone()));
         (repair.or(supply), false)
     }
 
-    /// Whether a pod is who it should be. The claims of a pod that waits are put right as they are made.
+    /// Whether a pod's identity, storage and claims are right. The claims of a pending pod are
+    /// corrected when they are created.
     fn is_right(&self, pod: &Object) -> bool {
         let claims_are_right = || pod::is_pending(pod) || self.claims_are_right(pod);
-        identity::is_right(self.set, pod) && storage::is_right(self.set, pod) && claims_are_right()
+        identity::identity_matches(self.set, pod)
+            && storage::storage_matches(self.set, pod)
+            && claims_are_right()
     }
 
-    /// The claims of a pod, none where there is none.
+    /// The claims of a pod; none for one that does not exist.
     fn claims(&self, pod: &Object) -> impl Iterator<Item = Option<Arc<Object>>> {
         let ordinal = identity::ordinal(pod);
         let names = ordinal
@@ -167,10 +183,10 @@ impl<C: Fn(&str) -> Option<Arc<Object>>> View<'_, C> {
     fn claims_are_right(&self, pod: &Object) -> bool {
         self.claims(pod)
             .flatten()
-            .all(|claim| retention::is_right(&claim, self.set, pod))
+            .all(|claim| retention::claim_owner_matches_set_and_pod(&claim, self.set, pod))
     }
 
-    /// Whether every claim is there to stay, and owned by whom it should be.
+    /// Whether every claim exists, is not being deleted, and has the right owners.
     fn has_claims(&self, pod: &Object) -> bool {
         let stays = |claim: Option<Arc<Object>>| claim.is_some_and(|claim| !claim.is_going());
         self.claims(pod).all(stays) && self.claims_are_right(pod)
@@ -181,21 +197,21 @@ impl<C: Fn(&str) -> Option<Arc<Object>>> View<'_, C> {
         any::is_available(pod, min_ready, self.now) && !pod.is_going()
     }
 
-    fn bequeath(&self, pod: &Arc<Object>) -> Verdict {
+    fn fix_condemned_claims(&self, pod: &Arc<Object>) -> ReplicaStep {
         (
-            (!self.claims_are_right(pod)).then(|| Step::Bequeath(pod.clone())),
+            (!self.claims_are_right(pod)).then(|| PodStep::UpdateClaimOwners(pod.clone())),
             false,
         )
     }
 
-    /// Whether a pod that is not wanted may go now. In order, nobody goes while one below it is not available, except
-    /// that one itself.
-    fn dismiss(
+    /// The step for a condemned pod. With OrderedReady none is deleted while a lower one is not
+    /// available, except that one itself.
+    fn process_condemned(
         &self,
         pod: &Arc<Object>,
         replicas: &[Arc<Object>],
         condemned: &[Arc<Object>],
-    ) -> Verdict {
+    ) -> ReplicaStep {
         let is_first_unavailable = || {
             let mut upwards = replicas.iter().chain(condemned.iter().rev());
             upwards
@@ -205,14 +221,14 @@ impl<C: Fn(&str) -> Option<Arc<Object>>> View<'_, C> {
         let is_fine = || pod::is_ready(pod) && self.is_available(pod);
         let may_go = !self.is_in_order() || is_fine() || is_first_unavailable();
         (
-            (may_go && !pod.is_going()).then(|| Step::Delete(pod.clone())),
+            (may_go && !pod.is_going()).then(|| PodStep::Delete(pod.clone())),
             true,
         )
     }
 
-    /// The pod that is replaced next: the highest above the partition that is not of the update revision, if all above
-    /// it are available.
-    fn replace(&self, replicas: &[Arc<Object>]) -> Option<Step> {
+    /// The next pod to update: the highest one above the partition that is not of the update
+    /// revision, if all above it are available.
+    fn next_update(&self, replicas: &[Arc<Object>]) -> Option<PodStep> {
         let strategy = &self.set["spec"]["updateStrategy"];
         if strategy["type"].str() == "OnDelete" {
             return None;
@@ -225,7 +241,7 @@ impl<C: Fn(&str) -> Option<Arc<Object>>> View<'_, C> {
             .skip(partition)
             .rev()
             .find(|pod| is_old(pod) || !self.is_available(pod))?;
-        is_old(next).then(|| Step::Replace(next.clone()))
+        is_old(next).then(|| PodStep::Replace(next.clone()))
     }
 }
 
@@ -239,7 +255,7 @@ mod tests {
         Timestamp::from_second(1000).expect("a time")
     }
 
-    /// A set of `web` with two more members of its spec.
+    /// A set `web` with two more members of its spec.
     fn set(replicas: i64, more: Value) -> Object {
         let mut spec = value!({
             "replicas": replicas,
@@ -252,7 +268,8 @@ mod tests {
         Object(value!({"metadata": {"name": "web", "namespace": "n", "uid": "u"}, "spec": spec}))
     }
 
-    /// Pods as `ordinal:words`, the words being a phase, `ready` or `ready-990` (since when), `going`, `old`, `unnamed`.
+    /// Pods as `ordinal:words`: a phase, `ready` or `ready-990` (since when), `going`, `old`,
+    /// `unnamed`.
     fn pods(text: &str) -> Vec<Arc<Object>> {
         text.split_whitespace().map(pod).collect()
     }
@@ -300,21 +317,21 @@ mod tests {
         Arc::new(Object(claim))
     }
 
-    fn revision(name: &str) -> Revision {
-        Revision {
+    fn revision(name: &str) -> SetRevision {
+        SetRevision {
             name: name.into(),
             template: value!({"metadata": {"labels": {"app": "a"}}, "spec": {}}),
         }
     }
 
-    fn words(step: &Step) -> String {
+    fn words(step: &PodStep) -> String {
         let (verb, pod) = match step {
-            Step::Create(pod) => ("create", pod),
-            Step::Supply(pod) => ("supply", pod),
-            Step::Repair(pod) => ("repair", pod),
-            Step::Bequeath(pod) => ("bequeath", pod),
-            Step::Delete(pod) => ("delete", pod),
-            Step::Replace(pod) => ("replace", pod),
+            PodStep::Create(pod) => ("create", pod),
+            PodStep::EnsureClaims(pod) => ("supply", pod),
+            PodStep::Update(pod) => ("repair", pod),
+            PodStep::UpdateClaimOwners(pod) => ("bequeath", pod),
+            PodStep::Delete(pod) => ("delete", pod),
+            PodStep::Replace(pod) => ("replace", pod),
         };
         format!("{verb} {}", pod.name())
     }
@@ -323,7 +340,7 @@ mod tests {
     fn check_with(set: &Object, pods: &str, claims: &[Arc<Object>], expect: &str) {
         let find = |name: &str| claims.iter().find(|claim| claim.name() == name).cloned();
         let (current, update, pods) = (revision("old"), revision("new"), self::pods(pods));
-        let view = View {
+        let view = StatefulSetView {
             set,
             current: &current,
             update: &update,
@@ -415,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_that_are_not_wanted_go_from_the_highest_down() {
+    fn condemned_pods_are_deleted_from_the_highest_down() {
         check(1, plain(), "0 1 2", "delete web-2");
         check(1, plain(), "0 1 2:Running,ready,going", "");
         check(1, parallel(), "0 1 2", "delete web-2, delete web-1");
@@ -423,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_goes_while_one_below_is_not_available() {
+    fn no_pod_is_deleted_while_a_lower_one_is_not_available() {
         check(1, plain(), "0:Running 1 2", "");
         check(1, plain(), "0 1:Running 2", "delete web-2");
         check(1, plain(), "0 1:Running 2:Running", "");
@@ -451,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn an_update_replaces_an_old_pod_that_is_not_available_where_nobody_waits_for_it() {
+    fn a_parallel_update_replaces_an_old_pod_that_is_not_available() {
         check(
             2,
             parallel(),
@@ -501,7 +518,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_that_is_going_is_left_to_go() {
+    fn a_set_in_deletion_has_no_steps() {
         let mut set = set(3, plain());
         set.entry("metadata")
             .set("deletionTimestamp", "2024-01-01T00:00:00Z");
@@ -553,7 +570,7 @@ mod tests {
             revision("new"),
         );
         let find = |name: &str| claims.iter().find(|claim| claim.name() == name).cloned();
-        let view = View {
+        let view = StatefulSetView {
             set: &set,
             current: &current,
             update: &update,

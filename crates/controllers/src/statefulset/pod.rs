@@ -1,4 +1,4 @@
-//! What is a pod of the set like when it is made, and in which state is one that is there?
+//! The pods of a StatefulSet: how they are created, and their state.
 
 use mizzen_kinds::pod_state::is_terminal;
 use mizzen_sdk::Object;
@@ -8,44 +8,47 @@ use mizzen_value::Value;
 use super::{identity, storage};
 use crate::common::{pod, template};
 
-/// The label of a pod that says of which revision it is.
+/// The label with the pod's revision.
 const REVISION_LABEL: &str = "controller-revision-hash";
 
-/// A revision of the set: its name, and the template that its pods have.
+/// A revision of the set.
 #[derive(Debug, Clone)]
-pub(super) struct Revision {
-    /// The name of the ControllerRevision.
+pub(super) struct SetRevision {
     pub name: String,
-    /// The template that it restores.
     pub template: Value,
 }
 
-/// The revision of a pod, empty if it says none.
+/// The revision of a pod; empty if it has no label.
 pub(super) fn revision(pod: &Object) -> &str {
     pod.label(REVISION_LABEL).unwrap_or_default()
 }
 
-/// A new pod of the set. Below the partition it is of the current revision, otherwise of the update's.
-pub(super) fn new(set: &Object, current: &Revision, update: &Revision, ordinal: i64) -> Object {
+/// A new pod. Below the partition it has the current revision, otherwise the update revision.
+pub(super) fn new_versioned_pod(
+    set: &Object,
+    current: &SetRevision,
+    update: &SetRevision,
+    ordinal: i64,
+) -> Object {
     let revision = if is_held_back(set, ordinal) {
         current
     } else {
         update
     };
-    let mut pod = template::pod(&revision.template, set, &STATEFUL_SETS);
-    identity::give(set, &mut pod, ordinal);
+    let mut pod = template::pod_from_template(&revision.template, set, &STATEFUL_SETS);
+    identity::update_identity(set, &mut pod, ordinal);
     let name = pod.name().to_string();
     let spec = pod.entry("spec");
     spec.set("hostname", name);
     spec.set("subdomain", set.at("spec.serviceName").str());
-    storage::give(set, &mut pod, ordinal);
+    storage::update_storage(set, &mut pod, ordinal);
     pod.entry("metadata")
         .entry("labels")
         .set(REVISION_LABEL, &revision.name);
     pod
 }
 
-/// Whether a pod that is made now is to be as it was before the update.
+/// Whether a new pod gets the current revision.
 fn is_held_back(set: &Object, ordinal: i64) -> bool {
     let (strategy, start) = (
         &set["spec"]["updateStrategy"],
@@ -60,22 +63,20 @@ fn is_held_back(set: &Object, ordinal: i64) -> bool {
     }
 }
 
-/// Whether the server has the pod: it gives every pod a phase.
+/// Whether the pod exists on the server, which sets the phase.
 pub(super) fn is_made(pod: &Object) -> bool {
     !phase(pod).is_empty()
 }
 
-/// Whether the pod's containers have ended, for good or bad.
 pub(super) fn is_finished(pod: &Object) -> bool {
     is_terminal(pod)
 }
 
-/// Whether the pod still waits for something.
 pub(super) fn is_pending(pod: &Object) -> bool {
     phase(pod) == "Pending"
 }
 
-/// Whether the pod runs and is ready.
+/// Whether the pod is running and ready.
 pub(super) fn is_ready(pod: &Object) -> bool {
     phase(pod) == "Running" && pod::is_ready(pod)
 }
@@ -90,10 +91,10 @@ mod tests {
 
     use super::*;
 
-    fn revision(name: &str) -> Revision {
+    fn revision(name: &str) -> SetRevision {
         let template =
             value!({"metadata": {"labels": {"app": "a", "v": name}}, "spec": {"containers": []}});
-        Revision {
+        SetRevision {
             name: name.into(),
             template,
         }
@@ -109,7 +110,7 @@ mod tests {
 
     #[track_caller]
     fn check_revision(strategy: Value, ordinal: i64, expect: &str) {
-        let pod = new(&set(strategy), &revision("old"), &revision("new"), ordinal);
+        let pod = new_versioned_pod(&set(strategy), &revision("old"), &revision("new"), ordinal);
         assert_eq!(
             (super::revision(&pod), pod.label("v")),
             (expect, Some(expect))
@@ -135,8 +136,8 @@ mod tests {
     }
 
     #[test]
-    fn a_new_pod_says_who_it_is() {
-        let pod = new(
+    fn a_new_pod_has_its_identity() {
+        let pod = new_versioned_pod(
             &set(value!({"type": "OnDelete"})),
             &revision("old"),
             &revision("new"),

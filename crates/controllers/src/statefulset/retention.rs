@@ -1,7 +1,7 @@
-//! Who owns a pod's claim? Its owner takes it along when it goes: the set, the pod, or nobody.
+//! The owners of a pod's claims, by `persistentVolumeClaimRetentionPolicy`.
 //!
-//! The set's `persistentVolumeClaimRetentionPolicy` says it. A claim that goes when the set is deleted is the set's; a claim
-//! that goes when the set is scaled down is the pod's, from when the pod is to go.
+//! With whenDeleted the set owns the claims; with whenScaled the pod does once it is condemned.
+//! Otherwise they have no owner.
 
 use mizzen_sdk::resource::{PODS, Resource, STATEFUL_SETS};
 use mizzen_sdk::{Key, Object};
@@ -10,33 +10,32 @@ use mizzen_value::Value;
 use super::identity;
 use crate::common::template::controller_reference;
 
-/// Who is to own the claims of a pod.
+/// The wanted owner of a pod's claims.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Owner {
+enum ClaimOwner {
     Nobody,
     Set,
     Pod,
 }
 
-fn wanted(set: &Object, pod: &Object) -> Owner {
+fn wanted_owner(set: &Object, pod: &Object) -> ClaimOwner {
     let goes =
         |when: &str| set["spec"]["persistentVolumeClaimRetentionPolicy"][when].str() == "Delete";
     match (goes("whenScaled"), goes("whenDeleted")) {
-        (true, _) if !identity::is_wanted(set, pod) => Owner::Pod,
-        (_, true) => Owner::Set,
-        _ => Owner::Nobody,
+        (true, _) if !identity::is_in_ordinal_range(set, pod) => ClaimOwner::Pod,
+        (_, true) => ClaimOwner::Set,
+        _ => ClaimOwner::Nobody,
     }
 }
 
-/// Whether the set's claims are ever to go with anybody.
 fn is_retained(set: &Object) -> bool {
     let policy = &set["spec"]["persistentVolumeClaimRetentionPolicy"];
     policy["whenScaled"].str() != "Delete" && policy["whenDeleted"].str() != "Delete"
 }
 
-/// Whether a claim has the owner that it should. One that an earlier set or pod of the same name owns, or that another
-/// controls, is left alone.
-pub(super) fn is_right(claim: &Object, set: &Object, pod: &Object) -> bool {
+/// Whether a claim has the right owners. A claim with an earlier set or pod of the same name as
+/// owner, or with another controller, is left alone.
+pub(super) fn claim_owner_matches_set_and_pod(claim: &Object, set: &Object, pod: &Object) -> bool {
     if names_a_predecessor(claim, &STATEFUL_SETS, set) || names_a_predecessor(claim, &PODS, pod) {
         return true;
     }
@@ -44,13 +43,13 @@ pub(super) fn is_right(claim: &Object, set: &Object, pod: &Object) -> bool {
     if has_other_controller(claim, set, pod) {
         return !by_set && !by_pod;
     }
-    let wanted = wanted(set, pod);
-    let owned = by_set == (wanted == Owner::Set) && by_pod == (wanted == Owner::Pod);
+    let wanted = wanted_owner(set, pod);
+    let owned = by_set == (wanted == ClaimOwner::Set) && by_pod == (wanted == ClaimOwner::Pod);
     owned && !is_owned_without_control(claim, set, pod)
 }
 
-/// The owners that a claim is to have: those that it has, without the set and the pod, and the one that is wanted.
-pub(super) fn owners(claim: &Object, set: &Object, pod: &Object) -> Vec<Value> {
+/// The wanted owner references: the existing ones without set and pod, and the wanted owner.
+pub(super) fn claim_owner_references(claim: &Object, set: &Object, pod: &Object) -> Vec<Value> {
     let is_ours =
         |owner: &&Value| is_named(owner, &STATEFUL_SETS, set) || is_named(owner, &PODS, pod);
     let mut owners: Vec<Value> = claim
@@ -59,16 +58,16 @@ pub(super) fn owners(claim: &Object, set: &Object, pod: &Object) -> Vec<Value> {
         .filter(|owner| !is_ours(owner))
         .cloned()
         .collect();
-    match wanted(set, pod) {
+    match wanted_owner(set, pod) {
         _ if has_other_controller(claim, set, pod) => {}
-        Owner::Nobody => {}
-        Owner::Set => owners.push(controller_reference(set, &STATEFUL_SETS)),
-        Owner::Pod => owners.push(controller_reference(pod, &PODS)),
+        ClaimOwner::Nobody => {}
+        ClaimOwner::Set => owners.push(controller_reference(set, &STATEFUL_SETS)),
+        ClaimOwner::Pod => owners.push(controller_reference(pod, &PODS)),
     }
     owners
 }
 
-/// Whether somebody else controls a claim that is to go with the set or its pods.
+/// Whether another controller owns a claim that the policy would delete.
 pub(super) fn has_other_controller(claim: &Object, set: &Object, pod: &Object) -> bool {
     let is_other = |owner: &Value| match () {
         () if is_named(owner, &STATEFUL_SETS, set) => owner["uid"].str() != set.uid(),
@@ -78,7 +77,8 @@ pub(super) fn has_other_controller(claim: &Object, set: &Object, pod: &Object) -
     !is_retained(set) && claim.owners().iter().any(is_other)
 }
 
-/// Whether a claim will go with an earlier pod of the same name: a new pod has to wait until it is gone.
+/// Whether a claim will be deleted with an earlier pod of the same name: a new pod must wait for
+/// that.
 pub(super) fn is_stale(claim: &Object, set: &Object, pod: &Object) -> bool {
     let goes = set
         .at("spec.persistentVolumeClaimRetentionPolicy.whenScaled")
@@ -87,8 +87,8 @@ pub(super) fn is_stale(claim: &Object, set: &Object, pod: &Object) -> bool {
     goes && names_a_predecessor(claim, &PODS, pod)
 }
 
-/// The sets that may wait for a claim to go: a new pod does not come before the claim of its predecessor is gone.
-pub(super) fn waiting(claim: &Object) -> Vec<Key> {
+/// The sets whose new pods may wait for a claim to be deleted.
+pub(super) fn sets_waiting_for(claim: &Object) -> Vec<Key> {
     let set = |owner: &Value| match owner["kind"].str() {
         "StatefulSet" => Some(Key::new(claim.namespace(), owner["name"].str())),
         "Pod" => {
@@ -99,7 +99,7 @@ pub(super) fn waiting(claim: &Object) -> Vec<Key> {
     claim.owners().iter().filter_map(set).collect()
 }
 
-/// Whether an owner reference names this object or one that had its name before.
+/// Whether an owner reference names this object, with any uid.
 fn is_named(owner: &Value, kind: &Resource, object: &Object) -> bool {
     let is_of_kind =
         owner["kind"].str() == kind.kind && owner["apiVersion"].str() == kind.api_version();
@@ -121,7 +121,7 @@ fn is_owned_without_control(claim: &Object, set: &Object, pod: &Object) -> bool 
         .any(|owner| is_ours(owner) && !owner["controller"].bool())
 }
 
-/// Whether the first reference that names the object means an earlier one.
+/// Whether the first reference that names the object has another uid.
 fn names_a_predecessor(claim: &Object, kind: &Resource, object: &Object) -> bool {
     let named = claim
         .owners()
@@ -150,7 +150,7 @@ mod tests {
         Object(value!({"metadata": {"name": (format!("web-{ordinal}")), "uid": "pod"}}))
     }
 
-    /// References as `Kind/name/uid`, `!` before one that does not control.
+    /// References as `Kind/name/uid`, `!` before one that is not the controller.
     fn claim(owners: &str) -> Object {
         let reference = |text: &str| {
             let controls = !text.starts_with('!');
@@ -174,13 +174,13 @@ mod tests {
         Object(value!({"metadata": {"name": "c", "ownerReferences": owners}}))
     }
 
-    /// What becomes of a claim: `before` for policy (scaled, deleted) and the pod with this ordinal.
+    /// The owners of a claim: `before` for policy (scaled, deleted) and the pod with this ordinal.
     #[track_caller]
     fn check(policy: (&str, &str), ordinal: i64, before: &str, expect: &str) {
         let (set, pod, before) = (set(policy.0, policy.1), pod(ordinal), claim(before));
-        let after = match is_right(&before, &set, &pod) {
+        let after = match claim_owner_matches_set_and_pod(&before, &set, &pod) {
             true => before.at("metadata.ownerReferences").list().to_vec(),
-            false => owners(&before, &set, &pod),
+            false => claim_owner_references(&before, &set, &pod),
         };
         assert_eq!(
             Value::from(after),
@@ -202,14 +202,14 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_goes_with_the_set_is_the_sets() {
+    fn with_when_deleted_the_set_owns_the_claim() {
         check(WHEN_DELETED, 0, "", SET);
         check(WHEN_DELETED, 5, "", SET);
         check(ALWAYS, 0, "", SET);
     }
 
     #[test]
-    fn a_claim_that_goes_when_scaled_down_is_the_pods_once_it_is_to_go() {
+    fn with_when_scaled_a_condemned_pod_owns_its_claim() {
         check(WHEN_SCALED, 0, "", "");
         check(WHEN_SCALED, 1, "Pod/web-1/pod", "");
         check(WHEN_SCALED, 2, "", "Pod/web-2/pod");
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn owners_that_others_set_stay() {
+    fn other_owners_stay() {
         check(
             WHEN_DELETED,
             0,
@@ -261,9 +261,9 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_that_is_gone_is_news_to_the_set_of_its_owner() {
+    fn a_deleted_claim_enqueues_the_set_of_its_owner() {
         let waiting = |owners: &str| {
-            waiting(&claim(owners))
+            sets_waiting_for(&claim(owners))
                 .iter()
                 .map(Key::to_string)
                 .collect::<Vec<_>>()

@@ -1,34 +1,37 @@
-//! Which revision is the set's? The one that restores its template: the latest, an earlier one, or a new one.
+//! The update revision of a set: the latest, an earlier one, or a new one.
 
 use std::sync::Arc;
 
 use mizzen_sdk::Object;
 
-use crate::history::revision;
+use crate::controller_history::revision;
 
-/// What makes a revision the latest.
+/// How to get the update revision.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Choice {
-    /// It is.
+pub(super) enum RevisionChoice {
+    /// The latest one matches.
     Keep(Arc<Object>),
-    /// An earlier one becomes the latest again, by this number.
+    /// An earlier one matches and gets this number.
     Renumber(Arc<Object>, i64),
-    /// There is none: one with this number is made.
+    /// None matches: create one with this number.
     Create(i64),
 }
 
-/// Chooses among `revisions`, which are in order.
-pub(super) fn choose(set: &Object, revisions: &[Arc<Object>]) -> Choice {
-    let (patch, number) = (revision::patch(set), revision::next_number(revisions));
+/// `revisions` is sorted.
+pub(super) fn choose_revision(set: &Object, revisions: &[Arc<Object>]) -> RevisionChoice {
+    let (patch, number) = (
+        revision::template_patch(set),
+        revision::next_number(revisions),
+    );
     let equal = revisions
         .iter()
-        .rfind(|known| revision::restores(known, &patch));
+        .rfind(|known| revision::equals_patch(known, &patch));
     match (equal, revisions.last()) {
         (Some(equal), Some(latest)) if equal.name() == latest.name() => {
-            Choice::Keep(latest.clone())
+            RevisionChoice::Keep(latest.clone())
         }
-        (Some(equal), _) => Choice::Renumber(equal.clone(), number),
-        (None, _) => Choice::Create(number),
+        (Some(equal), _) => RevisionChoice::Renumber(equal.clone(), number),
+        (None, _) => RevisionChoice::Create(number),
     }
 }
 
@@ -48,7 +51,7 @@ mod tests {
     fn check(image: &str, known: &str, expect: &str) {
         let revision = |(at, image): (usize, &str)| {
             let name = format!("{}-{image}", at + 1);
-            Arc::new(revision::draft(
+            Arc::new(revision::new_revision(
                 &set(image),
                 value!({}),
                 &name,
@@ -57,10 +60,10 @@ mod tests {
             ))
         };
         let known: Vec<Arc<Object>> = known.split_whitespace().enumerate().map(revision).collect();
-        let choice = match choose(&set(image), &known) {
-            Choice::Keep(kept) => format!("keep {}", kept.name()),
-            Choice::Renumber(old, number) => format!("{} becomes {number}", old.name()),
-            Choice::Create(number) => format!("create {number}"),
+        let choice = match choose_revision(&set(image), &known) {
+            RevisionChoice::Keep(kept) => format!("keep {}", kept.name()),
+            RevisionChoice::Renumber(old, number) => format!("{} becomes {number}", old.name()),
+            RevisionChoice::Create(number) => format!("create {number}"),
         };
         assert_eq!(choice, expect);
     }
@@ -77,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn going_back_makes_an_earlier_revision_the_latest() {
+    fn a_rollback_renumbers_an_earlier_revision() {
         check("a", "a b", "1-a becomes 3");
         check("a", "a a b", "2-a becomes 4");
     }

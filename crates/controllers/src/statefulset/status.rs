@@ -1,4 +1,4 @@
-//! What does the set's status say? How many of its pods there are, and of which revision.
+//! The status of a StatefulSet: counts of pods and revisions.
 
 use std::sync::Arc;
 
@@ -6,34 +6,32 @@ use k8s_openapi::jiff::Timestamp;
 use mizzen_sdk::Object;
 use mizzen_value::{Value, value};
 
-use super::pod::{self, Revision};
+use super::pod::{self, SetRevision};
 use crate::common::pod as any;
 
-/// How many pods there are.
+/// Counts of pods.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Counts {
-    /// That the server has.
+pub(super) struct StatefulSetCounts {
+    /// Pods on the server.
     pub replicas: i64,
-    /// That run and are ready.
+    /// Running and ready pods.
     pub ready: i64,
-    /// That have been ready for long enough.
     pub available: i64,
-    /// Of the current revision, and not going.
+    /// Of the current revision and not being deleted.
     pub current: i64,
-    /// Of the update revision, and not going.
+    /// Of the update revision and not being deleted.
     pub updated: i64,
 }
 
-/// Counts the pods of a set.
 pub(super) fn count<'a>(
     set: &Object,
     pods: impl IntoIterator<Item = &'a Arc<Object>>,
-    current: &Revision,
-    update: &Revision,
+    current: &SetRevision,
+    update: &SetRevision,
     now: Timestamp,
-) -> Counts {
+) -> StatefulSetCounts {
     let min_ready = set["spec"]["minReadySeconds"].int();
-    let mut counts = Counts::default();
+    let mut counts = StatefulSetCounts::default();
     for pod in pods {
         let stays = pod::is_made(pod) && !pod.is_going();
         counts.replicas += i64::from(pod::is_made(pod));
@@ -45,12 +43,12 @@ pub(super) fn count<'a>(
     counts
 }
 
-/// The status of the set, to be written; none if it says so already.
+/// The status to write; none if it did not change.
 pub(super) fn status(
     set: &Object,
-    mut counts: Counts,
-    current: &Revision,
-    update: &Revision,
+    mut counts: StatefulSetCounts,
+    current: &SetRevision,
+    update: &SetRevision,
     n_collisions: i64,
 ) -> Option<Value> {
     let mut current = current;
@@ -71,8 +69,8 @@ pub(super) fn status(
     is_news(&set["status"], &status).then_some(status)
 }
 
-/// Whether every pod is there, ready and of the update revision, which thereby becomes the current one.
-fn is_rolled_out(set: &Object, counts: Counts) -> bool {
+/// Whether the rolling update is complete; the update revision then becomes the current one.
+fn is_rolled_out(set: &Object, counts: StatefulSetCounts) -> bool {
     let wanted = set["spec"]["replicas"].as_int().unwrap_or(1);
     set.at("spec.updateStrategy.type").str() == "RollingUpdate"
         && [counts.updated, counts.ready, counts.replicas]
@@ -80,7 +78,8 @@ fn is_rolled_out(set: &Object, counts: Counts) -> bool {
             .all(|count| *count == wanted)
 }
 
-/// Kubernetes: the number of collisions alone is no reason to write (stateful_set_utils.go, inconsistentStatus).
+/// Kubernetes: a new collision count alone causes no write (stateful_set_utils.go,
+/// inconsistentStatus).
 fn is_news(old: &Value, new: &Value) -> bool {
     let is_other = |(field, value): (&str, &Value)| match field {
         "observedGeneration" => value.int() > old[field].int(),
@@ -95,8 +94,8 @@ fn is_news(old: &Value, new: &Value) -> bool {
 mod tests {
     use super::*;
 
-    fn revision(name: &str) -> Revision {
-        Revision {
+    fn revision(name: &str) -> SetRevision {
+        SetRevision {
             name: name.into(),
             template: Value::Null,
         }
@@ -110,7 +109,8 @@ mod tests {
         }))
     }
 
-    /// A pod by its phase, revision, since when it is ready (0: not), and whether it is going.
+    /// A pod by its phase, revision, since when it is ready (0: not), and whether it is being
+    /// deleted.
     fn pod(phase: &str, revision: &str, ready: i64, going: bool) -> Arc<Object> {
         let mut pod = Object(value!({
             "metadata": {"labels": {"controller-revision-hash": revision}},
@@ -132,7 +132,7 @@ mod tests {
     #[track_caller]
     fn check(pods: &[Arc<Object>], expect: (i64, i64, i64, i64, i64)) {
         let set = set("RollingUpdate", Value::Null);
-        let Counts {
+        let StatefulSetCounts {
             replicas,
             ready,
             available,
@@ -169,7 +169,7 @@ mod tests {
         check(&[pod("Pending", "old", 1, false)], (1, 0, 0, 1, 0));
     }
 
-    const DONE: Counts = Counts {
+    const DONE: StatefulSetCounts = StatefulSetCounts {
         replicas: 2,
         ready: 2,
         available: 0,
@@ -178,7 +178,7 @@ mod tests {
     };
 
     #[track_caller]
-    fn check_current(kind: &str, counts: Counts, expect: (&str, i64)) {
+    fn check_current(kind: &str, counts: StatefulSetCounts, expect: (&str, i64)) {
         let status = status(
             &set(kind, Value::Null),
             counts,
@@ -199,10 +199,14 @@ mod tests {
     #[test]
     fn an_update_is_complete_when_all_pods_are_ready_and_new() {
         check_current("RollingUpdate", DONE, ("new", 2));
-        check_current("RollingUpdate", Counts { ready: 1, ..DONE }, ("old", 0));
         check_current(
             "RollingUpdate",
-            Counts {
+            StatefulSetCounts { ready: 1, ..DONE },
+            ("old", 0),
+        );
+        check_current(
+            "RollingUpdate",
+            StatefulSetCounts {
                 replicas: 3,
                 ..DONE
             },
@@ -216,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_status_that_says_the_same_is_not_written() {
+    fn an_unchanged_status_is_not_written() {
         let written = status(
             &set("OnDelete", Value::Null),
             DONE,

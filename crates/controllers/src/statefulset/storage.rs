@@ -1,11 +1,11 @@
-//! Which claims has a pod, and which volumes are they?
+//! The claims and volumes of a StatefulSet's pods.
 
 use mizzen_sdk::Object;
 use mizzen_value::{Value, value};
 
 use super::identity;
 
-/// The names of the claims of the set's pod with this ordinal, one per template.
+/// The names of the claims of an ordinal, one for each template.
 pub(super) fn claim_names(set: &Object, ordinal: i64) -> impl Iterator<Item = String> {
     templates(set)
         .iter()
@@ -20,13 +20,13 @@ fn templates(set: &Object) -> &[Value] {
     set["spec"]["volumeClaimTemplates"].list()
 }
 
-/// A claim is the volume that is named like its template.
+/// The volume has the name of the claim template.
 fn volume_name(template: &Value) -> &str {
     template["metadata"]["name"].str()
 }
 
-/// The claims of the set's pod with this ordinal, as they are to be made: the template with the labels by which the set
-/// selects its pods.
+/// The claims of an ordinal, as they are created: the template with the labels of the set's
+/// selector.
 pub(super) fn claims(set: &Object, ordinal: i64) -> Vec<Object> {
     templates(set)
         .iter()
@@ -48,13 +48,14 @@ fn claim(set: &Object, template: &Value, ordinal: i64) -> Object {
 }
 
 /// Whether every claim of the pod is one of its volumes.
-pub(super) fn is_right(set: &Object, pod: &Object) -> bool {
+pub(super) fn storage_matches(set: &Object, pod: &Object) -> bool {
     let Some(ordinal) = identity::ordinal(pod) else {
         return false;
     };
     let volumes = pod["spec"]["volumes"].list();
     templates(set).iter().all(|template| {
-        // Kubernetes: of two volumes of one name the last counts (stateful_set_utils.go, storageMatches).
+        // Kubernetes: of two volumes of one name the last counts (stateful_set_utils.go,
+        // storageMatches).
         let volume = volumes
             .iter()
             .rfind(|volume| volume["name"].str() == volume_name(template));
@@ -63,8 +64,8 @@ pub(super) fn is_right(set: &Object, pod: &Object) -> bool {
     })
 }
 
-/// Makes the claims of the pod its first volumes, in place of others of the same names.
-pub(super) fn give(set: &Object, pod: &mut Object, ordinal: i64) {
+/// Puts the pod's claims before its volumes, replacing those of the same names.
+pub(super) fn update_storage(set: &Object, pod: &mut Object, ordinal: i64) {
     let claimed = |template: &Value| {
         let claim = claim_name(set, template, ordinal);
         value!({"name": (volume_name(template)), "persistentVolumeClaim": {"claimName": claim}})
@@ -136,9 +137,9 @@ mod tests {
     #[test]
     fn claims_take_the_place_of_volumes_of_their_names() {
         let mut pod = pod(r#"[{"name": "tmp", "emptyDir": {}}, {"name": "data", "emptyDir": {}}]"#);
-        assert!(!is_right(&set(), &pod));
-        give(&set(), &mut pod, 1);
-        assert!(is_right(&set(), &pod));
+        assert!(!storage_matches(&set(), &pod));
+        update_storage(&set(), &mut pod, 1);
+        assert!(storage_matches(&set(), &pod));
         let expect = r#"[{"name":"data","persistentVolumeClaim":{"claimName":"data-web-1"}},{"name":"logs","persistentVolumeClaim":{"claimName":"logs-web-1"}},{"name":"tmp","emptyDir":{}}]"#;
         assert_eq!(json::to_string(&pod["spec"]["volumes"]), expect);
     }
@@ -146,7 +147,7 @@ mod tests {
     #[test]
     fn a_claim_of_another_ordinal_is_not_right() {
         let mut pod = pod("[]");
-        give(&set(), &mut pod, 2);
-        assert!(!is_right(&set(), &pod));
+        update_storage(&set(), &mut pod, 2);
+        assert!(!storage_matches(&set(), &pod));
     }
 }

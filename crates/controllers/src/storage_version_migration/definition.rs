@@ -1,5 +1,4 @@
-//! What does a definition say of the migration of its objects? That it runs; and afterwards, in which versions objects
-//! are stored.
+//! The status of a CustomResourceDefinition during and after a migration.
 
 use mizzen_sdk::Object;
 use mizzen_value::{Value, value};
@@ -8,20 +7,20 @@ use crate::common::pod::condition;
 
 const MIGRATING: &str = "StorageMigrating";
 
-/// What changes when a migration begins.
-pub(super) fn begun(definition: &Object, migration: &str, now: &str) -> Value {
+/// The patch at the start of a migration.
+pub(super) fn migration_started(definition: &Object, migration: &str, now: &str) -> Value {
     let message = format!("Migration {migration} is running");
-    change(
+    status_patch(
         definition,
         value!({ "status": "True", "reason": "MigrationRunning", "message": message }),
         now,
     )
 }
 
-/// What changes when a migration ended.
+/// The patch at the end of a migration.
 ///
-/// Kubernetes: a migration that failed counts, too, for the versions in which objects are stored.
-pub(super) fn ended(definition: &Object, succeeded: bool, now: &str) -> Value {
+/// Kubernetes: storedVersions is updated after a failed migration too.
+pub(super) fn migration_ended(definition: &Object, succeeded: bool, now: &str) -> Value {
     let is_same = is_same_as_at_the_beginning(definition);
     let (reason, message) = match (succeeded, is_same) {
         (true, true) => (
@@ -34,7 +33,7 @@ pub(super) fn ended(definition: &Object, succeeded: bool, now: &str) -> Value {
         ),
         (false, _) => ("MigrationFailed", "The migration has failed"),
     };
-    let mut change = change(
+    let mut change = status_patch(
         definition,
         value!({ "status": "False", "reason": reason, "message": message }),
         now,
@@ -47,7 +46,8 @@ pub(super) fn ended(definition: &Object, succeeded: bool, now: &str) -> Value {
     change
 }
 
-/// Whether nobody changed it since the migration began: objects may have been stored in another version since then.
+/// Whether the definition did not change since the migration started: otherwise objects may be
+/// stored in another version.
 fn is_same_as_at_the_beginning(definition: &Object) -> bool {
     let generation = definition["metadata"]["generation"].int();
     condition(definition, MIGRATING)
@@ -62,8 +62,8 @@ fn stored_version(definition: &Object) -> Option<&str> {
         .map(|version| version["name"].str())
 }
 
-/// A change of a status that fails if somebody else was faster.
-fn change(definition: &Object, mut said: Value, now: &str) -> Value {
+/// A status patch with the resourceVersion as a precondition.
+fn status_patch(definition: &Object, mut said: Value, now: &str) -> Value {
     said.set("type", MIGRATING);
     said.set("lastTransitionTime", now);
     said.set(
@@ -100,7 +100,7 @@ mod tests {
         }))
     }
 
-    /// The change without what is always the same.
+    /// The patch without its constant parts.
     #[track_caller]
     fn check(change: &Value, condition: &str, stored: Value) {
         assert_eq!(change["metadata"]["resourceVersion"].str(), "7");
@@ -121,41 +121,49 @@ mod tests {
         let said =
             r#"{"status":"True","reason":"MigrationRunning","message":"Migration m is running","#;
         check(
-            &begun(&definition(1), "m", "now"),
+            &migration_started(&definition(1), "m", "now"),
             &format!("{said}{END}"),
             Value::Null,
         );
         let mut fresh = definition(1);
         fresh.entry("status").entry("conditions").make_list().pop();
         check(
-            &begun(&fresh, "m", "now"),
+            &migration_started(&fresh, "m", "now"),
             &format!("{said}{END}"),
             Value::Null,
         );
     }
 
     #[test]
-    fn old_versions_are_forgotten_unless_the_definition_changed() {
+    fn stored_versions_are_reset_unless_the_definition_changed() {
         let said = r#"{"status":"False","reason":"MigrationSucceeded","message":"The migration has succeeded"#;
         let all = format!(r#"{said} and the stored versions have been updated",{END}"#);
-        check(&ended(&definition(3), true, "now"), &all, value!(["v2"]));
+        check(
+            &migration_ended(&definition(3), true, "now"),
+            &all,
+            value!(["v2"]),
+        );
         let none = format!(
             r#"{said} but the stored versions have not been updated due to a generation mismatch",{END}"#
         );
-        check(&ended(&definition(2), true, "now"), &none, Value::Null);
+        check(
+            &migration_ended(&definition(2), true, "now"),
+            &none,
+            Value::Null,
+        );
     }
 
     #[test]
-    fn a_failure_is_told() {
+    fn a_failure_is_in_the_condition() {
         let said =
             r#"{"status":"False","reason":"MigrationFailed","message":"The migration has failed","#;
         check(
-            &ended(&definition(3), false, "now"),
+            &migration_ended(&definition(3), false, "now"),
             &format!("{said}{END}"),
             value!(["v2"]),
         );
         check(
-            &ended(&definition(2), false, "now"),
+            &migration_ended(&definition(2), false, "now"),
             &format!("{said}{END}"),
             Value::Null,
         );

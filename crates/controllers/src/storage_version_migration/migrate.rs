@@ -1,4 +1,4 @@
-//! Takes a migration to its next step. Each writes its status, of which the census hears, so that the next one comes.
+//! Runs one migration. Each step writes the status, whose event enqueues the next one.
 
 use http::Method;
 use mizzen_sdk::api::{ListOptions, Patch};
@@ -6,49 +6,51 @@ use mizzen_sdk::resource::STORAGE_VERSION_MIGRATIONS;
 use mizzen_sdk::{Key, Object, Resource};
 use mizzen_value::Value;
 
-use super::step::{Step, full_name, next, unhandled};
-use super::verdict::{Verdict, check_version, is_due, judge, no_change};
+use super::rewrite::{RewriteOutcome, check_version, classify_error, empty_patch, is_due};
+use super::step::{MigrationStep, full_name, next_step, unhandled};
 use super::{is_served, status};
-use crate::{After, Context, Error, Reconcile};
+use crate::{Action, ControllerContext, Error, Reconcile};
 
-/// Under whose name objects are written again.
+/// The field manager of the rewrites.
 const MANAGER: &str = "storage-version-migrator-controller";
-/// A namespace that cannot be: a list of nothing has a version, too.
-const NOWHERE: &str = "@fake:svm_ns!";
+/// An invalid namespace: the list is empty but has a resourceVersion.
+const NO_NAMESPACE: &str = "@fake:svm_ns!";
 
-/// Works on the migrations that run.
+/// Works on the running migrations.
 pub(super) struct Migrator {
-    pub context: Context,
+    pub context: ControllerContext,
 }
 
-/// Why not all objects were written.
-enum Stop {
-    Later(After),
+/// Why not all objects were rewritten.
+enum RewriteError {
+    Later(Action),
     Never(String),
     Trouble(Error),
 }
 
 impl Reconcile for Migrator {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
-        if !is_served(self.context.census()).await {
-            return Ok(After::Done);
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+        if !is_served(self.context.metadata_informers()).await {
+            return Ok(Action::AwaitChange);
         }
         let Some(migration) = self.find(key).await? else {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
-        let served = self.context.census().served();
-        match next(&migration, &served, self.context.now().as_second()) {
-            Step::Nothing => Ok(After::Done),
-            Step::Wait => Err(Error::Other("the resource is not known yet".into())),
-            Step::Fail(why) => self.fail(migration, &why).await,
-            Step::Note(resource) => self.note(migration, resource).await,
-            Step::Rewrite(resource) => self.rewrite(migration, resource).await,
+        let served = self.context.metadata_informers().discovered();
+        match next_step(&migration, &served, self.context.now().as_second()) {
+            MigrationStep::Nothing => Ok(Action::AwaitChange),
+            MigrationStep::Wait => Err(Error::Other("the resource is not known yet".into())),
+            MigrationStep::Fail(why) => self.fail(migration, &why).await,
+            MigrationStep::RecordResourceVersion(resource) => {
+                self.record_resource_version(migration, resource).await
+            }
+            MigrationStep::Rewrite(resource) => self.rewrite(migration, resource).await,
         }
     }
 }
 
 impl Migrator {
-    /// Kubernetes: the role of this loop lets it list migrations, but not get one.
+    /// Kubernetes: the controller's role may list migrations, but not get one.
     async fn find(&self, key: &Key) -> Result<Option<Object>, Error> {
         let options = ListOptions {
             fields: format!("metadata.name={}", key.name()),
@@ -62,8 +64,12 @@ impl Migrator {
             .pop())
     }
 
-    async fn note(&self, migration: Object, of: &Resource) -> Result<After, Error> {
-        let path = format!("{}?limit=1", of.path(NOWHERE));
+    async fn record_resource_version(
+        &self,
+        migration: Object,
+        of: &Resource,
+    ) -> Result<Action, Error> {
+        let path = format!("{}?limit=1", of.path(NO_NAMESPACE));
         let list = self.context.api.raw(Method::GET, &path, None).await?;
         let version = list["metadata"]["resourceVersion"].str();
         if let Err(why) = check_version(version) {
@@ -79,7 +85,7 @@ impl Migrator {
         .await
     }
 
-    async fn rewrite(&self, migration: Object, of: &Resource) -> Result<After, Error> {
+    async fn rewrite(&self, migration: Object, of: &Resource) -> Result<Action, Error> {
         let now = || self.context.now_text();
         match self
             .rewrite_all(migration["status"]["resourceVersion"].str(), of)
@@ -89,42 +95,43 @@ impl Migrator {
                 self.write(migration, |migration| status::succeed(migration, &now()))
                     .await
             }
-            Err(Stop::Later(after)) => Ok(after),
-            Err(Stop::Never(why)) => self.fail(migration, &unhandled(&why)).await,
-            Err(Stop::Trouble(error)) => Err(error),
+            Err(RewriteError::Later(after)) => Ok(after),
+            Err(RewriteError::Never(why)) => self.fail(migration, &unhandled(&why)).await,
+            Err(RewriteError::Trouble(error)) => Err(error),
         }
     }
 
-    /// Writes all objects that were written last until `noted`. What this wrote before it stopped is not written again.
-    async fn rewrite_all(&self, noted: &str, of: &Resource) -> Result<(), Stop> {
+    /// Rewrites all objects with a resourceVersion up to `noted`. Objects that were rewritten
+    /// before are newer, so they are skipped.
+    async fn rewrite_all(&self, noted: &str, of: &Resource) -> Result<(), RewriteError> {
         let api = self.context.api.metadata_only();
         let objects = api.list(of, "", &ListOptions::default()).await;
-        for object in objects.map_err(|error| Stop::Trouble(error.into()))? {
-            if is_due(object.version(), noted).map_err(Stop::Never)? {
+        for object in objects.map_err(|error| RewriteError::Trouble(error.into()))? {
+            if is_due(object.version(), noted).map_err(RewriteError::Never)? {
                 self.rewrite_one(of, &object).await?;
             }
         }
         Ok(())
     }
 
-    async fn rewrite_one(&self, of: &Resource, object: &Object) -> Result<(), Stop> {
+    async fn rewrite_one(&self, of: &Resource, object: &Object) -> Result<(), RewriteError> {
         let (api, how) = (
             self.context.api.metadata_only(),
             Patch::Apply { manager: MANAGER },
         );
         let answer = api
-            .patch(of, &object.key(), "", how, &no_change(of, object))
+            .patch(of, &object.key(), "", how, &empty_patch(of, object))
             .await;
         let Err(error) = answer else { return Ok(()) };
-        match judge(&error) {
-            Verdict::Settled => Ok(()),
-            Verdict::Again(Some(wait)) => Err(Stop::Later(After::Again(wait))),
-            Verdict::Again(None) => Err(Stop::Trouble(error.into())),
-            Verdict::Failed(why) => Err(Stop::Never(why)),
+        match classify_error(&error) {
+            RewriteOutcome::Done => Ok(()),
+            RewriteOutcome::Retry(Some(wait)) => Err(RewriteError::Later(Action::Requeue(wait))),
+            RewriteOutcome::Retry(None) => Err(RewriteError::Trouble(error.into())),
+            RewriteOutcome::Failed(why) => Err(RewriteError::Never(why)),
         }
     }
 
-    async fn fail(&self, migration: Object, why: &str) -> Result<After, Error> {
+    async fn fail(&self, migration: Object, why: &str) -> Result<Action, Error> {
         let now = self.context.now_text();
         self.write(migration, |migration| status::fail(migration, why, &now))
             .await
@@ -134,12 +141,12 @@ impl Migrator {
         &self,
         mut migration: Object,
         change: impl FnOnce(&mut Value),
-    ) -> Result<After, Error> {
+    ) -> Result<Action, Error> {
         change(&mut migration);
         self.context
             .api
             .update_status(&STORAGE_VERSION_MIGRATIONS, &migration)
             .await?;
-        Ok(After::Done)
+        Ok(Action::AwaitChange)
     }
 }

@@ -1,23 +1,22 @@
-//! What was stored in an old version is stored again: a migration names a resource, and each of its objects is written
-//! once, without a change, so that the server stores it in the version in which it stores now.
+//! The storage version migrator: rewrites each object of a resource without a change, so that the
+//! server stores it in the current storage version.
 //!
-//! `conduct` lets one migration of a resource run at a time, whoever came first (`turn`), and tells the resource's
-//! definition of it (`definition`). `migrate` takes a migration that runs from `step` to step. What a migration says of
-//! itself is in `status`; what an answer means for it, in `verdict`.
+//! `schedule` runs one migration for each resource at a time, oldest first (`turn`), and updates
+//! the resource's definition (`definition`). `migrate` runs a migration step by step (`step`).
+//! `status` has the conditions, `rewrite` the meaning of responses.
 //!
-//! Kubernetes: the kind is off by default. It is followed with all others by the census, from when the server has it
-//! until the server has it no more, and without it there is nothing to be done here.
+//! Kubernetes: the kind is off by default. The metadata informers watch it while the server has it.
 //!
-//! Invariant: every decision is made on migrations as the server has them, so that nothing is done twice because a cache
-//! is late.
+//! Invariant: decisions are made on migrations read from the server, so that a stale cache repeats
+//! nothing.
 
-mod conduct;
 mod definition;
 mod migrate;
+mod rewrite;
+mod schedule;
 mod status;
 mod step;
 mod turn;
-mod verdict;
 
 use std::sync::Arc;
 
@@ -26,81 +25,81 @@ use mizzen_sdk::resource::STORAGE_VERSION_MIGRATIONS;
 use mizzen_sdk::{Key, Resource};
 use mizzen_value::Value;
 
-use crate::census::{Census, Listed, Listener};
-use crate::{Context, Work};
-use conduct::Conductor;
+use crate::metadata_informers::{MetadataHandler, MetadataInformers, ObjectMetadataList};
+use crate::{Controller, ControllerContext};
 use migrate::Migrator;
+use schedule::MigrationScheduler;
 
-/// How many migrations are worked on at a time.
+/// How many migrations run at a time.
 const WORKERS: usize = 5;
 
-/// Sets up the loop.
-pub(crate) fn start(context: &Context) -> Work {
+/// Creates the controller.
+pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("storage-version-migrator-controller");
-    let census = context.census().clone();
+    let census = context.metadata_informers().clone();
     let (turns, migrations) = (
         context.queue("migration_runner"),
         context.queue("storage_version_migrator"),
     );
-    census.listen(Arc::new(Wake {
+    census.add_handler(Arc::new(MigrationEnqueuer {
         turns: turns.clone(),
     }));
-    let conductor = Conductor {
+    let conductor = MigrationScheduler {
         context: context.clone(),
         running: migrations.clone(),
     };
-    Work::new(turns, 1, Arc::new(conductor))
-        .with(Work::new(
+    Controller::new(turns, 1, Arc::new(conductor))
+        .merge(Controller::new(
             migrations,
             WORKERS,
             Arc::new(Migrator { context }),
         ))
-        .and(census.run())
+        .with_task(census.run())
 }
 
-/// Whether the server has migrations; waits until that is known.
-async fn is_served(census: &Census) -> bool {
+/// Whether the server has migrations; waits for discovery.
+async fn is_served(census: &MetadataInformers) -> bool {
     let Resource { kind, .. } = &STORAGE_VERSION_MIGRATIONS;
     census
-        .kinds()
+        .wait_for_discovery()
         .await
         .find(&STORAGE_VERSION_MIGRATIONS.api_version(), kind)
         .is_some()
 }
 
-/// Asks for a look at all migrations when something happened to one.
-struct Wake {
+/// Enqueues a sync of all migrations when one changes.
+struct MigrationEnqueuer {
     turns: Queue<Key>,
 }
 
-impl Wake {
-    fn all(&self) {
+impl MigrationEnqueuer {
+    fn enqueue_all(&self) {
         self.turns.add(Key::cluster("all"));
     }
 
     fn if_migration(&self, of: &Resource) {
         let Resource { group, plural, .. } = &STORAGE_VERSION_MIGRATIONS;
         if of.plural == *plural && of.group == *group {
-            self.all();
+            self.enqueue_all();
         }
     }
 }
 
-impl Listener for Wake {
-    fn replaced(&self, of: &Resource, _objects: Listed) {
+impl MetadataHandler for MigrationEnqueuer {
+    fn on_replace(&self, of: &Resource, _objects: ObjectMetadataList) {
         self.if_migration(of);
     }
 
-    fn changed(&self, of: &Resource, _object: &Value) {
+    fn on_update(&self, of: &Resource, _object: &Value) {
         self.if_migration(of);
     }
 
-    fn gone(&self, of: &Resource, _object: &Value) {
+    fn on_delete(&self, of: &Resource, _object: &Value) {
         self.if_migration(of);
     }
 
-    /// What a migration waits for may be there now.
-    fn served(&self) {
-        self.all();
+    /// A resource that a migration waits for may exist now.
+    fn on_discovery(&self) {
+        self.enqueue_all();
     }
 }

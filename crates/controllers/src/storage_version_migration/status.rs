@@ -1,4 +1,4 @@
-//! What does a migration say of itself? That it runs, and how it ended, with upstream's words.
+//! The conditions of a migration, with upstream's reasons.
 
 use mizzen_object::condition;
 use mizzen_value::{Value, value};
@@ -9,17 +9,16 @@ const RUNNING: &str = "Running";
 const SUCCEEDED: &str = "Succeeded";
 const FAILED: &str = "Failed";
 
-/// Whether it was its turn, and nobody has noted its end yet.
+/// Whether the Running condition is True.
 pub(super) fn is_running(migration: &Value) -> bool {
     is_true(migration, RUNNING)
 }
 
-/// Whether it ended, well or not. Then nothing is done for it any more.
+/// Whether it has Succeeded or Failed.
 pub(super) fn is_over(migration: &Value) -> bool {
     has_succeeded(migration) || is_true(migration, FAILED)
 }
 
-/// Whether it ended well.
 pub(super) fn has_succeeded(migration: &Value) -> bool {
     is_true(migration, SUCCEEDED)
 }
@@ -28,9 +27,9 @@ fn is_true(migration: &Value, type_: &str) -> bool {
     condition::is_true(&migration["status"]["conditions"], type_)
 }
 
-/// It begins.
+/// Sets Running.
 pub(super) fn begin(migration: &mut Value, now: &str) {
-    say(
+    set_condition(
         migration,
         RUNNING,
         "MigrationRunning",
@@ -39,9 +38,9 @@ pub(super) fn begin(migration: &mut Value, now: &str) {
     );
 }
 
-/// It ends well.
+/// Sets Succeeded.
 pub(super) fn succeed(migration: &mut Value, now: &str) {
-    say(
+    set_condition(
         migration,
         SUCCEEDED,
         "StorageVersionMigrationSucceeded",
@@ -50,13 +49,13 @@ pub(super) fn succeed(migration: &mut Value, now: &str) {
     );
 }
 
-/// It ends because of something.
+/// Sets Failed.
 pub(super) fn fail(migration: &mut Value, why: &str, now: &str) {
-    say(migration, FAILED, "StorageVersionMigrationFailed", why, now);
+    set_condition(migration, FAILED, "StorageVersionMigrationFailed", why, now);
 }
 
-/// Kubernetes: what was said once is not said again, whatever it was.
-fn say(migration: &mut Value, type_: &str, reason: &str, message: &str, now: &str) {
+/// Kubernetes: a condition that exists is not changed.
+fn set_condition(migration: &mut Value, type_: &str, reason: &str, message: &str, now: &str) {
     if condition(migration, type_)
         .is_some_and(|said| matches!(said["status"].str(), "True" | "False"))
     {
@@ -68,7 +67,7 @@ fn say(migration: &mut Value, type_: &str, reason: &str, message: &str, now: &st
     }));
 }
 
-/// It runs no more.
+/// Sets Running to False.
 pub(super) fn complete(migration: &mut Value, now: &str) {
     let generation = migration["metadata"]["generation"].as_int();
     let conditions = migration.entry("status").entry("conditions").make_list();
@@ -105,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_beginning_and_an_end_are_said_with_upstreams_words() {
+    fn start_and_end_have_upstreams_reasons() {
         check(
             value!([]),
             |migration| begin(migration, "now"),
@@ -130,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_is_not_said_again() {
+    fn an_existing_condition_is_not_changed() {
         let said = value!([{ "type": "Running", "status": "False" }]);
         check(
             said,
@@ -149,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_complete_runs_no_more() {
+    fn a_completed_migration_is_not_running() {
         let running = value!([{ "type": "Running", "status": "True" }, { "type": "Succeeded", "status": "True" }]);
         check(
             running,

@@ -1,34 +1,37 @@
-//! What is next for a migration that runs?
+//! The next step of a running migration.
 
 use mizzen_sdk::{Object, Resource};
 
 use super::status::{is_over, is_running};
-use crate::census::Served;
+use crate::metadata_informers::DiscoveredKinds;
 
-/// What can be done with a resource whose objects can be migrated.
+/// The verbs that a resource must have.
 const VERBS: [&str; 3] = ["update", "patch", "list"];
-/// How old a migration may be until its resource must be known, in seconds.
+/// How long discovery may lack the resource of a new migration, in seconds.
 const PATIENCE: i64 = 60;
 
-/// What is to be done.
 #[derive(Debug, PartialEq)]
-pub(super) enum Step<'a> {
-    /// It does not run.
+pub(super) enum MigrationStep<'a> {
+    /// It is not running.
     Nothing,
-    /// The resource may be known soon.
+    /// Discovery may have the resource soon.
     Wait,
-    /// It can never be done.
     Fail(String),
-    /// The version of the resource is to be noted: what is written later is stored right anyway.
-    Note(&'a Resource),
-    /// Everything that was written until then is to be written again.
+    /// Record the resourceVersion of the collection: later writes are in the storage version
+    /// anyway.
+    RecordResourceVersion(&'a Resource),
+    /// Rewrite all objects up to the recorded resourceVersion.
     Rewrite(&'a Resource),
 }
 
-/// The next step, at a time in seconds since 1970.
-pub(super) fn next<'a>(migration: &Object, served: &'a Served, now: i64) -> Step<'a> {
+/// The next step at `now`, in seconds since 1970.
+pub(super) fn next_step<'a>(
+    migration: &Object,
+    served: &'a DiscoveredKinds,
+    now: i64,
+) -> MigrationStep<'a> {
     if is_over(migration) || !is_running(migration) {
-        return Step::Nothing;
+        return MigrationStep::Nothing;
     }
     let of = &migration["spec"]["resource"];
     let is_meant = |resource: &Resource| {
@@ -36,12 +39,12 @@ pub(super) fn next<'a>(migration: &Object, served: &'a Served, now: i64) -> Step
     };
     let is_noted = !migration["status"]["resourceVersion"].is_empty();
     match served.kinds.iter().find(|kind| is_meant(&kind.resource)) {
-        None if migration.created() + PATIENCE > now => Step::Wait,
-        None if is_noted => Step::Fail(unhandled("unable to obtain GVR from discovery")),
-        None => Step::Fail("resource does not exist in discovery".into()),
-        Some(kind) if is_noted => Step::Rewrite(&kind.resource),
-        Some(kind) if kind.can(&VERBS) => Step::Note(&kind.resource),
-        Some(kind) => Step::Fail(format!(
+        None if migration.created() + PATIENCE > now => MigrationStep::Wait,
+        None if is_noted => MigrationStep::Fail(unhandled("unable to obtain GVR from discovery")),
+        None => MigrationStep::Fail("resource does not exist in discovery".into()),
+        Some(kind) if is_noted => MigrationStep::Rewrite(&kind.resource),
+        Some(kind) if kind.supports(&VERBS) => MigrationStep::RecordResourceVersion(&kind.resource),
+        Some(kind) => MigrationStep::Fail(format!(
             "resource {:?} does not support discovery operations: [{}]",
             full_name(&kind.resource),
             VERBS.join(" ")
@@ -49,12 +52,12 @@ pub(super) fn next<'a>(migration: &Object, served: &'a Served, now: i64) -> Step
     }
 }
 
-/// The message of a failure that nobody thought of.
+/// The message of an unexpected error.
 pub(super) fn unhandled(why: &str) -> String {
     format!("migration encountered unhandled error: {why}")
 }
 
-/// A resource as upstream's messages call it.
+/// A resource in upstream's messages.
 pub(super) fn full_name(resource: &Resource) -> String {
     format!(
         "{}/{}, Resource={}",
@@ -65,11 +68,11 @@ pub(super) fn full_name(resource: &Resource) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::census::ServedKind;
+    use crate::metadata_informers::DiscoveredKind;
     use mizzen_value::{Value, time, value};
 
-    fn served() -> Served {
-        let kind = |version: &'static str, plural: &'static str, verbs: &[&str]| ServedKind {
+    fn served() -> DiscoveredKinds {
+        let kind = |version: &'static str, plural: &'static str, verbs: &[&str]| DiscoveredKind {
             resource: Resource::namespaced("a.io", version, plural, "Foo"),
             verbs: verbs.iter().map(|verb| (*verb).into()).collect(),
             is_preferred: version == "v2",
@@ -80,22 +83,28 @@ mod tests {
             kind("v1", "foos", &all),
             kind("v2", "bars", &all[..2]),
         ];
-        Served {
+        DiscoveredKinds {
             kinds,
-            ..Served::default()
+            ..DiscoveredKinds::default()
         }
     }
 
-    /// A migration of a resource in a group, made at second 100.
+    /// A migration of a resource in a group, created at second 100.
     #[track_caller]
-    fn check(resource: (&str, &str), version: &str, conditions: Value, now: i64, expected: Step) {
+    fn check(
+        resource: (&str, &str),
+        version: &str,
+        conditions: Value,
+        now: i64,
+        expected: MigrationStep,
+    ) {
         let (group, plural) = resource;
         let migration = Object(value!({
             "metadata": { "name": "m", "creationTimestamp": (time::from_unix(100)) },
             "spec": { "resource": { "group": group, "resource": plural } },
             "status": { "resourceVersion": version, "conditions": conditions }
         }));
-        assert_eq!(next(&migration, &served(), now), expected);
+        assert_eq!(next_step(&migration, &served(), now), expected);
     }
 
     fn running() -> Value {
@@ -103,11 +112,17 @@ mod tests {
     }
 
     #[test]
-    fn only_what_runs_and_is_not_over_is_worked_on() {
-        check(("a.io", "foos"), "5", value!([]), 100, Step::Nothing);
+    fn only_running_migrations_are_processed() {
+        check(
+            ("a.io", "foos"),
+            "5",
+            value!([]),
+            100,
+            MigrationStep::Nothing,
+        );
         for end in ["Succeeded", "Failed"] {
             let over = value!([{ "type": "Running", "status": "True" }, { "type": end, "status": "True" }]);
-            check(("a.io", "foos"), "5", over, 100, Step::Nothing);
+            check(("a.io", "foos"), "5", over, 100, MigrationStep::Nothing);
         }
     }
 
@@ -115,36 +130,54 @@ mod tests {
     fn the_version_is_noted_before_anything_is_written() {
         let served = served();
         let foos = &served.kinds[0].resource;
-        check(("a.io", "foos"), "", running(), 100, Step::Note(foos));
-        check(("a.io", "foos"), "5", running(), 100, Step::Rewrite(foos));
+        check(
+            ("a.io", "foos"),
+            "",
+            running(),
+            100,
+            MigrationStep::RecordResourceVersion(foos),
+        );
+        check(
+            ("a.io", "foos"),
+            "5",
+            running(),
+            100,
+            MigrationStep::Rewrite(foos),
+        );
     }
 
     #[test]
-    fn an_unknown_resource_is_waited_for_and_then_given_up() {
+    fn an_unknown_resource_is_waited_for_and_then_fails() {
         for resource in [("a.io", "hats"), ("", "foos"), ("b.io", "foos")] {
-            check(resource, "", running(), 159, Step::Wait);
+            check(resource, "", running(), 159, MigrationStep::Wait);
             check(
                 resource,
                 "",
                 running(),
                 160,
-                Step::Fail("resource does not exist in discovery".into()),
+                MigrationStep::Fail("resource does not exist in discovery".into()),
             );
         }
         let lost = "migration encountered unhandled error: unable to obtain GVR from discovery";
-        check(("a.io", "hats"), "5", running(), 159, Step::Wait);
+        check(("a.io", "hats"), "5", running(), 159, MigrationStep::Wait);
         check(
             ("a.io", "hats"),
             "5",
             running(),
             160,
-            Step::Fail(lost.into()),
+            MigrationStep::Fail(lost.into()),
         );
     }
 
     #[test]
-    fn what_cannot_be_written_is_given_up_at_once() {
+    fn a_read_only_resource_fails_at_once() {
         let why = r#"resource "a.io/v2, Resource=bars" does not support discovery operations: [update patch list]"#;
-        check(("a.io", "bars"), "", running(), 100, Step::Fail(why.into()));
+        check(
+            ("a.io", "bars"),
+            "",
+            running(),
+            100,
+            MigrationStep::Fail(why.into()),
+        );
     }
 }

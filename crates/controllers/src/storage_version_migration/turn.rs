@@ -1,4 +1,4 @@
-//! Whose turn is it? One migration of a resource runs at a time; of those that wait, the oldest is next.
+//! Which migration of a resource runs: one at a time, oldest first.
 
 use std::collections::BTreeMap;
 
@@ -6,20 +6,19 @@ use mizzen_sdk::Object;
 
 use super::status::{is_over, is_running};
 
-/// The migrations of one resource for which something is to be done.
+/// The migrations of one resource that need something.
 #[derive(Debug, Default)]
-pub(super) struct Turn<'a> {
-    /// Those that ended, of which nobody has noted it yet.
+pub(super) struct ResourceTurn<'a> {
+    /// Those that ended and are still Running.
     pub ended: Vec<&'a Object>,
-    /// The ones at work.
     pub running: Vec<&'a Object>,
-    /// The one that may begin.
+    /// The one that may start.
     pub next: Option<&'a Object>,
 }
 
-/// What is to be done for each resource.
-pub(super) fn turns(migrations: &[Object]) -> Vec<Turn<'_>> {
-    let mut turns: BTreeMap<(&str, &str), Turn> = BTreeMap::new();
+/// The turns of all resources.
+pub(super) fn turns(migrations: &[Object]) -> Vec<ResourceTurn<'_>> {
+    let mut turns: BTreeMap<(&str, &str), ResourceTurn> = BTreeMap::new();
     for migration in migrations {
         let of = &migration["spec"]["resource"];
         turns
@@ -27,10 +26,13 @@ pub(super) fn turns(migrations: &[Object]) -> Vec<Turn<'_>> {
             .or_default()
             .add(migration);
     }
-    turns.into_values().map(Turn::alone).collect()
+    turns
+        .into_values()
+        .map(ResourceTurn::exclude_next_while_running)
+        .collect()
 }
 
-impl<'a> Turn<'a> {
+impl<'a> ResourceTurn<'a> {
     fn add(&mut self, migration: &'a Object) {
         match (is_running(migration), is_over(migration)) {
             (true, true) => self.ended.push(migration),
@@ -43,10 +45,10 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// Whoever is next waits for those at work.
-    fn alone(self) -> Turn<'a> {
+    /// No migration starts while another one is running.
+    fn exclude_next_while_running(self) -> ResourceTurn<'a> {
         let next = self.next.filter(|_| self.running.is_empty());
-        Turn { next, ..self }
+        ResourceTurn { next, ..self }
     }
 }
 
@@ -59,7 +61,8 @@ mod tests {
     use super::*;
     use mizzen_value::{Value, time, value};
 
-    /// A migration, such as `b foos 20 Running Failed`: its name, resource, time and what is true of it.
+    /// A migration, such as `b foos 20 Running Failed`: name, resource, creation second and its
+    /// True conditions.
     fn migration(text: &str) -> Object {
         let mut words = text.split(' ');
         let mut word = || words.next().unwrap_or_default().to_string();
@@ -83,7 +86,7 @@ mod tests {
                 .collect::<Vec<_>>()
                 .join(",")
         };
-        let show = |turn: &Turn| {
+        let show = |turn: &ResourceTurn| {
             let next = turn.next.map_or("", |next| next.name());
             format!(
                 "ended {} running {} next {next}",
@@ -106,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_next_while_another_runs() {
+    fn none_starts_while_another_runs() {
         check(
             &["a foos 10", "b foos 20 Running"],
             &["ended  running b next "],
@@ -118,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_ended_keeps_nobody_waiting() {
+    fn one_that_ended_does_not_block_the_next() {
         check(
             &["a foos 10 Running Failed", "b foos 20"],
             &["ended a running  next b"],

@@ -1,8 +1,9 @@
-//! Who has to leave a node? Pods that do not tolerate its taints, at once or when their time is over.
+//! The taint eviction controller: deletes pods that do not tolerate the NoExecute taints of their
+//! node.
 
 mod plan;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,32 +18,32 @@ use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Key, Object, condition};
 use mizzen_value::value;
 
-use crate::{After, Context, Error, Reconcile, Work, pod_index, taint};
-use plan::{Known, Plan, Verdict};
+use crate::{Action, Controller, ControllerContext, Error, Reconcile, pod_index, taint};
+use plan::{EvictionPlan, EvictionRecord, TolerationTime};
 
-struct Evictions {
-    context: Context,
+struct TaintEviction {
+    context: ControllerContext,
     nodes: Informer<Object>,
     pods: Informer<Object>,
-    known: Mutex<HashMap<Key, Known>>,
+    known: Mutex<HashMap<Key, EvictionRecord>>,
 }
 
-/// Sets up the loop.
-pub(crate) fn start(context: &Context) -> Work {
+/// Creates the controller.
+pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context
         .named("node-controller")
-        .recording_as("taint-eviction-controller");
+        .with_event_source("taint-eviction-controller");
     let queue = context.queue("noexec_taint_pod");
-    let (nodes, pods) = (context.follow(&NODES), context.follow(&PODS));
-    pod_index::add_node(&pods);
+    let (nodes, pods) = (context.informer(&NODES), context.informer(&PODS));
+    pod_index::add_node_index(&pods);
     let todo = queue.clone();
     pods.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
     let (todo, all) = (queue.clone(), pods.clone());
-    nodes.add_handler(move |event: Event<Object>| look_again(&event, &all, &todo));
-    Work::new(
+    nodes.add_handler(move |event: Event<Object>| on_node_event(&event, &all, &todo));
+    Controller::new(
         queue,
         8,
-        Arc::new(Evictions {
+        Arc::new(TaintEviction {
             context,
             nodes,
             pods,
@@ -51,64 +52,71 @@ pub(crate) fn start(context: &Context) -> Work {
     )
 }
 
-/// All pods of a node whose taints changed.
-fn look_again(event: &Event<Object>, pods: &Informer<Object>, todo: &Queue<Key>) {
+/// Enqueues all pods of a node whose taints changed.
+fn on_node_event(event: &Event<Object>, pods: &Informer<Object>, todo: &Queue<Key>) {
     let taints = |entry: &mizzen_sdk::cache::Entry<Object>| {
-        entry.object().map(|node| taint::no_execute(&node)).ok()
+        entry
+            .object()
+            .map(|node| taint::no_execute_taints(&node))
+            .ok()
     };
     if matches!(event, Event::Updated { old, new } if taints(old) == taints(new)) {
         return;
     }
-    for pod in pod_index::on_node(pods, event.key().name()).unwrap_or_default() {
+    for pod in pod_index::pods_on_node(pods, event.key().name()).unwrap_or_default() {
         todo.add(pod.key());
     }
 }
 
-impl Reconcile for Evictions {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
+impl Reconcile for TaintEviction {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let Some(pod) = self.pods.lister().by_key(key)? else {
             self.forget(key);
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
-        let verdict = self.judge(&pod)?;
-        let (now, known) = (self.context.monotonic_now(), self.known().get(key).cloned());
+        let verdict = self.toleration_time(&pod)?;
+        let (now, known) = (
+            self.context.monotonic_now(),
+            self.known.lock().get(key).cloned(),
+        );
         match plan::plan(known.as_ref(), pod.uid(), verdict, now) {
-            Plan::Nothing => (),
-            Plan::Forget | Plan::Cancel => self.forget(key),
-            Plan::Wait(until) => {
-                self.known().insert(key.clone(), Known::Until(until));
-                return Ok(After::Again(time_until(until, now)));
+            EvictionPlan::Nothing => (),
+            EvictionPlan::Forget | EvictionPlan::Cancel => self.forget(key),
+            EvictionPlan::Wait(until) => {
+                self.known
+                    .lock()
+                    .insert(key.clone(), EvictionRecord::Until(until));
+                return Ok(Action::Requeue(time_until(until, now)));
             }
-            Plan::Evict { was_planned } => self.evict(&pod, was_planned).await?,
+            EvictionPlan::Evict { was_planned } => self.evict(&pod, was_planned).await?,
         }
-        Ok(After::Done)
+        Ok(Action::AwaitChange)
     }
 }
 
-impl Evictions {
-    fn known(&self) -> MutexGuard<'_, HashMap<Key, Known>> {
-        self.known.lock()
-    }
-
-    /// Forgets a pod; if it was to go, it is told that it is not any more.
+impl TaintEviction {
+    /// Forgets a pod; a planned eviction is cancelled with an event.
     fn forget(&self, key: &Key) {
-        let known = self.known().remove(key);
-        if let Some(Known::Until(_)) = known {
-            self.tell(key, format!("Cancelling deletion of Pod {key}"));
+        let known = self.known.lock().remove(key);
+        if let Some(EvictionRecord::Until(_)) = known {
+            self.record_event(key, format!("Cancelling deletion of Pod {key}"));
         }
     }
 
-    fn judge(&self, pod: &Object) -> Result<Verdict, Error> {
+    fn toleration_time(&self, pod: &Object) -> Result<TolerationTime, Error> {
         let taints = match pod["spec"]["nodeName"].str() {
             "" => Vec::new(),
             node => self
                 .nodes
                 .lister()
                 .get(node)?
-                .map(|node| taint::no_execute(&node))
+                .map(|node| taint::no_execute_taints(&node))
                 .unwrap_or_default(),
         };
-        Ok(plan::judge(pod["spec"]["tolerations"].list(), &taints))
+        Ok(plan::toleration_time(
+            pod["spec"]["tolerations"].list(),
+            &taints,
+        ))
     }
 
     async fn evict(&self, pod: &Object, was_planned: bool) -> Result<(), Error> {
@@ -116,25 +124,29 @@ impl Evictions {
         if was_planned {
             self.forget(&key);
         }
-        if !self.is_told(pod) {
-            self.tell(&key, format!("Marking for deletion Pod {key}"));
+        if !self.is_marked(pod) {
+            self.record_event(&key, format!("Marking for deletion Pod {key}"));
         }
         match self.mark_and_delete(pod).await {
             Err(Error::Api(error)) if is_not_found(&error) => Ok(()),
             Err(error) => {
-                // It was announced; what failed is tried again without saying so again.
-                self.known().insert(key, Known::Until(Timestamp::MIN));
+                // The event was recorded; the retry does not record it again.
+                self.known
+                    .lock()
+                    .insert(key, EvictionRecord::Until(Timestamp::MIN));
                 Err(error)
             }
             Ok(()) => {
-                self.known().insert(key, Known::Told(pod.uid().into()));
+                self.known
+                    .lock()
+                    .insert(key, EvictionRecord::Evicted(pod.uid().into()));
                 Ok(())
             }
         }
     }
 
-    fn is_told(&self, pod: &Object) -> bool {
-        self.known().get(&pod.key()) == Some(&Known::Until(Timestamp::MIN))
+    fn is_marked(&self, pod: &Object) -> bool {
+        self.known.lock().get(&pod.key()) == Some(&EvictionRecord::Until(Timestamp::MIN))
     }
 
     async fn mark_and_delete(&self, pod: &Object) -> Result<(), Error> {
@@ -157,9 +169,9 @@ impl Evictions {
         Ok(())
     }
 
-    fn tell(&self, pod: &Key, message: String) {
+    fn record_event(&self, pod: &Key, message: String) {
         let named = value!({"metadata": {"namespace": (pod.namespace()), "name": (pod.name())}});
-        self.context.record(
+        self.context.record_event(
             &PODS,
             &Object(named),
             Note::normal("TaintManagerEviction", "", message),

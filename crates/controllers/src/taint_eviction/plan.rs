@@ -1,4 +1,4 @@
-//! How long may a pod stay on a tainted node?
+//! How long a pod tolerates the taints of its node, and when it is evicted.
 
 use std::time::Duration;
 
@@ -7,86 +7,90 @@ use mizzen_kinds::tolerations::tolerates;
 use mizzen_object::condition::updated;
 use mizzen_value::{Value, value};
 
-/// How long a pod may stay.
+/// How long a pod tolerates the taints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// As long as it likes.
-    Stay,
-    /// For some time from now.
+pub(super) enum TolerationTime {
+    Forever,
     For(Duration),
-    /// Not at all.
-    Go,
+    None,
 }
 
-/// What is remembered of a pod between two looks.
+/// What is kept of a pod between two syncs.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Known {
-    /// It goes at this time of the monotonic clock.
+pub(super) enum EvictionRecord {
+    /// The eviction time, on the monotonic clock.
     Until(Timestamp),
-    /// The pod of this uid was told to go.
-    Told(String),
+    /// The pod of this uid was evicted.
+    Evicted(String),
 }
 
-/// What to do about a pod.
+/// What to do with a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Plan {
-    /// Nothing, and nothing to remember.
+pub(super) enum EvictionPlan {
     Forget,
-    /// It was to go, and may stay.
+    /// Cancel a planned eviction.
     Cancel,
-    /// Look again at this time.
+    /// Sync again at this time.
     Wait(Timestamp),
-    /// It goes now; `was_planned` if it was to go later.
     Evict {
-        /// Whether an announcement of a later time is to be taken back first.
+        /// Whether a planned eviction is cancelled first.
         was_planned: bool,
     },
-    /// It was told already.
+    /// It was evicted already.
     Nothing,
 }
 
-/// Judges tolerations of a pod by the taints of its node that drive pods away.
-pub(super) fn judge(tolerations: &[Value], taints: &[Value]) -> Verdict {
+/// How long the tolerations tolerate the taints.
+pub(super) fn toleration_time(tolerations: &[Value], taints: &[Value]) -> TolerationTime {
     let mut shortest = None::<i64>;
     for taint in taints {
         let Some(used) = tolerations
             .iter()
             .find(|toleration| tolerates(toleration, taint))
         else {
-            return Verdict::Go;
+            return TolerationTime::None;
         };
         if let Some(seconds) = used["tolerationSeconds"].as_int() {
             shortest = Some(shortest.map_or(seconds, |shortest| shortest.min(seconds)));
         }
     }
     match shortest {
-        None => Verdict::Stay,
-        Some(seconds) if seconds <= 0 => Verdict::Go,
-        Some(seconds) => Verdict::For(Duration::from_secs(seconds.unsigned_abs())),
+        None => TolerationTime::Forever,
+        Some(seconds) if seconds <= 0 => TolerationTime::None,
+        Some(seconds) => TolerationTime::For(Duration::from_secs(seconds.unsigned_abs())),
     }
 }
 
-/// Decides what to do, given what was decided before.
+/// Plans a pod.
 ///
-/// Kubernetes: once its time is set, another toleration that lets the pod stay for some time, longer or shorter, changes
-/// nothing (taint_eviction.go).
-pub(super) fn plan(known: Option<&Known>, uid: &str, verdict: Verdict, now: Timestamp) -> Plan {
+/// Kubernetes: once the time is set, a change of tolerationSeconds does not change it
+/// (taint_eviction.go).
+pub(super) fn plan(
+    known: Option<&EvictionRecord>,
+    uid: &str,
+    verdict: TolerationTime,
+    now: Timestamp,
+) -> EvictionPlan {
     match (known, verdict) {
-        (Some(Known::Told(told)), _) if told == uid => Plan::Nothing,
-        (Some(Known::Until(_)), Verdict::Stay) => Plan::Cancel,
-        (_, Verdict::Stay) => Plan::Forget,
-        (Some(Known::Until(at)), Verdict::For(_)) if *at > now => Plan::Wait(*at),
-        (Some(Known::Until(at)), Verdict::Go) => Plan::Evict {
+        (Some(EvictionRecord::Evicted(told)), _) if told == uid => EvictionPlan::Nothing,
+        (Some(EvictionRecord::Until(_)), TolerationTime::Forever) => EvictionPlan::Cancel,
+        (_, TolerationTime::Forever) => EvictionPlan::Forget,
+        (Some(EvictionRecord::Until(at)), TolerationTime::For(_)) if *at > now => {
+            EvictionPlan::Wait(*at)
+        }
+        (Some(EvictionRecord::Until(at)), TolerationTime::None) => EvictionPlan::Evict {
             was_planned: *at > now,
         },
-        (Some(Known::Until(_)), Verdict::For(_)) | (_, Verdict::Go) => {
-            Plan::Evict { was_planned: false }
+        (Some(EvictionRecord::Until(_)), TolerationTime::For(_)) | (_, TolerationTime::None) => {
+            EvictionPlan::Evict { was_planned: false }
         }
-        (_, Verdict::For(time)) => Plan::Wait(now.checked_add(time).unwrap_or(Timestamp::MAX)),
+        (_, TolerationTime::For(time)) => {
+            EvictionPlan::Wait(now.checked_add(time).unwrap_or(Timestamp::MAX))
+        }
     }
 }
 
-/// The condition of a pod that has to go; none if it has it.
+/// The DisruptionTarget condition; none if the pod has it.
 pub(super) fn condition(pod: &Value, now: &str) -> Option<Value> {
     let condition = value!({
         "type": "DisruptionTarget",
@@ -115,21 +119,21 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(tolerations: &[(&str, Option<i64>)], keys: &[&str], wanted: Verdict) {
+    fn check(tolerations: &[(&str, Option<i64>)], keys: &[&str], wanted: TolerationTime) {
         let tolerations: Vec<_> = tolerations
             .iter()
             .map(|(key, seconds)| toleration(key, *seconds))
             .collect();
-        assert_eq!(judge(&tolerations, &taints(keys)), wanted);
+        assert_eq!(toleration_time(&tolerations, &taints(keys)), wanted);
     }
 
     #[test]
     fn the_shortest_used_toleration_counts() {
-        let seconds = |seconds| Verdict::For(Duration::from_secs(seconds));
-        check(&[], &[], Verdict::Stay);
-        check(&[], &["a"], Verdict::Go);
-        check(&[("a", None)], &["a"], Verdict::Stay);
-        check(&[("a", None)], &["a", "b"], Verdict::Go);
+        let seconds = |seconds| TolerationTime::For(Duration::from_secs(seconds));
+        check(&[], &[], TolerationTime::Forever);
+        check(&[], &["a"], TolerationTime::None);
+        check(&[("a", None)], &["a"], TolerationTime::Forever);
+        check(&[("a", None)], &["a", "b"], TolerationTime::None);
         check(
             &[("a", Some(9)), ("b", Some(5)), ("c", Some(1))],
             &["a", "b"],
@@ -137,8 +141,8 @@ mod tests {
         );
         check(&[("a", Some(9)), ("b", None)], &["a", "b"], seconds(9));
         check(&[("a", Some(9)), ("a", Some(1))], &["a"], seconds(9));
-        check(&[("a", Some(0))], &["a"], Verdict::Go);
-        check(&[("a", Some(-1))], &["a"], Verdict::Go);
+        check(&[("a", Some(0))], &["a"], TolerationTime::None);
+        check(&[("a", Some(-1))], &["a"], TolerationTime::None);
     }
 
     fn at(second: i64) -> Timestamp {
@@ -146,36 +150,48 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_plan(known: Option<Known>, verdict: Verdict, wanted: Plan) {
+    fn check_plan(known: Option<EvictionRecord>, verdict: TolerationTime, wanted: EvictionPlan) {
         assert_eq!(plan(known.as_ref(), "uid", verdict, at(100)), wanted);
     }
 
     #[test]
-    fn a_time_once_set_stands_until_it_is_taken_back() {
-        let some_time = Verdict::For(Duration::from_secs(10));
-        check_plan(None, some_time, Plan::Wait(at(110)));
-        check_plan(Some(Known::Until(at(103))), some_time, Plan::Wait(at(103)));
+    fn a_planned_eviction_time_stays_until_it_is_cancelled() {
+        let some_time = TolerationTime::For(Duration::from_secs(10));
+        check_plan(None, some_time, EvictionPlan::Wait(at(110)));
         check_plan(
-            Some(Known::Until(at(100))),
+            Some(EvictionRecord::Until(at(103))),
             some_time,
-            Plan::Evict { was_planned: false },
+            EvictionPlan::Wait(at(103)),
         );
-        check_plan(Some(Known::Until(at(103))), Verdict::Stay, Plan::Cancel);
         check_plan(
-            Some(Known::Until(at(103))),
-            Verdict::Go,
-            Plan::Evict { was_planned: true },
+            Some(EvictionRecord::Until(at(100))),
+            some_time,
+            EvictionPlan::Evict { was_planned: false },
         );
-        check_plan(None, Verdict::Stay, Plan::Forget);
+        check_plan(
+            Some(EvictionRecord::Until(at(103))),
+            TolerationTime::Forever,
+            EvictionPlan::Cancel,
+        );
+        check_plan(
+            Some(EvictionRecord::Until(at(103))),
+            TolerationTime::None,
+            EvictionPlan::Evict { was_planned: true },
+        );
+        check_plan(None, TolerationTime::Forever, EvictionPlan::Forget);
     }
 
     #[test]
-    fn a_pod_is_told_once() {
-        check_plan(Some(Known::Told("uid".into())), Verdict::Go, Plan::Nothing);
+    fn a_pod_is_evicted_once() {
         check_plan(
-            Some(Known::Told("of its namesake".into())),
-            Verdict::Go,
-            Plan::Evict { was_planned: false },
+            Some(EvictionRecord::Evicted("uid".into())),
+            TolerationTime::None,
+            EvictionPlan::Nothing,
+        );
+        check_plan(
+            Some(EvictionRecord::Evicted("of its namesake".into())),
+            TolerationTime::None,
+            EvictionPlan::Evict { was_planned: false },
         );
     }
 

@@ -1,4 +1,5 @@
-//! How long may a node's kubelet rely on what it read? Longer, the more nodes there are; an annotation tells it.
+//! The TTL controller: annotates nodes with how long kubelets may cache secrets and config maps,
+//! depending on the cluster size.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -10,13 +11,12 @@ use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::value;
 
-use crate::{After, Context, Error, Reconcile, Work};
+use crate::{Action, Controller, ControllerContext, Error, Reconcile};
 
-/// The annotation.
 const TTL: &str = "node.alpha.kubernetes.io/ttl";
 
-/// From how many nodes on to how many a number of seconds holds. They overlap, so that a cluster of about such a size
-/// does not go to and fro.
+/// From and to how many nodes a TTL in seconds applies. The ranges overlap, so that a cluster at a
+/// boundary does not flap.
 const STEPS: [(usize, usize, u32); 5] = [
     (0, 100, 0),
     (90, 500, 15),
@@ -25,7 +25,7 @@ const STEPS: [(usize, usize, u32); 5] = [
     (1800, usize::MAX, 300),
 ];
 
-/// The step for `n_nodes`, if it was `step` before.
+/// The range for `n_nodes`, starting from the current one.
 fn next_step(mut step: usize, n_nodes: usize) -> usize {
     while n_nodes > STEPS[step].1 {
         step += 1;
@@ -36,22 +36,22 @@ fn next_step(mut step: usize, n_nodes: usize) -> usize {
     step
 }
 
-struct Ttl {
-    context: Context,
+struct TtlController {
+    context: ControllerContext,
     nodes: Informer<Object>,
     step: Mutex<usize>,
 }
 
-/// Sets up the loop.
-pub(crate) fn start(context: &Context) -> Work {
+/// Creates the controller.
+pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("ttl-controller");
-    let (queue, nodes) = (context.queue("ttlcontroller"), context.follow(&NODES));
+    let (queue, nodes) = (context.queue("ttlcontroller"), context.informer(&NODES));
     let todo = queue.clone();
     nodes.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
-    Work::new(
+    Controller::new(
         queue,
         5,
-        Arc::new(Ttl {
+        Arc::new(TtlController {
             context,
             nodes,
             step: Mutex::default(),
@@ -59,17 +59,17 @@ pub(crate) fn start(context: &Context) -> Work {
     )
 }
 
-impl Reconcile for Ttl {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
+impl Reconcile for TtlController {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let seconds = self.seconds();
         let Some(node) = self.nodes.lister().by_key(key)? else {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
         let known = node
             .annotation(TTL)
             .and_then(|text| text.parse::<u32>().ok());
         if known == Some(seconds) {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         }
         let mut annotations = value!({});
         annotations.set(TTL, seconds.to_string());
@@ -81,13 +81,13 @@ impl Reconcile for Ttl {
             .await
         {
             Err(error) if !is_not_found(&error) => Err(error.into()),
-            _ => Ok(After::Done),
+            _ => Ok(Action::AwaitChange),
         }
     }
 }
 
-impl Ttl {
-    /// The seconds for as many nodes as there are now.
+impl TtlController {
+    /// The TTL for the current number of nodes.
     fn seconds(&self) -> u32 {
         let mut step = self.step.lock();
         *step = next_step(*step, self.nodes.store().len());
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn many_nodes_rely_longer() {
+    fn larger_clusters_have_a_longer_ttl() {
         check(
             &[1, 100, 101, 500, 501, 1001, 2001],
             &[0, 0, 15, 15, 30, 60, 300],
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_that_shrinks_a_little_stays_where_it_was() {
+    fn a_slightly_smaller_cluster_keeps_its_ttl() {
         check(&[101, 90, 89], &[15, 15, 0]);
         check(&[2001, 1800, 1799, 0], &[300, 300, 60, 0]);
     }

@@ -1,4 +1,4 @@
-//! A job that has ended goes some time later, if it says how long it is to be kept.
+//! The TTL-after-finished controller: deletes finished jobs after `ttlSecondsAfterFinished`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,47 +11,51 @@ use mizzen_sdk::{Key, Object};
 use mizzen_value::time::to_unix;
 
 use crate::job::facts;
-use crate::{After, Context, Error, Reconcile, Work};
+use crate::{Action, Controller, ControllerContext, Error, Reconcile};
 
 const N_WORKERS: usize = 5;
 
-struct Ended {
-    context: Context,
+struct TtlAfterFinished {
+    context: ControllerContext,
     jobs: Informer<Object>,
 }
 
-/// Sets up the loop.
-pub(crate) fn start(context: &Context) -> Work {
+/// Creates the controller.
+pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("ttl-after-finished-controller");
-    let (queue, jobs) = (context.queue("ttl_jobs_to_delete"), context.follow(&JOBS));
+    let (queue, jobs) = (context.queue("ttl_jobs_to_delete"), context.informer(&JOBS));
     let todo = queue.clone();
     jobs.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
-    Work::new(queue, N_WORKERS, Arc::new(Ended { context, jobs }))
+    Controller::new(
+        queue,
+        N_WORKERS,
+        Arc::new(TtlAfterFinished { context, jobs }),
+    )
 }
 
-impl Reconcile for Ended {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
+impl Reconcile for TtlAfterFinished {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let Some(job) = self.jobs.lister().by_key(key)? else {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
         match time_left(&job, self.context.now()) {
-            None => Ok(After::Done),
+            None => Ok(Action::AwaitChange),
             Some(left) if left.is_zero() => self.delete(key).await,
-            Some(left) => Ok(After::Again(left)),
+            Some(left) => Ok(Action::Requeue(left)),
         }
     }
 }
 
-impl Ended {
-    /// Deletes a job with its pods, unless it says by now that it is to be kept longer.
-    async fn delete(&self, key: &Key) -> Result<After, Error> {
+impl TtlAfterFinished {
+    /// Deletes a job with its pods, if the TTL on the server has passed too.
+    async fn delete(&self, key: &Key) -> Result<Action, Error> {
         let Some(job) = self.context.api.find(&JOBS, key).await? else {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
         match time_left(&job, self.context.now()) {
-            None => return Ok(After::Done),
+            None => return Ok(Action::AwaitChange),
             Some(left) if left.is_zero() => {}
-            Some(left) => return Ok(After::Again(left)),
+            Some(left) => return Ok(Action::Requeue(left)),
         }
         let options = DeleteOptions {
             uid: Some(job.uid()),
@@ -59,16 +63,17 @@ impl Ended {
             ..DeleteOptions::default()
         };
         self.context.api.delete(&JOBS, key, &options).await?;
-        Ok(After::Done)
+        Ok(Action::AwaitChange)
     }
 }
 
-/// How long a job is to be kept; none if it has not ended, does not say, or goes already.
+/// The time until a finished job is deleted; none if it is not finished, has no TTL, or is being
+/// deleted.
 fn time_left(job: &Object, now: Timestamp) -> Option<Duration> {
     let seconds = job["spec"]["ttlSecondsAfterFinished"]
         .as_int()
         .filter(|_| !job.is_going())?;
-    let end = facts::true_condition(job, facts::finished(job)?)?;
+    let end = facts::true_condition(job, facts::finished_condition(job)?)?;
     let due = to_unix(end["lastTransitionTime"].str())?.saturating_add(seconds);
     let left = i128::from(due) * 1_000_000_000 - now.as_nanosecond();
     Some(Duration::from_nanos(
@@ -95,14 +100,14 @@ mod tests {
     }
 
     #[test]
-    fn time_runs_from_the_end() {
+    fn the_ttl_counts_from_the_finish_time() {
         check(ended("Complete"), value!(30), Some(20));
         check(ended("Failed"), value!(10), Some(0));
         check(ended("Failed"), value!(0), Some(0));
     }
 
     #[test]
-    fn a_job_that_has_not_ended_or_does_not_say_is_kept() {
+    fn an_unfinished_job_or_one_without_ttl_is_kept() {
         check(ended("Complete"), Value::Null, None);
         check(ended("SuccessCriteriaMet"), value!(0), None);
     }

@@ -1,6 +1,6 @@
-//! What is written when a claim and a volume find each other, or part?
+//! The objects that are written to bind and unbind claims and volumes.
 //!
-//! Each function returns the object to be written, or none if it says so already.
+//! Each function returns the object to write, or none if it did not change.
 
 use mizzen_sdk::Object;
 use mizzen_value::quantity::Quantity;
@@ -11,11 +11,11 @@ use super::names::{
     has_annotation, is_for,
 };
 
-/// On a volume that grew: how large its file system still is.
+/// The annotation of an expanded volume with the size of its file system.
 const BEFORE_RESIZE: &str = "volume.alpha.kubernetes.io/pre-resize-capacity";
 
-/// The volume, for the claim.
-pub(super) fn volume(volume: &Object, claim: &Object) -> Option<Object> {
+/// The volume bound to the claim.
+pub(super) fn bind_volume_to_claim(volume: &Object, claim: &Object) -> Option<Object> {
     let mut bound = volume.clone();
     let reference = &volume["spec"]["claimRef"];
     let names_it = is_for(volume, claim);
@@ -39,8 +39,8 @@ fn reference_to(claim: &Object) -> mizzen_value::Value {
     })
 }
 
-/// The claim, on the volume.
-pub(super) fn claim(claim: &Object, volume: &Object) -> Option<Object> {
+/// The claim bound to the volume.
+pub(super) fn bind_claim_to_volume(claim: &Object, volume: &Object) -> Option<Object> {
     let mut bound = claim.clone();
     if claim["spec"]["volumeName"].str() != volume.name() {
         bound.entry("spec").set("volumeName", volume.name());
@@ -54,7 +54,6 @@ pub(super) fn claim(claim: &Object, volume: &Object) -> Option<Object> {
     changed(bound, claim)
 }
 
-/// The volume in a phase.
 pub(super) fn volume_phase(volume: &Object, phase: &str, message: &str) -> Option<Object> {
     if volume["status"]["phase"].str() == phase {
         return None;
@@ -69,10 +68,10 @@ pub(super) fn volume_phase(volume: &Object, phase: &str, message: &str) -> Optio
     Some(after)
 }
 
-/// The claim bound to a volume, in its status.
+/// The claim's status after binding.
 ///
-/// Kubernetes: what the volume holds is copied only while the claim becomes bound: later differences are meant, a file
-/// system may be smaller than its device (pv_controller.go).
+/// Kubernetes: the capacity is copied only while the claim becomes bound: later differences are
+/// intended, a file system may be smaller than its device (pv_controller.go).
 pub(super) fn claim_bound(claim: &Object, volume: &Object) -> Option<Object> {
     let mut after = claim.clone();
     let was_bound = claim["status"]["phase"].str() == "Bound";
@@ -93,7 +92,7 @@ pub(super) fn claim_bound(claim: &Object, volume: &Object) -> Option<Object> {
     changed(after, claim)
 }
 
-/// The claim in a phase without a volume.
+/// The claim's status without a volume.
 pub(super) fn claim_phase(claim: &Object, phase: &str) -> Option<Object> {
     let mut after = claim.clone();
     let status = after.entry("status");
@@ -108,8 +107,9 @@ pub(super) fn claim_phase(claim: &Object, phase: &str) -> Option<Object> {
     changed(after, claim)
 }
 
-/// The volume without its claim: as it was before we bound it, or still kept for the claim if a person said so.
-pub(super) fn unbound(volume: &Object) -> Object {
+/// The volume without its claim: as before the controller bound it, or still pre-bound if a user
+/// did.
+pub(super) fn unbind_volume(volume: &Object) -> Object {
     let mut after = volume.clone();
     if !has_annotation(volume, BOUND_BY_CONTROLLER) {
         after.entry("spec").entry("claimRef").remove("uid");
@@ -124,7 +124,7 @@ pub(super) fn unbound(volume: &Object) -> Object {
     after
 }
 
-/// The claim that tells a provisioner to make its volume.
+/// The claim with the provisioner annotation.
 pub(super) fn for_provisioner(claim: &Object, provisioner: &str) -> Option<Object> {
     if annotation(claim, PROVISIONER) == Some(provisioner) {
         return None;
@@ -135,7 +135,6 @@ pub(super) fn for_provisioner(claim: &Object, provisioner: &str) -> Option<Objec
     Some(after)
 }
 
-/// The claim with a class.
 pub(super) fn with_class(claim: &Object, class: &str) -> Object {
     let mut after = claim.clone();
     after.entry("spec").set("storageClassName", class);
@@ -163,17 +162,17 @@ mod tests {
     }
 
     #[test]
-    fn a_free_volume_remembers_that_we_chose_it() {
-        let bound = volume(&a_volume(value!({})), &a_claim(value!({}))).unwrap();
+    fn an_unclaimed_volume_is_annotated_as_bound_by_the_controller() {
+        let bound = bind_volume_to_claim(&a_volume(value!({})), &a_claim(value!({}))).unwrap();
         assert_eq!(annotation(&bound, BOUND_BY_CONTROLLER), Some("yes"));
         assert_eq!(bound["spec"]["claimRef"]["resourceVersion"].str(), "7");
-        assert!(volume(&bound, &a_claim(value!({}))).is_none());
+        assert!(bind_volume_to_claim(&bound, &a_claim(value!({}))).is_none());
     }
 
     #[test]
-    fn a_volume_kept_for_the_claim_only_learns_its_uid() {
+    fn a_pre_bound_volume_only_gets_the_claims_uid() {
         let kept = a_volume(value!({"claimRef": {"namespace": "ns", "name": "c"}}));
-        let bound = volume(&kept, &a_claim(value!({}))).unwrap();
+        let bound = bind_volume_to_claim(&kept, &a_claim(value!({}))).unwrap();
         assert_eq!(
             (
                 bound["spec"]["claimRef"]["uid"].str(),
@@ -181,20 +180,20 @@ mod tests {
             ),
             ("u", None)
         );
-        assert_eq!(unbound(&bound)["spec"]["claimRef"]["name"].str(), "c");
+        assert_eq!(unbind_volume(&bound)["spec"]["claimRef"]["name"].str(), "c");
     }
 
     #[test]
-    fn parting_leaves_no_trace_of_what_we_chose() {
+    fn unbinding_removes_what_the_controller_set() {
         let free = a_volume(value!({}));
-        let bound = volume(&free, &a_claim(value!({}))).unwrap();
-        assert_eq!(*unbound(&bound), *free);
+        let bound = bind_volume_to_claim(&free, &a_claim(value!({}))).unwrap();
+        assert_eq!(*unbind_volume(&bound), *free);
     }
 
     #[test]
-    fn a_claim_that_named_its_volume_was_not_bound_by_us() {
+    fn a_claim_with_a_volume_name_is_not_bound_by_the_controller() {
         let v = a_volume(value!({}));
-        let bound = claim(&a_claim(value!({"volumeName": "v"})), &v).unwrap();
+        let bound = bind_claim_to_volume(&a_claim(value!({"volumeName": "v"})), &v).unwrap();
         assert_eq!(
             (
                 annotation(&bound, BOUND_BY_CONTROLLER),
@@ -202,7 +201,7 @@ mod tests {
             ),
             (None, Some("yes"))
         );
-        let bound = claim(&a_claim(value!({})), &v).unwrap();
+        let bound = bind_claim_to_volume(&a_claim(value!({})), &v).unwrap();
         assert_eq!(
             (
                 annotation(&bound, BOUND_BY_CONTROLLER),
@@ -227,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_lost_claim_has_nothing() {
+    fn a_lost_claim_has_no_capacity() {
         let bound = claim_bound(
             &a_claim(value!({})),
             &a_volume(value!({"capacity": {"storage": "5Gi"}})),

@@ -1,4 +1,4 @@
-//! What does a claim need next?
+//! Decides how a claim is synced.
 
 use std::sync::Arc;
 
@@ -6,50 +6,48 @@ use mizzen_sdk::Object;
 use mizzen_sdk::event::Note;
 
 use super::legacy;
-use super::matching::objection;
+use super::matching::volume_mismatch;
 use super::names::{
     BIND_COMPLETED, BOUND_BY_CONTROLLER, SELECTED_NODE, class, has_annotation, has_class, is_for,
 };
 
-/// What is known of the world around a claim.
+/// What the decision for a claim depends on.
 #[derive(Default)]
-pub(super) struct World {
-    /// The volume that it names.
+pub(super) struct ClaimContext {
+    /// The volume of `spec.volumeName`.
     pub named: Option<Arc<Object>>,
-    /// The best volume for it, if it names none.
+    /// The best matching volume, if it names none.
     pub best: Option<Object>,
-    /// Its class.
+    /// Its storage class.
     pub class: Option<Arc<Object>>,
-    /// The name of the class for claims that ask for none.
+    /// The default storage class.
     pub default_class: Option<String>,
-    /// The pods that use it and wait for a node, by name.
+    /// The names of unscheduled pods that use it.
     pub waiting_pods: Vec<String>,
 }
 
-/// What to do about a claim.
+/// What to do with a claim.
 #[derive(Debug, PartialEq)]
-pub(super) enum Plan {
-    /// Bind it to this volume, or see that it is.
+pub(super) enum ClaimBindingPlan {
     Bind(Object),
-    /// It waits; say why.
+    /// Set it Pending, with an event.
     Pending(Option<Note>),
-    /// Its data is gone; say so once.
+    /// Set it Lost, with an event.
     Lost(Note),
-    /// It gets the class that is for claims without one.
+    /// Assign the default storage class.
     AssignClass(String),
-    /// Its volume is made by somebody outside.
+    /// An external provisioner creates its volume.
     Provision(String),
-    /// Nothing can be done; say why.
-    Tell(Note),
+    /// Only record an event.
+    RecordEvent(Note),
 }
 
-/// Whether the volume of a claim is chosen only when a pod needs it.
+/// Whether the class has volumeBindingMode WaitForFirstConsumer.
 pub(super) fn is_delayed(class: Option<&Object>) -> bool {
     class.is_some_and(|class| class["volumeBindingMode"].str() == "WaitForFirstConsumer")
 }
 
-/// Decides what a claim needs next.
-pub(super) fn plan(claim: &Object, world: &World) -> Plan {
+pub(super) fn plan_claim(claim: &Object, world: &ClaimContext) -> ClaimBindingPlan {
     match (
         has_annotation(claim, BIND_COMPLETED),
         claim["spec"]["volumeName"].str(),
@@ -58,18 +56,18 @@ pub(super) fn plan(claim: &Object, world: &World) -> Plan {
             "ClaimLost",
             "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!",
         ),
-        (true, _) => bound(claim, world.named.as_deref()),
-        (false, "") => free(claim, world),
-        (false, _) => named(claim, world.named.as_deref()),
+        (true, _) => plan_bound_claim(claim, world.named.as_deref()),
+        (false, "") => plan_unbound_claim(claim, world),
+        (false, _) => plan_named_claim(claim, world.named.as_deref()),
     }
 }
 
-fn lost(reason: &str, message: &str) -> Plan {
-    Plan::Lost(Note::warning(reason, "", message))
+fn lost(reason: &str, message: &str) -> ClaimBindingPlan {
+    ClaimBindingPlan::Lost(Note::warning(reason, "", message))
 }
 
 /// A claim that was bound before.
-fn bound(claim: &Object, volume: Option<&Object>) -> Plan {
+fn plan_bound_claim(claim: &Object, volume: Option<&Object>) -> ClaimBindingPlan {
     let Some(volume) = volume else {
         return lost(
             "ClaimLost",
@@ -78,7 +76,7 @@ fn bound(claim: &Object, volume: Option<&Object>) -> Plan {
     };
     let holder = &volume["spec"]["claimRef"];
     if holder.is_null() || holder["uid"].str() == claim.uid() {
-        return Plan::Bind(volume.clone());
+        return ClaimBindingPlan::Bind(volume.clone());
     }
     lost(
         "ClaimMisbound",
@@ -86,22 +84,22 @@ fn bound(claim: &Object, volume: Option<&Object>) -> Plan {
     )
 }
 
-/// A claim for which somebody chose a volume.
-fn named(claim: &Object, volume: Option<&Object>) -> Plan {
+/// A claim with `spec.volumeName`.
+fn plan_named_claim(claim: &Object, volume: Option<&Object>) -> ClaimBindingPlan {
     let Some(volume) = volume else {
-        return Plan::Pending(None);
+        return ClaimBindingPlan::Pending(None);
     };
     if volume["spec"]["claimRef"].is_null() {
-        return match objection(claim, volume) {
-            None => Plan::Bind(volume.clone()),
+        return match volume_mismatch(claim, volume) {
+            None => ClaimBindingPlan::Bind(volume.clone()),
             Some(why) => {
                 let message = format!("Cannot bind to requested volume {:?}: {why}", volume.name());
-                Plan::Pending(Some(Note::warning("VolumeMismatch", "", message)))
+                ClaimBindingPlan::Pending(Some(Note::warning("VolumeMismatch", "", message)))
             }
         };
     }
     if is_for(volume, claim) {
-        return Plan::Bind(volume.clone());
+        return ClaimBindingPlan::Bind(volume.clone());
     }
     let message = format!(
         "volume {:?} already bound to a different claim.",
@@ -109,27 +107,27 @@ fn named(claim: &Object, volume: Option<&Object>) -> Plan {
     );
     let note = Note::warning("FailedBinding", "", message);
     match has_annotation(claim, BOUND_BY_CONTROLLER) {
-        false => Plan::Pending(Some(note)),
-        true => Plan::Tell(note),
+        false => ClaimBindingPlan::Pending(Some(note)),
+        true => ClaimBindingPlan::RecordEvent(note),
     }
 }
 
-/// A claim that takes any volume that fits.
-fn free(claim: &Object, world: &World) -> Plan {
+/// A claim without `spec.volumeName`.
+fn plan_unbound_claim(claim: &Object, world: &ClaimContext) -> ClaimBindingPlan {
     if let Some(best) = &world.best {
-        return Plan::Bind(best.clone());
+        return ClaimBindingPlan::Bind(best.clone());
     }
     if let Some(default) = world.default_class.as_ref().filter(|_| !has_class(claim)) {
-        return Plan::AssignClass(default.clone());
+        return ClaimBindingPlan::AssignClass(default.clone());
     }
     if is_delayed(world.class.as_deref()) && !has_annotation(claim, SELECTED_NODE) {
-        return Plan::Pending(Some(waits_for_pod(&world.waiting_pods)));
+        return ClaimBindingPlan::Pending(Some(waits_for_pod(&world.waiting_pods)));
     }
     match class(claim) {
         "" => {
             let message =
                 "no persistent volumes available for this claim and no storage class is set";
-            Plan::Pending(Some(Note::normal("FailedBinding", "", message)))
+            ClaimBindingPlan::Pending(Some(Note::normal("FailedBinding", "", message)))
         }
         name => provision(name, world.class.as_deref()),
     }
@@ -154,20 +152,21 @@ fn waits_for_pod(pods: &[String]) -> Note {
     }
 }
 
-fn provision(name: &str, class: Option<&Object>) -> Plan {
-    let failed = |why: String| Plan::Tell(Note::warning("ProvisioningFailed", "", why));
+fn provision(name: &str, class: Option<&Object>) -> ClaimBindingPlan {
+    let failed =
+        |why: String| ClaimBindingPlan::RecordEvent(Note::warning("ProvisioningFailed", "", why));
     let Some(class) = class else {
         return failed(format!("storageclass.storage.k8s.io {name:?} not found"));
     };
     let provisioner = class["provisioner"].str();
-    match legacy::replacement(provisioner) {
-        Some(driver) => Plan::Provision(driver.into()),
-        None if legacy::is_external(provisioner) => Plan::Provision(provisioner.into()),
+    match legacy::csi_driver(provisioner) {
+        Some(driver) => ClaimBindingPlan::Provision(driver.into()),
+        None if legacy::is_external(provisioner) => ClaimBindingPlan::Provision(provisioner.into()),
         None => failed(legacy::cannot_make(provisioner)),
     }
 }
 
-/// What is told of a claim whose volume is made outside.
+/// The event of a claim that waits for an external provisioner.
 pub(super) fn provisioning(provisioner: &str) -> Note {
     let message = format!(
         "Waiting for a volume to be created either by the external provisioner '{provisioner}' or manually by the \
@@ -177,7 +176,7 @@ pub(super) fn provisioning(provisioner: &str) -> Note {
     Note::normal("ExternalProvisioning", "", message)
 }
 
-/// The class for claims that ask for none: of those that say so the newest, of several the first by name.
+/// The default storage class: the newest that has the annotation, of several the first by name.
 pub(super) fn default_class<'a>(classes: impl Iterator<Item = &'a Object>) -> Option<&'a Object> {
     const MARKS: [&str; 2] = [
         "storageclass.kubernetes.io/is-default-class",
@@ -196,8 +195,8 @@ pub(super) fn default_class<'a>(classes: impl Iterator<Item = &'a Object>) -> Op
     })
 }
 
-/// The names of the pods that wait for a node, of those that use a claim.
-pub(super) fn waiting<'a>(pods: impl Iterator<Item = &'a Object>) -> Vec<String> {
+/// The names of the unscheduled pods among those that use a claim.
+pub(super) fn unscheduled_pods<'a>(pods: impl Iterator<Item = &'a Object>) -> Vec<String> {
     let waits = |pod: &&Object| {
         pod["spec"]["nodeName"].str().is_empty() && !crate::common::pod::is_terminal(pod)
     };
@@ -236,7 +235,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(claim: Object, world: World, wanted: &str) {
+    fn check(claim: Object, world: ClaimContext, wanted: &str) {
         let say = |note: &Note| {
             format!(
                 "{} {}: {}",
@@ -245,15 +244,15 @@ mod tests {
                 note.message
             )
         };
-        let seen = match plan(&claim, &world) {
-            Plan::Bind(volume) => format!("bind {}", volume.name()),
-            Plan::Pending(note) => {
+        let seen = match plan_claim(&claim, &world) {
+            ClaimBindingPlan::Bind(volume) => format!("bind {}", volume.name()),
+            ClaimBindingPlan::Pending(note) => {
                 format!("pending {}", note.as_ref().map(say).unwrap_or_default())
             }
-            Plan::Lost(note) => format!("lost {}", say(&note)),
-            Plan::AssignClass(name) => format!("class {name}"),
-            Plan::Provision(name) => format!("provision {name}"),
-            Plan::Tell(note) => say(&note),
+            ClaimBindingPlan::Lost(note) => format!("lost {}", say(&note)),
+            ClaimBindingPlan::AssignClass(name) => format!("class {name}"),
+            ClaimBindingPlan::Provision(name) => format!("provision {name}"),
+            ClaimBindingPlan::RecordEvent(note) => say(&note),
         };
         assert_eq!(seen, wanted);
     }
@@ -265,36 +264,36 @@ mod tests {
         let gone = "lost Warning ClaimLost: Bound claim has lost";
         check(
             bound(value!({})),
-            World::default(),
+            ClaimContext::default(),
             &format!("{gone} reference to PersistentVolume. Data on the volume is lost!"),
         );
         check(
             named(),
-            World::default(),
+            ClaimContext::default(),
             &format!("{gone} its PersistentVolume. Data on the volume is lost!"),
         );
         check(
             named(),
-            World {
+            ClaimContext {
                 named: volume(Value::Null),
-                ..World::default()
+                ..ClaimContext::default()
             },
             "bind v",
         );
         check(
             named(),
-            World {
+            ClaimContext {
                 named: volume(value!({"uid": "u"})),
-                ..World::default()
+                ..ClaimContext::default()
             },
             "bind v",
         );
         let misbound = "lost Warning ClaimMisbound: Two claims are bound to the same volume, this one is bound incorrectly";
         check(
             named(),
-            World {
+            ClaimContext {
                 named: volume(value!({"uid": "other"})),
-                ..World::default()
+                ..ClaimContext::default()
             },
             misbound,
         );
@@ -303,28 +302,28 @@ mod tests {
     #[test]
     fn a_claim_that_names_a_volume_gets_that_or_waits() {
         let named = || claim(value!({"volumeName": "v", "storageClassName": "x"}), &[]);
-        check(named(), World::default(), "pending ");
+        check(named(), ClaimContext::default(), "pending ");
         let mismatch = "pending Warning VolumeMismatch: Cannot bind to requested volume \"v\": storageClassName does not match";
         check(
             named(),
-            World {
+            ClaimContext {
                 named: volume(Value::Null),
-                ..World::default()
+                ..ClaimContext::default()
             },
             mismatch,
         );
         let reserved = volume(value!({"namespace": "ns", "name": "c"}));
         check(
             named(),
-            World {
+            ClaimContext {
                 named: reserved,
-                ..World::default()
+                ..ClaimContext::default()
             },
             "bind v",
         );
-        let taken = || World {
+        let taken = || ClaimContext {
             named: volume(value!({"namespace": "ns", "name": "d"})),
-            ..World::default()
+            ..ClaimContext::default()
         };
         let why = "Warning FailedBinding: volume \"v\" already bound to a different claim.";
         check(named(), taken(), &format!("pending {why}"));
@@ -338,10 +337,10 @@ mod tests {
     #[test]
     fn a_claim_waits_for_its_first_consumer() {
         let fast = || claim(value!({"storageClassName": "fast"}), &[]);
-        let waits = |pods: &[&str]| World {
+        let waits = |pods: &[&str]| ClaimContext {
             class: class("example.com/p", "WaitForFirstConsumer"),
             waiting_pods: pods.iter().map(|pod| pod.to_string()).collect(),
-            ..World::default()
+            ..ClaimContext::default()
         };
         check(
             fast(),
@@ -366,15 +365,15 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_is_made_by_whom_the_class_names() {
+    fn a_volume_is_provisioned_by_the_provisioner_of_its_class() {
         let fast = || claim(value!({"storageClassName": "fast"}), &[]);
-        let by = |provisioner| World {
+        let by = |provisioner| ClaimContext {
             class: class(provisioner, "Immediate"),
-            ..World::default()
+            ..ClaimContext::default()
         };
         check(
             fast(),
-            World::default(),
+            ClaimContext::default(),
             "Warning ProvisioningFailed: storageclass.storage.k8s.io \"fast\" not found",
         );
         check(fast(), by("example.com/p"), "provision example.com/p");
@@ -392,9 +391,9 @@ mod tests {
 
     #[test]
     fn a_claim_without_a_class_gets_the_default_one_later() {
-        let default = || World {
+        let default = || ClaimContext {
             default_class: Some("std".into()),
-            ..World::default()
+            ..ClaimContext::default()
         };
         check(claim(value!({}), &[]), default(), "class std");
         let none = "pending Normal FailedBinding: no persistent volumes available for this claim and no storage class is set";
@@ -403,7 +402,7 @@ mod tests {
             default(),
             none,
         );
-        check(claim(value!({}), &[]), World::default(), none);
+        check(claim(value!({}), &[]), ClaimContext::default(), none);
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Who makes a volume larger when its claim asks for more? Not we, but people are told who is waited for.
+//! The expand controller: records which external resizer an expanding claim waits for.
 
 use std::sync::Arc;
 
@@ -12,27 +12,28 @@ use mizzen_value::{Value, value};
 
 use super::legacy;
 use super::matching::request;
-use crate::{After, Context, Error, Reconcile, Work};
+use crate::{Action, Controller, ControllerContext, Error, Reconcile};
 
-/// Says which driver makes a claim's volume larger.
+/// The annotation with the resizer.
 const RESIZER: &str = "volume.kubernetes.io/storage-resizer";
-/// Says how large a volume was before; it is there until the file system has grown, too.
+/// The annotation with the capacity before an expansion, while the file system has not been
+/// resized.
 const BEFORE: &str = "volume.alpha.kubernetes.io/pre-resize-capacity";
 
-struct Expander {
-    context: Context,
+struct ExpandController {
+    context: ControllerContext,
     claims: Informer<Object>,
 }
 
-/// Sets up the loop.
-pub(crate) fn start(context: &Context) -> Work {
+/// Creates the controller.
+pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context
         .named("expand-controller")
-        .recording_as("volume_expand");
+        .with_event_source("volume_expand");
     let queue = context.queue("volume_expand");
-    let claims = context.follow(&PERSISTENT_VOLUME_CLAIMS);
+    let claims = context.informer(&PERSISTENT_VOLUME_CLAIMS);
     let todo = queue.clone();
-    // Who is waited for is said once for each growth, not whenever a claim changes.
+    // The event is recorded once for each expansion, not for every change of the claim.
     claims.add_handler(move |event: Event<Object>| {
         let is_news = match &event {
             Event::Added { object, .. } => object.object().is_ok_and(|claim| is_bound(&claim)),
@@ -46,13 +47,13 @@ pub(crate) fn start(context: &Context) -> Work {
             todo.add(event.key().clone());
         }
     });
-    Work::new(queue, 10, Arc::new(Expander { context, claims }))
+    Controller::new(queue, 10, Arc::new(ExpandController { context, claims }))
 }
 
-impl Reconcile for Expander {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
+impl Reconcile for ExpandController {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let Some(claim) = self.claims.lister().by_key(key)? else {
-            return Ok(After::Done);
+            return Ok(Action::AwaitChange);
         };
         let volume = Key::cluster(claim["spec"]["volumeName"].str());
         let volume = self.context.api.get(&PERSISTENT_VOLUMES, &volume).await?;
@@ -62,17 +63,18 @@ impl Reconcile for Expander {
             )));
         }
         if request(&claim) > capacity(&claim) || volume.annotation(BEFORE).is_some() {
-            self.leave_to_others(&claim, &volume).await?;
+            self.record_external_expander(&claim, &volume).await?;
         }
-        Ok(After::Done)
+        Ok(Action::AwaitChange)
     }
 }
 
-impl Expander {
-    async fn leave_to_others(&self, claim: &Object, volume: &Object) -> Result<(), Error> {
+impl ExpandController {
+    async fn record_external_expander(&self, claim: &Object, volume: &Object) -> Result<(), Error> {
         let tell = |message: String| {
             let note = Note::normal("ExternalExpanding", "", message);
-            self.context.record(&PERSISTENT_VOLUME_CLAIMS, claim, note);
+            self.context
+                .record_event(&PERSISTENT_VOLUME_CLAIMS, claim, note);
         };
         let Some((plugin, driver)) = legacy::source_of(volume) else {
             tell("waiting for an external controller to expand this PVC".into());
@@ -106,7 +108,7 @@ fn is_bound(claim: &Object) -> bool {
     claim["status"]["phase"].str() == "Bound"
 }
 
-/// Whether a claim asks for more than it did, or has more.
+/// Whether the request or the capacity of a claim grew.
 fn has_grown(old: &Object, new: &Object) -> bool {
     request(new) > request(old) || capacity(new) > capacity(old)
 }

@@ -1,4 +1,4 @@
-//! Who is to be looked at when something changes? Nobody else.
+//! Indexes and event handlers: which claims and volumes are enqueued for an event.
 
 use std::sync::Arc;
 
@@ -8,26 +8,26 @@ use mizzen_sdk::{Key, Object};
 use mizzen_value::Value;
 
 use super::names::{claim_key, class};
-use super::{Binder, RECYCLERS};
+use super::{PersistentVolumeController, RECYCLERS};
 use crate::{Error, pod_index};
 
-/// Claims by the volume that they name.
+/// Claims by volume.
 const OF_VOLUME: &str = "spec.volumeName";
-/// Claims that wait, by class.
+/// Unbound claims by class.
 const WAITING: &str = "waiting";
-/// Volumes by the claim that they name.
+/// Volumes by claim.
 const OF_CLAIM: &str = "claim";
-/// Volumes that name no claim, by class.
+/// Unclaimed volumes by class.
 const FREE: &str = "free";
-/// Volumes that are neither free nor bound.
+/// Volumes that are neither Available nor Bound.
 const UNSETTLED: &str = "unsettled";
-/// What pods that empty volumes are called.
+/// The name prefix of recycler pods.
 const RECYCLER: &str = "recycler-for-";
 
-impl Binder {
-    /// Learns of changes.
-    pub(super) fn listen(self: &Arc<Self>) {
-        pod_index::add_claim(&self.pods);
+impl PersistentVolumeController {
+    /// Registers the event handlers.
+    pub(super) fn register(self: &Arc<Self>) {
+        pod_index::add_claim_index(&self.pods);
         self.claims.add_index(OF_VOLUME, by_field(OF_VOLUME));
         self.claims.add_index(
             WAITING,
@@ -44,30 +44,31 @@ impl Binder {
         );
         let binder = self.clone();
         self.claims
-            .add_handler(move |event: Event<Object>| binder.claim_changed(&event));
+            .add_handler(move |event: Event<Object>| binder.on_claim_event(&event));
         let binder = self.clone();
         self.volumes
-            .add_handler(move |event: Event<Object>| binder.volume_changed(&event));
+            .add_handler(move |event: Event<Object>| binder.on_volume_event(&event));
         let binder = self.clone();
         self.classes.add_handler(move |event: Event<Object>| {
-            binder.wake_waiting(&[event.key().name(), ""])
+            binder.enqueue_waiting(&[event.key().name(), ""])
         });
         let binder = self.clone();
         self.pods
-            .add_handler(move |event: Event<Object>| binder.pod_changed(event.key()));
+            .add_handler(move |event: Event<Object>| binder.on_pod_event(event.key()));
     }
 
-    /// Looks again at whatever waits: it is told again that it does.
-    pub(super) fn look_again(&self) {
+    /// Enqueues everything that waits, so that its events are recorded again.
+    pub(super) fn resync(&self) {
         let snapshot = self.claims.store().snapshot();
         let classes = snapshot.index_values(WAITING).into_iter().flatten();
         for class in classes {
-            self.wake_waiting(&[class]);
+            self.enqueue_waiting(&[class]);
         }
-        self.wake(&self.volumes, UNSETTLED, "yes");
+        self.enqueue_index(&self.volumes, UNSETTLED, "yes");
     }
 
-    /// The volumes that a claim could have: those that name it, and those of its class that name nobody.
+    /// The volumes that may match a claim: those with a claimRef to it, and those of its class
+    /// without a claimRef.
     pub(super) fn candidates(&self, claim: &Object) -> Result<Vec<Object>, Error> {
         let lister = self.volumes.lister();
         let mut volumes = Vec::new();
@@ -81,7 +82,7 @@ impl Binder {
         Ok(volumes)
     }
 
-    fn claim_changed(&self, event: &Event<Object>) {
+    fn on_claim_event(&self, event: &Event<Object>) {
         self.queue.add(event.key().clone());
         if let Event::Deleted { last, .. } = event {
             let volume = last
@@ -91,11 +92,11 @@ impl Binder {
                 .into_iter()
                 .filter(|name| !name.is_empty())
                 .for_each(|name| self.queue.add(Key::cluster(name)));
-            self.wake(&self.volumes, OF_CLAIM, &event.key().to_string());
+            self.enqueue_index(&self.volumes, OF_CLAIM, &event.key().to_string());
         }
     }
 
-    fn volume_changed(&self, event: &Event<Object>) {
+    fn on_volume_event(&self, event: &Event<Object>) {
         self.queue.add(event.key().clone());
         let Ok(volume) = event.object().object() else {
             return;
@@ -105,12 +106,12 @@ impl Binder {
                 .parse()
                 .into_iter()
                 .for_each(|claim| self.queue.add(claim)),
-            None => self.wake_waiting(&[class(&volume)]),
+            None => self.enqueue_waiting(&[class(&volume)]),
         }
-        self.wake(&self.claims, OF_VOLUME, volume.name());
+        self.enqueue_index(&self.claims, OF_VOLUME, volume.name());
     }
 
-    fn pod_changed(&self, pod: &Key) {
+    fn on_pod_event(&self, pod: &Key) {
         let volume = pod
             .name()
             .strip_prefix(RECYCLER)
@@ -120,13 +121,13 @@ impl Binder {
             .for_each(|volume| self.queue.add(Key::cluster(volume)));
     }
 
-    fn wake_waiting(&self, classes: &[&str]) {
+    fn enqueue_waiting(&self, classes: &[&str]) {
         for class in classes {
-            self.wake(&self.claims, WAITING, class);
+            self.enqueue_index(&self.claims, WAITING, class);
         }
     }
 
-    fn wake(&self, informer: &Informer<Object>, index: &str, value: &str) {
+    fn enqueue_index(&self, informer: &Informer<Object>, index: &str, value: &str) {
         for entry in informer
             .store()
             .by_index(index, value)

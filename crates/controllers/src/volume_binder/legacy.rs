@@ -1,4 +1,4 @@
-//! What do the names of old plug-ins mean? Most were replaced by drivers outside; two are left that we can act for.
+//! In-tree volume plug-ins: CSI migration, and the two plug-ins that the controller handles itself.
 
 use mizzen_sdk::Object;
 use mizzen_value::Value;
@@ -7,8 +7,8 @@ use super::names::{
     MIGRATED_TO, OLD_PROVISIONER, PROVISIONED_BY, PROVISIONER, annotate, annotation,
 };
 
-/// Plug-ins of old, the drivers that took their place, and what volumes of theirs are called.
-const REPLACED: [(&str, &str, &str); 7] = [
+/// In-tree plug-ins, the CSI drivers that replaced them, and their volume sources.
+const MIGRATED_PLUGINS: [(&str, &str, &str); 7] = [
     (
         "kubernetes.io/aws-ebs",
         "ebs.csi.aws.com",
@@ -41,36 +41,36 @@ const REPLACED: [(&str, &str, &str); 7] = [
         "portworxVolume",
     ),
 ];
-/// What names of plug-ins of old begin with.
-const OLD: &str = "kubernetes.io/";
-/// Keeps a volume until what it stands for is deleted by us.
-pub(super) const OURS: &str = "kubernetes.io/pv-controller";
-/// Keeps a volume until what it stands for is deleted by its driver.
-const THEIRS: &str = "external-provisioner.volume.kubernetes.io/finalizer";
+/// The name prefix of in-tree plug-ins.
+const IN_TREE_PREFIX: &str = "kubernetes.io/";
+/// The finalizer of volumes that the controller deletes.
+pub(super) const CONTROLLER_FINALIZER: &str = "kubernetes.io/pv-controller";
+/// The finalizer of volumes that an external provisioner deletes.
+const PROVISIONER_FINALIZER: &str = "external-provisioner.volume.kubernetes.io/finalizer";
 
-/// The driver that took a plug-in's place.
-pub(super) fn replacement(plugin: &str) -> Option<&'static str> {
-    REPLACED
+/// The CSI driver that replaced a plug-in.
+pub(super) fn csi_driver(plugin: &str) -> Option<&'static str> {
+    MIGRATED_PLUGINS
         .iter()
         .find(|(old, ..)| *old == plugin)
         .map(|(_, driver, _)| *driver)
 }
 
-/// The plug-in of old that a volume is of, and the driver that took its place.
+/// The in-tree plug-in of a volume, and the CSI driver that replaced it.
 pub(super) fn source_of(volume: &Object) -> Option<(&'static str, &'static str)> {
     let is_it = |source: &str| !volume["spec"][source].is_null();
-    REPLACED
+    MIGRATED_PLUGINS
         .iter()
         .find(|(.., source)| is_it(source))
         .map(|(plugin, driver, _)| (*plugin, *driver))
 }
 
-/// Whether something of this name is outside of the control plane.
+/// Whether a plug-in is external.
 pub(super) fn is_external(plugin: &str) -> bool {
-    !plugin.starts_with(OLD)
+    !plugin.starts_with(IN_TREE_PREFIX)
 }
 
-/// Why no volume can be made by a plug-in of old that was not replaced.
+/// The error for an in-tree plug-in without a CSI driver.
 pub(super) fn cannot_make(plugin: &str) -> String {
     match plugin {
         "kubernetes.io/host-path" => {
@@ -83,15 +83,15 @@ pub(super) fn cannot_make(plugin: &str) -> String {
     }
 }
 
-/// The claim with the annotation that names its driver of today; none if it is right.
-pub(super) fn claim(claim: &Object) -> Option<Object> {
+/// The claim with the migrated-to annotation; none if it is right.
+pub(super) fn migrate_claim(claim: &Object) -> Option<Object> {
     let plugin = annotation(claim, PROVISIONER).or(annotation(claim, OLD_PROVISIONER))?;
     migrated(claim, plugin)
 }
 
-/// The volume with the annotation that names its driver of today, and with the finalizer of whoever deletes what it
-/// stands for; none if both are right.
-pub(super) fn volume(volume: &Object) -> Option<Object> {
+/// The volume with the migrated-to annotation and the finalizer of its deleter; none if both are
+/// right.
+pub(super) fn migrate_volume(volume: &Object) -> Option<Object> {
     let plugin = annotation(volume, PROVISIONED_BY)?;
     let annotated = migrated(volume, plugin);
     let mut after = annotated.clone().unwrap_or_else(|| volume.clone());
@@ -106,7 +106,7 @@ pub(super) fn volume(volume: &Object) -> Option<Object> {
 
 fn migrated(object: &Object, plugin: &str) -> Option<Object> {
     let mut after = object.clone();
-    match (replacement(plugin), annotation(object, MIGRATED_TO)) {
+    match (csi_driver(plugin), annotation(object, MIGRATED_TO)) {
         (Some(driver), said) if said != Some(driver) => annotate(&mut after, MIGRATED_TO, driver),
         (None, Some(said)) if !said.is_empty() => {
             after
@@ -120,15 +120,17 @@ fn migrated(object: &Object, plugin: &str) -> Option<Object> {
 }
 
 fn finalizers(volume: &Object, plugin: &str, mut finalizers: Vec<Value>) -> Vec<Value> {
-    if replacement(plugin).is_some() {
-        finalizers.retain(|finalizer| finalizer.str() != OURS);
+    if csi_driver(plugin).is_some() {
+        finalizers.retain(|finalizer| finalizer.str() != CONTROLLER_FINALIZER);
     } else if !is_external(plugin) {
-        finalizers.retain(|finalizer| finalizer.str() != THEIRS);
+        finalizers.retain(|finalizer| finalizer.str() != PROVISIONER_FINALIZER);
         let is_deleted = volume["spec"]["persistentVolumeReclaimPolicy"].str() == "Delete";
-        let has = finalizers.iter().any(|finalizer| finalizer.str() == OURS);
+        let has = finalizers
+            .iter()
+            .any(|finalizer| finalizer.str() == CONTROLLER_FINALIZER);
         match (is_deleted, has) {
-            (true, false) => finalizers.push(OURS.into()),
-            (false, true) => finalizers.retain(|finalizer| finalizer.str() != OURS),
+            (true, false) => finalizers.push(CONTROLLER_FINALIZER.into()),
+            (false, true) => finalizers.retain(|finalizer| finalizer.str() != CONTROLLER_FINALIZER),
             _ => (),
         }
     }
@@ -152,7 +154,7 @@ mod tests {
         let mut before = Object(value!({"spec": {"persistentVolumeReclaimPolicy": policy}}));
         before.entry("metadata").set("finalizers", finalizers);
         annotate(&mut before, PROVISIONED_BY, plugin);
-        let after = volume(&before);
+        let after = migrate_volume(&before);
         let seen = after.as_ref().map(|after| {
             let finalizers = after["metadata"]["finalizers"]
                 .list()
@@ -168,37 +170,37 @@ mod tests {
     }
 
     #[test]
-    fn a_volume_is_kept_by_whoever_deletes_it() {
+    fn a_volume_has_the_finalizer_of_its_deleter() {
         check("example.com/driver", "Delete", &["x"], None);
         check(
             "kubernetes.io/host-path",
             "Delete",
-            &["x", THEIRS],
-            Some((None, &["x", OURS])),
+            &["x", PROVISIONER_FINALIZER],
+            Some((None, &["x", CONTROLLER_FINALIZER])),
         );
         check(
             "kubernetes.io/host-path",
             "Retain",
-            &[OURS],
+            &[CONTROLLER_FINALIZER],
             Some((None, &[])),
         );
         check(
             "kubernetes.io/aws-ebs",
             "Delete",
-            &[OURS],
+            &[CONTROLLER_FINALIZER],
             Some((Some("ebs.csi.aws.com"), &[])),
         );
     }
 
     #[test]
-    fn a_claim_learns_its_driver_once() {
+    fn the_migrated_to_annotation_is_set_once() {
         let mut before = Object::default();
         annotate(&mut before, PROVISIONER, "kubernetes.io/cinder");
-        let after = claim(&before).unwrap();
+        let after = migrate_claim(&before).unwrap();
         assert_eq!(
             annotation(&after, MIGRATED_TO),
             Some("cinder.csi.openstack.org")
         );
-        assert!(claim(&after).is_none());
+        assert!(migrate_claim(&after).is_none());
     }
 }

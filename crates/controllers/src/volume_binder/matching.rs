@@ -1,4 +1,4 @@
-//! Which volume fits a claim?
+//! Matches volumes with claims.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,12 +9,16 @@ use mizzen_value::quantity::Quantity;
 
 use super::names::{class, is_for, volume_mode};
 
-/// The best of the volumes that are for a claim or free in its class; `delayed` if only those may be taken that were made
-/// for it, because the scheduler chooses among the others.
+/// The best of the volumes that are pre-bound to a claim or unclaimed in its class; with `delayed`
+/// only pre-bound ones, because the scheduler chooses among the rest.
 ///
-/// Kubernetes: volumes of the fewest access modes come first; only among those does one that names the claim win over the
-/// smallest (persistentvolume/index.go).
-pub(super) fn best<'a>(claim: &Value, volumes: &'a [Object], delayed: bool) -> Option<&'a Object> {
+/// Kubernetes: volumes with the fewest access modes come first; only among those does a pre-bound
+/// one win over the smallest (persistentvolume/index.go).
+pub(super) fn find_matching_volume<'a>(
+    claim: &Value,
+    volumes: &'a [Object],
+    delayed: bool,
+) -> Option<&'a Object> {
     let wanted = modes(claim);
     let mut groups: BTreeMap<(usize, BTreeSet<&str>), Vec<&Object>> = BTreeMap::new();
     for volume in volumes {
@@ -63,8 +67,8 @@ fn is_free(claim: &Value, volume: &Object) -> bool {
     volume["status"]["phase"].str() == "Available" && is_selected && class(volume) == class(claim)
 }
 
-/// Why a volume that a claim names cannot be its volume.
-pub(super) fn objection(claim: &Value, volume: &Object) -> Option<String> {
+/// Why a volume cannot be bound to the claim that names it.
+pub(super) fn volume_mismatch(claim: &Value, volume: &Object) -> Option<String> {
     let is_small = size(volume).value() < request(claim).value();
     let fixed = [
         (is_small, "requested PV is too small"),
@@ -151,7 +155,7 @@ mod tests {
     #[track_caller]
     fn check(claim: &Value, volumes: &[Object], delayed: bool, wanted: Option<&str>) {
         assert_eq!(
-            best(claim, volumes, delayed).map(|volume| volume.name()),
+            find_matching_volume(claim, volumes, delayed).map(|volume| volume.name()),
             wanted
         );
     }
@@ -209,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_passed_over() {
+    fn unsuitable_volumes_are_skipped() {
         let fit = || volume("a", "3Gi", &ONCE);
         for (path, new) in [
             ("spec.storageClassName", value!("fast")),
@@ -247,8 +251,8 @@ mod tests {
     }
 
     #[test]
-    fn an_objection_says_the_first_thing_wrong() {
-        let against = |volume: Object| objection(&claim(), &volume);
+    fn the_first_mismatch_is_reported() {
+        let against = |volume: Object| volume_mismatch(&claim(), &volume);
         assert_eq!(against(volume("a", "3Gi", &ONCE)), None);
         assert_eq!(
             against(volume("a", "1Gi", &[])).as_deref(),

@@ -1,7 +1,7 @@
-//! Which volume is whose? Claims find volumes that fit, volumes learn when their claims are gone.
+//! The persistent volume controller: binds claims and volumes, and reclaims released volumes.
 //!
-//! A key with a namespace is a claim, one without is a volume. Both are worked on by one worker: two claims never reach
-//! for the same volume at once, and after each write the worker waits until it sees it.
+//! A key with a namespace is a claim, one without is a volume. One worker syncs both, so two claims
+//! never bind the same volume, and after each write it waits until the cache has it.
 
 mod bind;
 mod claim;
@@ -29,15 +29,15 @@ use mizzen_sdk::{Key, Object};
 use tokio::time::sleep;
 
 use crate::common::pod::is_terminal;
-use crate::{After, Context, Error, Reconcile, Work, pod_index};
+use crate::{Action, Controller, ControllerContext, Error, Reconcile, pod_index};
 
-/// How often whatever waits is looked at again.
+/// How often waiting claims and volumes are enqueued.
 const RESYNC: Duration = Duration::from_secs(15);
-/// Where pods that empty volumes run.
+/// The namespace of recycler pods.
 const RECYCLERS: &str = "default";
 
-struct Binder {
-    context: Context,
+struct PersistentVolumeController {
+    context: ControllerContext,
     claims: Informer<Object>,
     volumes: Informer<Object>,
     classes: Informer<Object>,
@@ -45,75 +45,77 @@ struct Binder {
     queue: Queue<Key>,
 }
 
-/// Sets up the loop.
-pub(crate) fn start(context: &Context) -> Work {
+/// Creates the controller.
+pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context
         .named("persistent-volume-binder")
-        .recording_as("persistentvolume-controller");
-    let binder = Arc::new(Binder {
+        .with_event_source("persistentvolume-controller");
+    let binder = Arc::new(PersistentVolumeController {
         queue: context.queue("volumes"),
-        claims: context.follow(&PERSISTENT_VOLUME_CLAIMS),
-        volumes: context.follow(&PERSISTENT_VOLUMES),
-        classes: context.follow(&STORAGE_CLASSES),
-        pods: context.follow(&PODS),
+        claims: context.informer(&PERSISTENT_VOLUME_CLAIMS),
+        volumes: context.informer(&PERSISTENT_VOLUMES),
+        classes: context.informer(&STORAGE_CLASSES),
+        pods: context.informer(&PODS),
         context,
     });
-    binder.listen();
-    Work::new(binder.queue.clone(), 1, binder.clone()).and(resync(binder))
+    binder.register();
+    Controller::new(binder.queue.clone(), 1, binder.clone()).with_task(resync(binder))
 }
 
-async fn resync(binder: Arc<Binder>) {
+async fn resync(binder: Arc<PersistentVolumeController>) {
     loop {
         sleep(RESYNC).await;
-        binder.look_again();
+        binder.resync();
     }
 }
 
-impl Reconcile for Binder {
-    async fn reconcile(&self, key: &Key) -> Result<After, Error> {
+impl Reconcile for PersistentVolumeController {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         match key.namespace() {
-            "" => self.volume(key).await?,
-            _ => self.claim(key).await?,
+            "" => self.sync_volume(key).await?,
+            _ => self.sync_claim(key).await?,
         }
-        Ok(After::Done)
+        Ok(Action::AwaitChange)
     }
 }
 
-impl Binder {
-    async fn claim(&self, key: &Key) -> Result<(), Error> {
+impl PersistentVolumeController {
+    async fn sync_claim(&self, key: &Key) -> Result<(), Error> {
         let Some(claim) = self.claims.lister().by_key(key)? else {
             return Ok(());
         };
-        let claim = match legacy::claim(&claim) {
+        let claim = match legacy::migrate_claim(&claim) {
             Some(migrated) => Arc::new(self.save_claim(&migrated).await?),
             None => claim,
         };
-        match claim::plan(&claim, &self.around(&claim)?) {
-            claim::Plan::Bind(volume) => self.bind(&claim, &volume).await,
-            claim::Plan::Pending(note) => {
+        match claim::plan_claim(&claim, &self.claim_context(&claim)?) {
+            claim::ClaimBindingPlan::Bind(volume) => self.bind(&claim, &volume).await,
+            claim::ClaimBindingPlan::Pending(note) => {
                 note.into_iter()
-                    .for_each(|note| self.tell_of_claim(&claim, note));
+                    .for_each(|note| self.record_claim_event(&claim, note));
                 self.set_claim_phase(&claim, "Pending").await.map(drop)
             }
-            claim::Plan::Lost(note) => self.lose(&claim, note).await,
-            claim::Plan::AssignClass(name) => self
+            claim::ClaimBindingPlan::Lost(note) => self.mark_claim_lost(&claim, note).await,
+            claim::ClaimBindingPlan::AssignClass(name) => self
                 .save_claim(&bind::with_class(&claim, &name))
                 .await
                 .map(drop),
-            claim::Plan::Provision(provisioner) => self.provision(&claim, &provisioner).await,
-            claim::Plan::Tell(note) => {
-                self.tell_of_claim(&claim, note);
+            claim::ClaimBindingPlan::Provision(provisioner) => {
+                self.provision(&claim, &provisioner).await
+            }
+            claim::ClaimBindingPlan::RecordEvent(note) => {
+                self.record_claim_event(&claim, note);
                 Ok(())
             }
         }
     }
 
-    /// What is known of the world around a claim.
-    fn around(&self, claim: &Object) -> Result<claim::World, Error> {
+    /// Collects what the decision for a claim depends on.
+    fn claim_context(&self, claim: &Object) -> Result<claim::ClaimContext, Error> {
         let class = self.classes.lister().get(names::class(claim))?;
         let is_free = claim["spec"]["volumeName"].str().is_empty();
         let best = match is_free {
-            true => matching::best(
+            true => matching::find_matching_volume(
                 claim,
                 &self.candidates(claim)?,
                 claim::is_delayed(class.as_deref()),
@@ -129,8 +131,8 @@ impl Binder {
                     .map(|class| class.name().to_string())
             }
         };
-        let pods = pod_index::of_claim(&self.pods, &claim.key().to_string())?;
-        Ok(claim::World {
+        let pods = pod_index::pods_using_claim(&self.pods, &claim.key().to_string())?;
+        Ok(claim::ClaimContext {
             named: self
                 .volumes
                 .lister()
@@ -138,12 +140,12 @@ impl Binder {
             best,
             class,
             default_class,
-            waiting_pods: claim::waiting(pods.iter().map(Arc::as_ref)),
+            waiting_pods: claim::unscheduled_pods(pods.iter().map(Arc::as_ref)),
         })
     }
 
     async fn bind(&self, claim: &Object, volume: &Object) -> Result<(), Error> {
-        let volume = match bind::volume(volume, claim) {
+        let volume = match bind::bind_volume_to_claim(volume, claim) {
             Some(bound) => self.save_volume(&bound).await?,
             None => volume.clone(),
         };
@@ -151,7 +153,7 @@ impl Binder {
             .set_volume_phase(&volume, "Bound", "")
             .await?
             .unwrap_or(volume);
-        let claim = match bind::claim(claim, &volume) {
+        let claim = match bind::bind_claim_to_volume(claim, &volume) {
             Some(bound) => self.save_claim(&bound).await?,
             None => claim.clone(),
         };
@@ -161,10 +163,10 @@ impl Binder {
         Ok(())
     }
 
-    async fn lose(&self, claim: &Object, note: Note) -> Result<(), Error> {
+    async fn mark_claim_lost(&self, claim: &Object, note: Note) -> Result<(), Error> {
         if claim["status"]["phase"].str() != "Lost" {
             self.set_claim_phase(claim, "Lost").await?;
-            self.tell_of_claim(claim, note);
+            self.record_claim_event(claim, note);
         }
         Ok(())
     }
@@ -173,46 +175,48 @@ impl Binder {
         if let Some(told) = bind::for_provisioner(claim, provisioner) {
             self.save_claim(&told).await?;
         }
-        self.tell_of_claim(claim, claim::provisioning(provisioner));
+        self.record_claim_event(claim, claim::provisioning(provisioner));
         Ok(())
     }
 
-    async fn volume(&self, key: &Key) -> Result<(), Error> {
+    async fn sync_volume(&self, key: &Key) -> Result<(), Error> {
         let Some(volume) = self.volumes.lister().by_key(key)? else {
             return Ok(());
         };
-        let volume = match legacy::volume(&volume) {
+        let volume = match legacy::migrate_volume(&volume) {
             Some(migrated) => Arc::new(self.save_volume(&migrated).await?),
             None => volume,
         };
         let claim = self.claim_of(&volume).await?;
-        match volume::plan(&volume, claim.as_ref()) {
-            volume::Plan::Phase(phase) => self.set_volume_phase(&volume, phase, "").await.map(drop),
-            volume::Plan::Release => self.release(&volume).await,
-            volume::Plan::WakeClaim => {
+        match volume::plan_volume(&volume, claim.as_ref()) {
+            volume::VolumePlan::Phase(phase) => {
+                self.set_volume_phase(&volume, phase, "").await.map(drop)
+            }
+            volume::VolumePlan::Release => self.reclaim_volume(&volume).await,
+            volume::VolumePlan::EnqueueClaim => {
                 self.queue.add(Key::new(
                     volume["spec"]["claimRef"]["namespace"].str(),
                     volume["spec"]["claimRef"]["name"].str(),
                 ));
                 Ok(())
             }
-            volume::Plan::Mismatch {
+            volume::VolumePlan::Mismatch {
                 of_volume,
                 of_claim,
             } => {
                 let note = |message: &str| Note::warning("VolumeMismatch", "", message);
-                self.tell_of_volume(&volume, note(&of_volume));
+                self.record_volume_event(&volume, note(&of_volume));
                 claim
                     .iter()
-                    .for_each(|claim| self.tell_of_claim(claim, note(&of_claim)));
+                    .for_each(|claim| self.record_claim_event(claim, note(&of_claim)));
                 Ok(())
             }
-            volume::Plan::Unbind => self.unbind(&volume).await,
+            volume::VolumePlan::Unbind => self.unbind_volume(&volume).await,
         }
     }
 
-    /// The claim that a volume names, if it is the one that it was. Before it counts as gone the server is asked: our
-    /// caches may not know it yet.
+    /// The claim of a volume's claimRef, if its uid matches. Before it counts as deleted, the
+    /// server is asked: the cache may not have it yet.
     async fn claim_of(&self, volume: &Object) -> Result<Option<Object>, Error> {
         let reference = &volume["spec"]["claimRef"];
         if reference["uid"].str().is_empty() {
@@ -239,35 +243,42 @@ impl Binder {
             .filter(is_it))
     }
 
-    async fn release(&self, volume: &Object) -> Result<(), Error> {
+    async fn reclaim_volume(&self, volume: &Object) -> Result<(), Error> {
         let is_known = matches!(volume["status"]["phase"].str(), "Released" | "Failed");
         let released = match is_known {
             true => None,
             false => self.set_volume_phase(volume, "Released", "").await?,
         };
         let volume = released.as_ref().unwrap_or(volume);
-        match reclaim::plan(volume) {
-            reclaim::Plan::Keep => Ok(()),
-            reclaim::Plan::Delete => self.delete(volume).await,
-            reclaim::Plan::Fail { reason, message } => self.fail(volume, reason, message).await,
-            reclaim::Plan::Recycle => self.recycle(volume).await,
+        match reclaim::plan_reclaim(volume) {
+            reclaim::ReclaimPlan::Keep => Ok(()),
+            reclaim::ReclaimPlan::Delete => self.delete_volume(volume).await,
+            reclaim::ReclaimPlan::Fail { reason, message } => {
+                self.mark_volume_failed(volume, reason, message).await
+            }
+            reclaim::ReclaimPlan::Recycle => self.recycle_volume(volume).await,
         }
     }
 
-    async fn fail(&self, volume: &Object, reason: &str, message: String) -> Result<(), Error> {
+    async fn mark_volume_failed(
+        &self,
+        volume: &Object,
+        reason: &str,
+        message: String,
+    ) -> Result<(), Error> {
         if let Some(failed) = self.set_volume_phase(volume, "Failed", &message).await? {
-            self.tell_of_volume(&failed, Note::warning(reason, "", message));
+            self.record_volume_event(&failed, Note::warning(reason, "", message));
         }
         Ok(())
     }
 
-    async fn delete(&self, volume: &Object) -> Result<(), Error> {
-        if volume.has_finalizer(legacy::OURS) {
+    async fn delete_volume(&self, volume: &Object) -> Result<(), Error> {
+        if volume.has_finalizer(legacy::CONTROLLER_FINALIZER) {
             let mut free = volume.clone();
             free.entry("metadata")
                 .entry("finalizers")
                 .make_list()
-                .retain(|one| one.str() != legacy::OURS);
+                .retain(|one| one.str() != legacy::CONTROLLER_FINALIZER);
             self.save_volume(&free).await?;
         }
         if volume.is_going() {
@@ -288,13 +299,13 @@ impl Binder {
         }
     }
 
-    /// Lets a pod empty a volume; the volume is looked at again whenever that pod changes.
-    async fn recycle(&self, volume: &Object) -> Result<(), Error> {
+    /// Recycles a volume by a pod; the events of that pod enqueue the volume.
+    async fn recycle_volume(&self, volume: &Object) -> Result<(), Error> {
         let key = Key::new(RECYCLERS, reclaim::recycler_name(volume.name()));
         let Some(pod) = self.pods.lister().by_key(&key)? else {
             return self.start_recycler(volume).await;
         };
-        let Some(outcome) = reclaim::outcome(&pod) else {
+        let Some(outcome) = reclaim::recycler_outcome(&pod) else {
             return Ok(());
         };
         if pod.is_going() {
@@ -302,13 +313,16 @@ impl Binder {
         }
         match outcome {
             Ok(()) => {
-                self.tell_of_volume(
+                self.record_volume_event(
                     volume,
                     Note::normal("VolumeRecycled", "", "Volume recycled"),
                 );
-                self.unbind(volume).await?;
+                self.unbind_volume(volume).await?;
             }
-            Err(message) => self.fail(volume, "VolumeFailedRecycle", message).await?,
+            Err(message) => {
+                self.mark_volume_failed(volume, "VolumeFailedRecycle", message)
+                    .await?
+            }
         }
         match self
             .context
@@ -323,13 +337,13 @@ impl Binder {
 
     async fn start_recycler(&self, volume: &Object) -> Result<(), Error> {
         let claim = names::claim_key(volume).unwrap_or_default();
-        let users = pod_index::of_claim(&self.pods, &claim)?;
+        let users = pod_index::pods_using_claim(&self.pods, &claim)?;
         let users: Vec<String> = users
             .iter()
             .filter(|pod| !is_terminal(pod))
             .map(|pod| pod.key().to_string())
             .collect();
-        // A claim of the same name is another one, with another volume: then these pods use that.
+        // A claim of the same name with another volume is another claim: these pods use that one.
         if !users.is_empty()
             && self
                 .claims
@@ -338,10 +352,10 @@ impl Binder {
                 .is_none()
         {
             let message = format!("Volume is used by pods: {}", users.join(","));
-            self.tell_of_volume(volume, Note::normal("VolumeFailedRecycle", "", message));
+            self.record_volume_event(volume, Note::normal("VolumeFailedRecycle", "", message));
             return Ok(());
         }
-        let Some(pod) = reclaim::recycler(volume) else {
+        let Some(pod) = reclaim::recycler_pod(volume) else {
             return Ok(());
         };
         match self.context.api.create(&PODS, &pod).await {
@@ -350,8 +364,8 @@ impl Binder {
         }
     }
 
-    async fn unbind(&self, volume: &Object) -> Result<(), Error> {
-        let unbound = self.save_volume(&bind::unbound(volume)).await?;
+    async fn unbind_volume(&self, volume: &Object) -> Result<(), Error> {
+        let unbound = self.save_volume(&bind::unbind_volume(volume)).await?;
         self.set_volume_phase(&unbound, "Available", "")
             .await
             .map(drop)

@@ -1,4 +1,4 @@
-//! What becomes of a volume that nobody claims any more?
+//! Reclaim policies of released volumes.
 
 use mizzen_sdk::Object;
 use mizzen_value::quantity::Quantity;
@@ -9,31 +9,25 @@ use super::names::{MIGRATED_TO, PROVISIONED_BY, annotation, has_annotation};
 
 /// What to do with a released volume.
 #[derive(Debug, PartialEq)]
-pub(super) enum Plan {
-    /// Nothing, or nothing that is ours to do.
+pub(super) enum ReclaimPlan {
     Keep,
-    /// Forget it: what it stands for is gone.
+    /// Delete the object: what it stands for is gone.
     Delete,
-    /// It cannot be done.
     Fail {
-        /// Why, for machines.
         reason: &'static str,
-        /// Why, for people.
         message: String,
     },
-    /// A pod empties it.
     Recycle,
 }
 
-/// Decides what becomes of a released volume.
-pub(super) fn plan(volume: &Object) -> Plan {
+pub(super) fn plan_reclaim(volume: &Object) -> ReclaimPlan {
     if annotation(volume, MIGRATED_TO).is_some_and(|driver| !driver.is_empty()) {
-        return Plan::Keep;
+        return ReclaimPlan::Keep;
     }
     match volume["spec"]["persistentVolumeReclaimPolicy"].str() {
-        "Retain" => Plan::Keep,
+        "Retain" => ReclaimPlan::Keep,
         "Delete" => delete(volume),
-        "Recycle" if scrubbed(volume).is_some() => Plan::Recycle,
+        "Recycle" if scrubbed(volume).is_some() => ReclaimPlan::Recycle,
         "Recycle" => fail(
             "VolumeFailedRecycle",
             "No recycler plugin found for the volume!",
@@ -45,14 +39,14 @@ pub(super) fn plan(volume: &Object) -> Plan {
     }
 }
 
-fn fail(reason: &'static str, message: impl Into<String>) -> Plan {
-    Plan::Fail {
+fn fail(reason: &'static str, message: impl Into<String>) -> ReclaimPlan {
+    ReclaimPlan::Fail {
         reason,
         message: message.into(),
     }
 }
 
-fn delete(volume: &Object) -> Plan {
+fn delete(volume: &Object) -> ReclaimPlan {
     let cannot = |why: String| fail("VolumeFailedDelete", why);
     let plugin = annotation(volume, PROVISIONED_BY).unwrap_or_default();
     let by_source = |why: &str| {
@@ -65,18 +59,18 @@ fn delete(volume: &Object) -> Plan {
     match plugin {
         "kubernetes.io/host-path" => delete_directory(volume),
         "kubernetes.io/nfs" => cannot("no deletable volume plugin matched".into()),
-        "" if has_annotation(volume, MIGRATED_TO) || !spec["csi"].is_null() => Plan::Keep,
+        "" if has_annotation(volume, MIGRATED_TO) || !spec["csi"].is_null() => ReclaimPlan::Keep,
         "" if !spec["hostPath"].is_null() => delete_directory(volume),
         "" if !spec["nfs"].is_null() => by_source("no deletable volume plugin matched"),
         "" => by_source("no volume plugin matched"),
-        plugin if is_external(plugin) => Plan::Keep,
+        plugin if is_external(plugin) => ReclaimPlan::Keep,
         plugin => cannot(format!("no volume plugin matched name: {plugin}")),
     }
 }
 
-/// Kubernetes: directories of the control plane's own machine may go if they are for a time anyway; for tests
-/// (host_path.go). We forget the volume and leave the directory: what is on a node's disk is the node's.
-fn delete_directory(volume: &Object) -> Plan {
+/// Kubernetes: the in-tree host path plug-in deletes directories below /tmp, for tests
+/// (host_path.go). Here only the object is deleted: the directory belongs to the node.
+fn delete_directory(volume: &Object) -> ReclaimPlan {
     let path = volume["spec"]["hostPath"]["path"].str();
     let is_temporary = path
         .split_once("/tmp/")
@@ -92,7 +86,7 @@ fn delete_directory(volume: &Object) -> Plan {
                 ),
             )
         }
-        (false, true) => Plan::Delete,
+        (false, true) => ReclaimPlan::Delete,
         (false, false) => fail(
             "VolumeFailedDelete",
             format!("host_path deleter only supports /tmp/.+ but received provided {path}"),
@@ -100,8 +94,8 @@ fn delete_directory(volume: &Object) -> Plan {
     }
 }
 
-/// The source that a pod mounts to empty a volume, and for how many seconds it may at least run; none for volumes that
-/// cannot be emptied.
+/// The volume source that a recycler pod mounts, and its minimum timeout in seconds; none for
+/// volumes that cannot be recycled.
 fn scrubbed(volume: &Object) -> Option<(Value, i64)> {
     let spec = &volume["spec"];
     match (&spec["hostPath"], &spec["nfs"]) {
@@ -114,13 +108,13 @@ fn scrubbed(volume: &Object) -> Option<(Value, i64)> {
     }
 }
 
-/// The name of the pod that empties a volume; it is in the namespace `default`.
+/// The name of the recycler pod; its namespace is `default`.
 pub(super) fn recycler_name(volume: &str) -> String {
     format!("recycler-for-{volume}")
 }
 
-/// The pod that empties a volume.
-pub(super) fn recycler(volume: &Object) -> Option<Value> {
+/// The recycler pod of a volume.
+pub(super) fn recycler_pod(volume: &Object) -> Option<Value> {
     let (mut mounted, least) = scrubbed(volume)?;
     let gibibytes = Quantity::of(volume["spec"]["capacity"]["storage"].str()).value() >> 30;
     let seconds = (gibibytes * 30).max(least);
@@ -143,8 +137,8 @@ pub(super) fn recycler(volume: &Object) -> Option<Value> {
     }))
 }
 
-/// What became of the emptying, as its pod says: none while it is under way.
-pub(super) fn outcome(pod: &Value) -> Option<Result<(), String>> {
+/// The outcome of a recycler pod; none while it runs.
+pub(super) fn recycler_outcome(pod: &Value) -> Option<Result<(), String>> {
     let told = |message: &str| match message {
         "" => "pod failed, pod.Status.Message unknown".to_string(),
         message => message.to_string(),
@@ -165,7 +159,7 @@ mod tests {
     use crate::volume_binder::names::annotate;
 
     #[track_caller]
-    fn check(policy: &str, source: Value, provisioned_by: &str, wanted: Result<Plan, &str>) {
+    fn check(policy: &str, source: Value, provisioned_by: &str, wanted: Result<ReclaimPlan, &str>) {
         let mut volume = Object(value!({"metadata": {"name": "v"}, "spec": source}));
         volume
             .entry("spec")
@@ -173,20 +167,20 @@ mod tests {
         if !provisioned_by.is_empty() {
             annotate(&mut volume, PROVISIONED_BY, provisioned_by);
         }
-        match (plan(&volume), wanted) {
-            (Plan::Fail { message, .. }, Err(wanted)) => assert_eq!(message, wanted),
+        match (plan_reclaim(&volume), wanted) {
+            (ReclaimPlan::Fail { message, .. }, Err(wanted)) => assert_eq!(message, wanted),
             (plan, wanted) => assert_eq!(Ok(plan), wanted),
         }
     }
 
     #[test]
-    fn a_policy_is_carried_out_by_whoever_can() {
+    fn a_reclaim_policy_is_applied_by_the_responsible_component() {
         let nfs = || value!({"nfs": {"server": "s", "path": "/x"}});
         let path = |path: &str| value!({"hostPath": {"path": path}});
-        check("Retain", nfs(), "", Ok(Plan::Keep));
-        check("Delete", value!({"csi": {}}), "", Ok(Plan::Keep));
-        check("Delete", nfs(), "example.com/p", Ok(Plan::Keep));
-        check("Delete", path("/tmp/x"), "", Ok(Plan::Delete));
+        check("Retain", nfs(), "", Ok(ReclaimPlan::Keep));
+        check("Delete", value!({"csi": {}}), "", Ok(ReclaimPlan::Keep));
+        check("Delete", nfs(), "example.com/p", Ok(ReclaimPlan::Keep));
+        check("Delete", path("/tmp/x"), "", Ok(ReclaimPlan::Delete));
         check(
             "Delete",
             path("/var/x"),
@@ -213,7 +207,7 @@ mod tests {
             "kubernetes.io/odd",
             Err("no volume plugin matched name: kubernetes.io/odd"),
         );
-        check("Recycle", nfs(), "", Ok(Plan::Recycle));
+        check("Recycle", nfs(), "", Ok(ReclaimPlan::Recycle));
         check(
             "Recycle",
             value!({"local": {}}),
@@ -229,14 +223,14 @@ mod tests {
     }
 
     #[test]
-    fn a_larger_volume_may_take_longer_to_empty() {
+    fn a_larger_volume_has_a_longer_recycler_timeout() {
         let volume = |size: &str| {
             Object(
                 value!({"spec": {"capacity": {"storage": size}, "hostPath": {"path": "/tmp/x"}}}),
             )
         };
         let seconds =
-            |size| recycler(&volume(size)).unwrap()["spec"]["activeDeadlineSeconds"].int();
+            |size| recycler_pod(&volume(size)).unwrap()["spec"]["activeDeadlineSeconds"].int();
         assert_eq!((seconds("1Gi"), seconds("10Gi")), (60, 300));
     }
 }

@@ -1,4 +1,4 @@
-//! Writes claims and volumes, and waits until the caches show it.
+//! Writes claims and volumes, and waits until the cache has them.
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES};
 use tokio::time::timeout;
 
-use super::{Binder, bind};
+use super::{PersistentVolumeController, bind};
 use crate::Error;
 
-/// How long to wait for a cache; if it takes longer, the next write is refused and tried again.
+/// How long to wait for the cache; after that the next write conflicts and is retried.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-impl Binder {
+impl PersistentVolumeController {
     pub(super) async fn save_claim(&self, claim: &Object) -> Result<Object, Error> {
         let saved = self
             .context
@@ -39,7 +39,7 @@ impl Binder {
         Ok(seen(&self.volumes, saved).await)
     }
 
-    /// Puts a claim that has no volume in a phase; none if it is in it.
+    /// Sets the phase of a claim without a volume; none if it has it.
     pub(super) async fn set_claim_phase(
         &self,
         claim: &Object,
@@ -51,7 +51,7 @@ impl Binder {
         }
     }
 
-    /// Puts a volume in a phase; none if it is in it.
+    /// Sets the phase of a volume; none if it has it.
     pub(super) async fn set_volume_phase(
         &self,
         volume: &Object,
@@ -69,12 +69,13 @@ impl Binder {
         Ok(Some(seen(&self.volumes, saved).await))
     }
 
-    pub(super) fn tell_of_claim(&self, claim: &Object, note: Note) {
-        self.context.record(&PERSISTENT_VOLUME_CLAIMS, claim, note);
+    pub(super) fn record_claim_event(&self, claim: &Object, note: Note) {
+        self.context
+            .record_event(&PERSISTENT_VOLUME_CLAIMS, claim, note);
     }
 
-    pub(super) fn tell_of_volume(&self, volume: &Object, note: Note) {
-        self.context.record(&PERSISTENT_VOLUMES, volume, note);
+    pub(super) fn record_volume_event(&self, volume: &Object, note: Note) {
+        self.context.record_event(&PERSISTENT_VOLUMES, volume, note);
     }
 }
 

@@ -1,53 +1,51 @@
-//! What does a volume need next?
+//! Decides how a volume is synced.
 
 use mizzen_sdk::Object;
 
 use super::names::{PROVISIONED_BY, has_annotation, volume_mode};
 
-/// What to do about a volume.
+/// What to do with a volume.
 #[derive(Debug, PartialEq)]
-pub(super) enum Plan {
-    /// It is in this phase.
+pub(super) enum VolumePlan {
+    /// Set the phase.
     Phase(&'static str),
-    /// Its claim is gone: say so, then do with it as its policy says.
+    /// Set it Released, then apply the reclaim policy.
     Release,
-    /// Its claim does not know of it yet.
-    WakeClaim,
-    /// It and its claim cannot come together; said of both.
+    EnqueueClaim,
+    /// Volume and claim do not match; an event is recorded for both.
     Mismatch {
-        /// What is told of the volume.
         of_volume: String,
-        /// What is told of the claim.
         of_claim: String,
     },
-    /// Its claim has another volume.
+    /// Its claim is bound to another volume.
     Unbind,
 }
 
-/// Decides what a volume needs next, given the claim that it names, if that is there and the same as it ever was.
-pub(super) fn plan(volume: &Object, claim: Option<&Object>) -> Plan {
+/// Plans a volume, given the claim of its claimRef if that exists with the same uid.
+pub(super) fn plan_volume(volume: &Object, claim: Option<&Object>) -> VolumePlan {
     if volume["spec"]["claimRef"]["uid"].str().is_empty() {
-        return Plan::Phase("Available");
+        return VolumePlan::Phase("Available");
     }
     let Some(claim) = claim else {
-        return Plan::Release;
+        return VolumePlan::Release;
     };
     match claim["spec"]["volumeName"].str() {
         "" if volume_mode(claim) != volume_mode(volume) => mismatch(volume, claim),
-        "" => Plan::WakeClaim,
-        name if name == volume.name() => Plan::Phase("Bound"),
-        _ if is_surplus(volume) => Plan::Release,
-        _ => Plan::Unbind,
+        "" => VolumePlan::EnqueueClaim,
+        name if name == volume.name() => VolumePlan::Phase("Bound"),
+        _ if is_surplus(volume) => VolumePlan::Release,
+        _ => VolumePlan::Unbind,
     }
 }
 
-/// Whether a volume was made for a claim that found another: nobody else will want it.
+/// Whether a volume was provisioned for a claim that is bound to another one: no other claim will
+/// use it.
 fn is_surplus(volume: &Object) -> bool {
     has_annotation(volume, PROVISIONED_BY)
         && volume["spec"]["persistentVolumeReclaimPolicy"].str() == "Delete"
 }
 
-fn mismatch(volume: &Object, claim: &Object) -> Plan {
+fn mismatch(volume: &Object, claim: &Object) -> VolumePlan {
     let of_volume = format!(
         "Cannot bind PersistentVolume to requested PersistentVolumeClaim {:?} due to incompatible volumeMode.",
         claim.name()
@@ -56,7 +54,7 @@ fn mismatch(volume: &Object, claim: &Object) -> Plan {
         "Cannot bind PersistentVolume {:?} to requested PersistentVolumeClaim due to incompatible volumeMode.",
         volume.name()
     );
-    Plan::Mismatch {
+    VolumePlan::Mismatch {
         of_volume,
         of_claim,
     }
@@ -88,37 +86,40 @@ mod tests {
     #[test]
     fn a_volume_is_available_until_a_claim_has_it() {
         assert_eq!(
-            plan(&volume(Value::Null, "Retain"), None),
-            Plan::Phase("Available")
+            plan_volume(&volume(Value::Null, "Retain"), None),
+            VolumePlan::Phase("Available")
         );
         assert_eq!(
-            plan(&volume(value!({"name": "c"}), "Retain"), None),
-            Plan::Phase("Available")
+            plan_volume(&volume(value!({"name": "c"}), "Retain"), None),
+            VolumePlan::Phase("Available")
         );
-        assert_eq!(plan(&held(), Some(&claim(value!({})))), Plan::WakeClaim);
         assert_eq!(
-            plan(&held(), Some(&claim(value!({"volumeName": "v"})))),
-            Plan::Phase("Bound")
+            plan_volume(&held(), Some(&claim(value!({})))),
+            VolumePlan::EnqueueClaim
+        );
+        assert_eq!(
+            plan_volume(&held(), Some(&claim(value!({"volumeName": "v"})))),
+            VolumePlan::Phase("Bound")
         );
     }
 
     #[test]
     fn a_volume_whose_claim_is_gone_is_released() {
-        assert_eq!(plan(&held(), None), Plan::Release);
+        assert_eq!(plan_volume(&held(), None), VolumePlan::Release);
     }
 
     #[test]
-    fn a_volume_whose_claim_has_another_is_let_go_or_deleted_if_it_was_made_for_it() {
+    fn a_volume_whose_claim_is_bound_elsewhere_is_unbound_or_deleted_if_provisioned() {
         let elsewhere = claim(value!({"volumeName": "w"}));
-        assert_eq!(plan(&held(), Some(&elsewhere)), Plan::Unbind);
+        assert_eq!(plan_volume(&held(), Some(&elsewhere)), VolumePlan::Unbind);
         let mut made = held();
         annotate(&mut made, PROVISIONED_BY, "example.com/p");
-        assert_eq!(plan(&made, Some(&elsewhere)), Plan::Release);
+        assert_eq!(plan_volume(&made, Some(&elsewhere)), VolumePlan::Release);
     }
 
     #[test]
-    fn modes_must_agree() {
-        let plan = plan(&held(), Some(&claim(value!({"volumeMode": "Block"}))));
-        assert!(matches!(plan, Plan::Mismatch { .. }), "{plan:?}");
+    fn volume_modes_must_match() {
+        let plan = plan_volume(&held(), Some(&claim(value!({"volumeMode": "Block"}))));
+        assert!(matches!(plan, VolumePlan::Mismatch { .. }), "{plan:?}");
     }
 }

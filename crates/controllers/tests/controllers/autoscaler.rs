@@ -1,4 +1,4 @@
-//! Autoscalers let their targets have as many replicas as metrics ask for.
+//! The horizontal pod autoscaler controller.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use crate::cluster::{Cluster, read};
 use crate::pods::{LONG_AGO, pod, run};
 
 pub(crate) const LOOPS: &[&str] = &["horizontal-pod-autoscaler-controller"];
-/// How the resource metrics API calls what pods use.
+/// The resource of pod metrics.
 const POD_METRICS: Resource =
     Resource::namespaced("metrics.k8s.io", "v1beta1", "pods", "PodMetrics");
-/// A metric that belongs to no object.
+/// An external metric.
 const QUEUE_LENGTH: Resource =
     Resource::namespaced("external.metrics.k8s.io", "v1beta1", "queuelength", "Value");
 
-/// Lets our own server serve an API of metrics: its objects are the measurements.
+/// Serves a metrics API by a CustomResourceDefinition whose objects are the metrics.
 async fn serve(cluster: &Cluster, metrics: &Resource) {
     let Resource {
         group,
@@ -41,7 +41,7 @@ async fn serve(cluster: &Cluster, metrics: &Resource) {
         .unwrap();
 }
 
-/// Says how much CPU a pod uses.
+/// Sets the CPU usage of a pod.
 async fn measure(cluster: &Cluster, pod: &str, cpu: &str) {
     let sample = value!({
         "apiVersion": "metrics.k8s.io/v1beta1", "kind": "PodMetrics",
@@ -57,7 +57,7 @@ async fn measure(cluster: &Cluster, pod: &str, cpu: &str) {
     }
 }
 
-/// Makes a deployment of so many replicas.
+/// Creates a deployment.
 pub(crate) async fn target(cluster: &Cluster, replicas: usize) {
     cluster
         .create(&format!(
@@ -68,7 +68,7 @@ pub(crate) async fn target(cluster: &Cluster, replicas: usize) {
         .await;
 }
 
-/// Makes pods that run.
+/// Creates running pods.
 pub(crate) async fn pods(cluster: &Cluster, names: impl Iterator<Item = usize>) {
     for at in names {
         pod(cluster, &format!("p{at}"), "").await;
@@ -78,7 +78,7 @@ pub(crate) async fn pods(cluster: &Cluster, names: impl Iterator<Item = usize>) 
 
 const CPU: &str = "metrics: [{type: Resource, resource: {name: cpu, target: {type: Utilization, averageUtilization: 50}}}]";
 
-/// Makes an autoscaler of the deployment.
+/// Creates an autoscaler of the deployment.
 pub(crate) async fn autoscaler(cluster: &Cluster, spec: &str) {
     cluster
         .create(&format!(
@@ -89,7 +89,7 @@ pub(crate) async fn autoscaler(cluster: &Cluster, spec: &str) {
         .await;
 }
 
-/// How many replicas the deployment should have.
+/// `spec.replicas` of the deployment.
 pub(crate) async fn replicas(cluster: &Cluster) -> i64 {
     cluster.get(&DEPLOYMENTS, "default/web").await["spec"]["replicas"].int()
 }
@@ -108,7 +108,7 @@ pub(crate) async fn conditions(cluster: &Cluster) -> Vec<String> {
         .collect()
 }
 
-/// What is told of a reason.
+/// The messages of events with a reason.
 pub(crate) async fn events(cluster: &Cluster, reason: &str) -> Vec<String> {
     let events = cluster.list(&EVENTS, "default").await;
     let meant = events
@@ -188,7 +188,7 @@ async fn a_target_grows_at_once_and_shrinks_after_five_minutes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn people_say_how_fast_a_target_may_shrink() {
+async fn behavior_limits_scaling_down() {
     let cluster = Cluster::with(LOOPS).await;
     serve(&cluster, &POD_METRICS).await;
     target(&cluster, 6).await;
@@ -306,7 +306,7 @@ async fn a_target_that_is_out_of_bounds_needs_no_metrics() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_target_that_is_not_there_is_told_of() {
+async fn a_missing_target_is_in_the_condition() {
     let cluster = Cluster::with(LOOPS).await;
     autoscaler(&cluster, CPU).await;
     cluster.pass(16 * SECOND).await;

@@ -1,4 +1,4 @@
-//! Tokens sign the cluster's description and go when their time is over.
+//! The bootstrap signer and the token cleaner.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::cluster::Cluster;
 const LOOPS: &[&str] = &["bootstrap-signer-controller", "token-cleaner-controller"];
 
 #[tokio::test(start_paused = true)]
-async fn a_token_signs_until_its_time_is_over() {
+async fn a_token_signs_until_it_expires() {
     let cluster = Cluster::with(LOOPS).await;
     for name in ["kube-public", "kube-system"] {
         if cluster

@@ -1,4 +1,4 @@
-//! Certificate requests, from the asking to the certificate, and to their end.
+//! Certificate signing requests: approval, signing and cleanup.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use kube::Client;
 use mizzen_apiserver::User;
-use mizzen_controllers::{Order, Sign};
+use mizzen_controllers::{CertificateSigner, SigningRequest};
 use mizzen_sdk::api::Api;
 use mizzen_sdk::resource::CERTIFICATE_SIGNING_REQUESTS;
 use mizzen_value::{Value, value};
@@ -38,13 +38,13 @@ MwIhAPlu9Q4EUnm4i5KHv8uZNWaArn0yraLTsZVAM4W1alFx\n\
 -----END CERTIFICATE-----\n\
 ";
 
-/// An authority that writes down what it is told to sign.
+/// An authority that records what it signs.
 #[derive(Clone, Default)]
 struct Clerk(Arc<Mutex<Vec<String>>>);
 
-impl Sign for Clerk {
-    fn sign(&self, order: &Order) -> Result<String, String> {
-        let Order {
+impl CertificateSigner for Clerk {
+    fn sign(&self, order: &SigningRequest) -> Result<String, String> {
+        let SigningRequest {
             signer,
             usages,
             not_before,
@@ -112,7 +112,7 @@ fn conditions(request: &Value) -> Vec<(&str, &str, &str)> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_gets_its_certificate_by_itself() {
+async fn a_node_request_is_approved_automatically() {
     let (cluster, clerk) = cluster().await;
     ask(
         &cluster,
@@ -136,7 +136,7 @@ async fn a_node_gets_its_certificate_by_itself() {
     assert_eq!(*clerk.0.lock(), [wanted]);
 }
 
-/// Lets the user `joiner` create this.
+/// Allows the user `joiner` to create this resource.
 async fn allow(cluster: &Cluster, resource: &str) {
     let name = resource.replace('/', "-");
     let rule =
@@ -156,7 +156,7 @@ async fn allow(cluster: &Cluster, resource: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_s_certificate_is_approved_for_users_who_may_ask_for_one() {
+async fn a_node_certificate_is_approved_for_users_with_the_permission() {
     let (cluster, _) = cluster().await;
     allow(&cluster, "certificatesigningrequests").await;
     let joiner = cluster
@@ -173,7 +173,7 @@ async fn a_node_s_certificate_is_approved_for_users_who_may_ask_for_one() {
     cluster.pass(Duration::from_secs(60)).await;
     let waiting = cluster.get(&CERTIFICATE_SIGNING_REQUESTS, "r").await;
     assert!(conditions(&waiting).is_empty());
-    // That is for the node itself, which the user is not.
+    // That permission is for the node itself.
     allow(&cluster, "certificatesigningrequests/selfnodeclient").await;
     cluster.pass(Duration::from_secs(120)).await;
     let waiting = cluster.get(&CERTIFICATE_SIGNING_REQUESTS, "r").await;
@@ -189,7 +189,7 @@ async fn a_node_s_certificate_is_approved_for_users_who_may_ask_for_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_person_waits_for_a_person() {
+async fn other_requests_wait_for_an_administrator() {
     let (cluster, clerk) = cluster().await;
     ask(
         &cluster,
@@ -209,7 +209,7 @@ async fn a_person_waits_for_a_person() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_signer_does_not_sign_fails() {
+async fn a_request_that_violates_its_signer_fails() {
     let (cluster, _) = cluster().await;
     ask(
         &cluster,
@@ -230,7 +230,7 @@ async fn what_a_signer_does_not_sign_fails() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn old_requests_are_forgotten() {
+async fn old_requests_are_deleted() {
     let (cluster, _) = cluster().await;
     ask(&cluster, JANE, "example.com/mine", "client auth", "").await;
     cluster.pass(Duration::from_secs(23 * 3600)).await;

@@ -1,4 +1,4 @@
-//! A server with loops, in one process.
+//! A server with controllers, in one process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use mizzen_value::clock::Clock as _;
 use mizzen_value::{Value, json, yaml};
 use tokio::time::sleep;
 
-/// The time at which every test begins.
+/// The time at which every test starts.
 const BEGIN: i64 = 1_700_000_000;
 
-/// A server, the loops that a test asks for, and a user who may do everything.
+/// A server, the controllers of a test, and a cluster administrator.
 pub(crate) struct Cluster {
     pub server: Server,
     pub api: Api,
@@ -27,12 +27,13 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// A server with the loops of these names, and the namespace `default`. Without any name there are no loops.
+    /// A server with these controllers and the namespace `default`. Without names there are no
+    /// controllers.
     pub(crate) async fn with(loops: &[&str]) -> Cluster {
         Cluster::set_up(loops, |_| {}).await
     }
 
-    /// The same with loops that are set up by `choose`.
+    /// The same with options set by `choose`.
     pub(crate) async fn set_up(loops: &[&str], choose: impl FnOnce(&mut Options)) -> Cluster {
         let clock = VirtualClock::starting_at(BEGIN);
         let store = Store::in_memory(Default::default());
@@ -58,7 +59,7 @@ impl Cluster {
         cluster
     }
 
-    /// Starts loops; those that ran before stop.
+    /// Starts controllers; those that ran before stop.
     pub(crate) async fn start(&mut self, loops: &[&str], choose: impl FnOnce(&mut Options)) {
         self.loops = None;
         if loops.is_empty() {
@@ -67,20 +68,20 @@ impl Cluster {
         let server = self.server.clone();
         let mut options = Options::new(Arc::new(move |_| client(&server)));
         options.clock = seam::told_by(self.clock);
-        options.chance = Arc::new(|| 0.5);
-        options.loops = loops.iter().map(|name| name.to_string()).collect();
+        options.rng = Arc::new(|| 0.5);
+        options.controllers = loops.iter().map(|name| name.to_string()).collect();
         choose(&mut options);
         let handle = start(options);
         handle.synced().await;
         self.loops = Some(handle);
     }
 
-    /// The time of day, in seconds since 1970.
+    /// The wall clock, in seconds since 1970.
     pub(crate) fn now(&self) -> i64 {
         self.clock.now().0
     }
 
-    /// Makes an object from YAML; its kind is looked up by its name.
+    /// Creates an object from YAML.
     pub(crate) async fn create(&self, text: &str) -> Object {
         let object = read(text);
         let path = collection(&object);
@@ -90,12 +91,12 @@ impl Cluster {
             .unwrap()
     }
 
-    /// One object, which must be there.
+    /// Reads an object that must exist.
     pub(crate) async fn get(&self, of: &Resource, key: &str) -> Object {
         self.api.get(of, &key.parse().unwrap()).await.unwrap()
     }
 
-    /// One object, if it is there.
+    /// Reads an object.
     pub(crate) async fn find(&self, of: &Resource, key: &str) -> Option<Object> {
         self.api.find(of, &key.parse().unwrap()).await.unwrap()
     }
@@ -108,7 +109,7 @@ impl Cluster {
             .unwrap()
     }
 
-    /// Changes an object.
+    /// Updates an object.
     pub(crate) async fn change(
         &self,
         of: &Resource,
@@ -120,7 +121,7 @@ impl Cluster {
         self.api.update(of, &object).await.unwrap()
     }
 
-    /// Changes an object's status.
+    /// Updates an object's status.
     pub(crate) async fn change_status(
         &self,
         of: &Resource,
@@ -132,7 +133,6 @@ impl Cluster {
         self.api.update_status(of, &object).await.unwrap()
     }
 
-    /// Deletes an object.
     pub(crate) async fn delete(&self, of: &Resource, key: &str) {
         let key: Key = key.parse().unwrap();
         self.api
@@ -141,12 +141,12 @@ impl Cluster {
             .unwrap();
     }
 
-    /// Lets everybody do what is to be done now. Time passes, but less than a second.
+    /// Waits until all controllers are idle. Less than a second passes.
     pub(crate) async fn settle(&self) {
         self.pass(Duration::from_millis(900)).await;
     }
 
-    /// Lets time pass.
+    /// Advances the time.
     pub(crate) async fn pass(&self, time: Duration) {
         sleep(time).await;
     }
@@ -165,7 +165,8 @@ pub(crate) fn read(text: &str) -> Object {
     Object(json::parse(json::to_string(&document.value).as_bytes()).unwrap())
 }
 
-/// Where objects of this kind are made: kinds of several words have no other plural than theirs in lower case.
+/// The collection path of an object: the plural of a kind of several words is its name in lower
+/// case.
 fn collection(object: &Object) -> String {
     let (version, kind) = (
         object["apiVersion"].str(),

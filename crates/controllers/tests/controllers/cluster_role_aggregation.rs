@@ -1,4 +1,4 @@
-//! Roles made of others.
+//! The cluster role aggregation controller.
 
 use mizzen_sdk::resource::CLUSTER_ROLES;
 use mizzen_value::json;
@@ -8,7 +8,7 @@ use crate::cluster::Cluster;
 const ALL: &str = "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: all}, aggregationRule: {clusterRoleSelectors: [{matchLabels: {x: one}}]}, rules: [{apiGroups: [''], resources: [secrets], verbs: [get]}]}";
 const PART: &str = "{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: part, labels: {x: one}}, rules: [{apiGroups: [''], resources: [pods], verbs: [list]}]}";
 
-/// The rules of the whole, as soon as all is done.
+/// The rules of the aggregated role, once controllers are idle.
 async fn rules(cluster: &Cluster) -> String {
     cluster.settle().await;
     let rules = cluster.get(&CLUSTER_ROLES, "all").await["rules"].clone();
@@ -21,7 +21,7 @@ async fn rules(cluster: &Cluster) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_role_follows_its_parts() {
+async fn an_aggregated_role_follows_the_selected_roles() {
     let cluster = Cluster::with(&["clusterrole-aggregation-controller"]).await;
     cluster.create(ALL).await;
     assert_eq!(rules(&cluster).await, r#"["secrets"]"#);

@@ -1,4 +1,4 @@
-//! CronJobs start jobs whenever they are due. Tests begin on 2023-11-14 at 22:13:20.
+//! The CronJob controller. Tests start on 2023-11-14 at 22:13:20.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::cluster::Cluster;
 
 const LOOP: &[&str] = &["cronjob-controller"];
 
-/// Makes the CronJob `c` with these fields, besides a template.
+/// Creates the CronJob `c` with these fields and a template.
 async fn make(cluster: &Cluster, fields: &str) -> Object {
     let template =
         "{spec: {template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}";
@@ -24,7 +24,7 @@ async fn make(cluster: &Cluster, fields: &str) -> Object {
     cron_job
 }
 
-/// Says that a job has ended.
+/// Finishes a job.
 async fn end(cluster: &Cluster, job: &Object, succeeded: bool) {
     let conditions = match succeeded {
         true => ["SuccessCriteriaMet", "Complete"],
@@ -98,7 +98,7 @@ async fn a_job_starts_on_time_and_its_end_is_noted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn jobs_that_run_are_forbidden_or_replaced_or_joined() {
+async fn the_concurrency_policy_forbids_replaces_or_allows() {
     for (policy, expect) in [
         ("Forbid", vec!["c-28333334"]),
         ("Replace", vec!["c-28333335"]),
@@ -121,7 +121,7 @@ async fn jobs_that_run_are_forbidden_or_replaced_or_joined() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_oldest_jobs_are_forgotten() {
+async fn jobs_over_the_history_limit_are_deleted() {
     let cluster = Cluster::with(LOOP).await;
     make(
         &cluster,

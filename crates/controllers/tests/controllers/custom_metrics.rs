@@ -1,4 +1,4 @@
-//! Autoscalers ask another server, which serves metrics under our server's name.
+//! Custom metrics of an aggregated API server.
 
 use std::convert::Infallible;
 use std::future::ready;
@@ -19,7 +19,7 @@ use crate::pods::LONG_AGO;
 
 const ROOT: &str = "/apis/custom.metrics.k8s.io";
 
-/// The way to our server, and to the other one behind it.
+/// A transport to our server and to the aggregated one behind it.
 #[derive(Clone)]
 struct Way {
     ours: InProcess,
@@ -50,7 +50,7 @@ impl Service<Request<Sent>> for Way {
     }
 }
 
-/// A cluster behind which another server answers so.
+/// A cluster whose aggregated server answers so.
 async fn cluster(answer: fn(&str) -> Option<Value>) -> Cluster {
     let mut cluster = Cluster::with(&[]).await;
     let server = cluster.server.clone();
@@ -70,7 +70,7 @@ fn metric(object: &str, value: &str) -> Value {
     value!({"describedObject": {"name": (object)}, "timestamp": (LONG_AGO), "value": (value)})
 }
 
-/// Requests that pods serve, and hits of a service.
+/// Requests of pods, and hits of a service.
 fn answer(path: &str) -> Option<Value> {
     let path = path.strip_prefix(ROOT)?;
     Some(match path {
@@ -143,7 +143,7 @@ async fn objects_may_have_metrics_of_any_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_may_serve_custom_metrics() {
+async fn the_custom_metrics_api_may_be_missing() {
     let cluster = cluster(|_| None).await;
     target(&cluster, 2).await;
     pods(&cluster, 0..2).await;

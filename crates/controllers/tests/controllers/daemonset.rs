@@ -1,4 +1,4 @@
-//! One pod on every node that is asked for.
+//! The DaemonSet controller.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use mizzen_value::{json, time, value};
 
 use crate::cluster::{Cluster, read};
 
-/// A set of the name `d` for nodes with the label daemon=yes, with more members of its spec.
+/// A set `d` for nodes with the label daemon=yes, with more members of its spec.
 fn set(more: &str) -> String {
     let mut set = read(
         "{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: d, namespace: default},
@@ -32,7 +32,7 @@ async fn begin(nodes: &[&str], more: &str) -> Cluster {
     cluster
 }
 
-/// Makes a node. Nobody takes away the taint that a new node has, so that is done here.
+/// Creates a node without the not-ready taint, which the node lifecycle controller would remove.
 async fn add_node(cluster: &Cluster, name: &str) {
     let node = "{apiVersion: v1, kind: Node, metadata: {name: NAME, labels: {daemon: 'yes'}}}";
     cluster.create(&node.replace("NAME", name)).await;
@@ -55,7 +55,7 @@ fn node_of(pod: &Object) -> String {
         .into()
 }
 
-/// The nodes of pods with their images, those that go in brackets, in order.
+/// The nodes of pods with their images, terminating ones in brackets, sorted.
 async fn pods(cluster: &Cluster) -> String {
     let word = |pod: &Object| {
         let image = pod["spec"]["containers"][0]["image"]
@@ -79,7 +79,7 @@ async fn pods(cluster: &Cluster) -> String {
     words.join(" ")
 }
 
-/// Binds every pod to its node and lets it be ready, as a scheduler and kubelets would.
+/// Binds every pod to its node and makes it ready, as scheduler and kubelets would.
 async fn run(cluster: &Cluster) {
     for pod in cluster.list(&PODS, "default").await {
         let key = pod.key();
@@ -105,7 +105,7 @@ async fn run(cluster: &Cluster) {
     cluster.settle().await;
 }
 
-/// Lets pods that go be gone, as kubelets would.
+/// Deletes terminating pods, as kubelets would.
 async fn reap(cluster: &Cluster) {
     for pod in cluster
         .list(&PODS, "default")
@@ -149,7 +149,7 @@ async fn status(cluster: &Cluster) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn daemons_follow_nodes() {
+async fn daemon_pods_follow_nodes() {
     let cluster = begin(&["n1"], "{}").await;
     assert_eq!(pods(&cluster).await, "n1:1");
     add_node(&cluster, "n2").await;
@@ -173,12 +173,12 @@ async fn daemons_follow_nodes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_daemon_that_waits_for_a_node_that_is_gone_goes() {
+async fn a_pending_daemon_pod_for_a_missing_node_is_deleted() {
     let cluster = begin(&["n1", "n2"], "{}").await;
     cluster.delete(&NODES, "n2").await;
     cluster.settle().await;
     assert_eq!(pods(&cluster).await, "n1:1 n2:1", "nobody told the set");
-    // The scheduler says of a pod that it finds no node for it.
+    // The scheduler writes that it finds no node for the pod.
     let pod = cluster
         .list(&PODS, "default")
         .await
@@ -199,7 +199,7 @@ async fn a_daemon_that_waits_for_a_node_that_is_gone_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_taint_keeps_new_daemons_away_and_drives_old_ones_off() {
+async fn taints_keep_new_daemon_pods_away_and_evict_old_ones() {
     let taint = |effect: &str| value!({"key": "k", "effect": effect});
     let cluster = begin(&["n1"], "{}").await;
     run(&cluster).await;
@@ -217,7 +217,7 @@ async fn a_taint_keeps_new_daemons_away_and_drives_old_ones_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_update_replaces_one_daemon_at_a_time() {
+async fn an_update_replaces_one_daemon_pod_at_a_time() {
     let cluster = begin(&["n1", "n2"], "{}").await;
     run(&cluster).await;
     update(&cluster, "i:2").await;
@@ -236,7 +236,7 @@ async fn an_update_replaces_one_daemon_at_a_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_a_surge_the_new_daemon_comes_before_the_old_one_goes() {
+async fn with_max_surge_the_new_daemon_pod_is_created_first() {
     let strategy =
         "{updateStrategy: {type: RollingUpdate, rollingUpdate: {maxSurge: 1, maxUnavailable: 0}}}";
     let cluster = begin(&["n1", "n2"], strategy).await;
@@ -255,7 +255,7 @@ async fn with_a_surge_the_new_daemon_comes_before_the_old_one_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn on_delete_a_daemon_changes_when_somebody_deletes_it() {
+async fn on_delete_replaces_a_daemon_pod_only_after_its_deletion() {
     let cluster = begin(&["n1"], "{updateStrategy: {type: OnDelete}}").await;
     run(&cluster).await;
     update(&cluster, "i:2").await;
@@ -280,7 +280,7 @@ async fn fail(cluster: &Cluster) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_daemon_that_fails_again_and_again_comes_back_later_each_time() {
+async fn a_daemon_pod_that_keeps_failing_backs_off() {
     let cluster = begin(&["n1"], "{}").await;
     let phase = async || {
         cluster.list(&PODS, "default").await[0]
@@ -319,7 +319,7 @@ async fn a_daemon_that_fails_again_and_again_comes_back_later_each_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn daemons_become_available_after_they_were_ready_for_a_while() {
+async fn daemon_pods_become_available_after_min_ready_seconds() {
     let cluster = begin(&["n1"], "{minReadySeconds: 30}").await;
     run(&cluster).await;
     assert_eq!(status(&cluster).await, "1 1 0 1 1 0 1");
@@ -327,7 +327,7 @@ async fn daemons_become_available_after_they_were_ready_for_a_while() {
     assert_eq!(status(&cluster).await, "1 1 0 1 1 1 0");
 }
 
-/// The numbers of revisions, in order.
+/// The revision numbers, sorted.
 async fn revisions(cluster: &Cluster) -> Vec<i64> {
     let list = cluster.list(&CONTROLLER_REVISIONS, "default").await;
     let mut numbers: Vec<i64> = list
@@ -339,7 +339,7 @@ async fn revisions(cluster: &Cluster) -> Vec<i64> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn revisions_are_named_by_the_template_and_forgotten_beyond_the_limit() {
+async fn revisions_are_named_by_the_template_and_deleted_beyond_the_limit() {
     let cluster = begin(&[], "{revisionHistoryLimit: 1}").await;
     let revision = cluster
         .list(&CONTROLLER_REVISIONS, "default")
@@ -367,7 +367,7 @@ async fn revisions_are_named_by_the_template_and_forgotten_beyond_the_limit() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_taken_name_makes_a_revision_look_for_another() {
+async fn a_name_collision_changes_the_revisions_hash() {
     let first = begin(&[], "{}").await;
     let name = first.list(&CONTROLLER_REVISIONS, "default").await[0]
         .name()
@@ -392,7 +392,7 @@ async fn a_taken_name_makes_a_revision_look_for_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn equal_revisions_become_one_and_their_pods_say_so() {
+async fn duplicate_revisions_are_merged_and_pods_relabelled() {
     let mut cluster = begin(&["n1"], "{}").await;
     cluster.start(&[], |_| {}).await;
     let mut equal = cluster
@@ -428,7 +428,7 @@ async fn equal_revisions_become_one_and_their_pods_say_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_orphan_is_adopted_and_a_pod_that_no_longer_matches_is_let_go() {
+async fn an_orphan_is_adopted_and_a_pod_that_no_longer_matches_is_released() {
     let cluster = begin(&["n1"], "{}").await;
     let pod = cluster.list(&PODS, "default").await.remove(0);
     let key = pod.key().to_string();
@@ -450,13 +450,13 @@ async fn an_orphan_is_adopted_and_a_pod_that_no_longer_matches_is_let_go() {
         })
         .await;
     cluster.settle().await;
-    // Two are too many: the older one stays.
+    // Of two pods on a node the older one stays.
     assert_eq!(owned().await, [true]);
     assert_eq!(cluster.get(&PODS, &key).await.uid(), pod.uid());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_daemon_that_is_refused_is_told_and_tried_again() {
+async fn a_rejected_daemon_pod_causes_an_event_and_a_retry() {
     let refused = "{template: {metadata: {labels: {app: d}},
         spec: {priorityClassName: nobody, containers: [{name: c, image: 'i:1'}]}}}";
     let cluster = begin(&["n1"], refused).await;
@@ -478,7 +478,7 @@ async fn a_daemon_that_is_refused_is_told_and_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_nodes_get_their_daemons_in_several_goes() {
+async fn many_nodes_get_their_daemon_pods_in_bursts() {
     let cluster = Cluster::with(&[]).await;
     for at in 0..260 {
         let node = "{apiVersion: v1, kind: Node, metadata: {name: NAME, labels: {daemon: 'yes'}}}";

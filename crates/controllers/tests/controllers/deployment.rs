@@ -1,4 +1,4 @@
-//! Pods of one template replace those of another.
+//! The Deployment controller.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn web(replicas: usize, more: &str) -> String {
     )
 }
 
-/// A deployment all of whose pods are ready.
+/// A deployment with ready pods.
 async fn ready(replicas: usize, more: &str) -> Cluster {
     let cluster = Cluster::with(LOOPS).await;
     cluster.create(&web(replicas, more)).await;
@@ -28,7 +28,7 @@ async fn ready(replicas: usize, more: &str) -> Cluster {
     cluster
 }
 
-/// Lets every pod that is there become ready.
+/// Makes every pod ready.
 async fn all_ready(cluster: &Cluster) {
     cluster.settle().await;
     for pod in pods(cluster).await {
@@ -103,7 +103,7 @@ async fn set_of(cluster: &Cluster, image: &str) -> Object {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_owns_which_field_of_a_set_is_still_known_after_it_was_resized() {
+async fn managed_fields_of_a_set_survive_scaling() {
     let cluster = ready(1, "").await;
     change(&cluster, |spec| spec.set("replicas", 3)).await;
     for set in cluster.list(&REPLICA_SETS, "default").await {
@@ -151,7 +151,7 @@ async fn a_deployment_comes_up_and_says_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rollout_goes_step_by_step() {
+async fn a_rollout_proceeds_within_surge_and_unavailability() {
     let cluster = ready(4, "").await;
     change(&cluster, image("v2")).await;
     check(sizes(&cluster).await, &[("v1", 3), ("v2", 2)]);
@@ -171,7 +171,7 @@ async fn a_rollout_goes_step_by_step() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn going_back_uses_the_old_set_again() {
+async fn a_rollback_reuses_the_old_set() {
     let cluster = ready(1, "").await;
     let first = set_of(&cluster, "v1").await;
     change(&cluster, image("v2")).await;
@@ -217,7 +217,7 @@ async fn an_annotation_rolls_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn recreated_pods_wait_until_the_old_ones_are_gone() {
+async fn recreate_waits_until_the_old_pods_are_gone() {
     let cluster = Cluster::with(LOOPS).await;
     let text = web(2, "strategy: {type: Recreate},")
         .replace("spec: {containers", "spec: {nodeName: n1, containers");
@@ -239,7 +239,7 @@ async fn recreated_pods_wait_until_the_old_ones_are_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rollout_that_stands_still_misses_its_deadline() {
+async fn a_rollout_without_progress_exceeds_its_deadline() {
     let cluster = Cluster::with(LOOPS).await;
     cluster
         .create(&web(1, "progressDeadlineSeconds: 60,"))
@@ -294,7 +294,7 @@ async fn scaling_during_a_rollout_keeps_proportions() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_so_many_old_sets_are_kept() {
+async fn old_sets_beyond_the_limit_are_deleted() {
     let cluster = ready(1, "revisionHistoryLimit: 1,").await;
     for version in ["v2", "v3", "v4"] {
         change(&cluster, image(version)).await;
@@ -337,7 +337,7 @@ async fn sets_are_adopted_and_released() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_that_is_taken_leads_to_another() {
+async fn a_name_collision_leads_to_another_hash() {
     let cluster = ready(0, "").await;
     let mut squatter = set_of(&cluster, "v1").await;
     let name = squatter.name().to_string();

@@ -1,4 +1,4 @@
-//! Pods leave because of what becomes of their devices.
+//! The device taint eviction controller.
 
 use std::time::Duration;
 
@@ -8,7 +8,8 @@ use mizzen_value::{Value, time};
 
 use crate::cluster::Cluster;
 
-/// A cluster with a device, and with a pod on a node that has it; `tolerations` are those of its claim.
+/// A cluster with a device, and with a pod on a node that has it; `tolerations` are those of its
+/// claim.
 async fn cluster(tolerations: &str) -> Cluster {
     let cluster = Cluster::with(&["device-taint-eviction-controller"]).await;
     cluster
@@ -40,7 +41,7 @@ async fn cluster(tolerations: &str) -> Cluster {
     cluster
 }
 
-/// Gives a device a taint from now on, or takes it away.
+/// Adds a taint to a device, or removes it.
 async fn taint(cluster: &Cluster, device: usize, effect: Option<&str>) {
     let since = time::from_unix(cluster.now());
     cluster
@@ -64,14 +65,14 @@ async fn find(cluster: &Cluster) -> Option<Object> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_leaves_when_its_device_breaks() {
+async fn a_pod_is_evicted_when_its_device_is_tainted() {
     let cluster = cluster("[]").await;
     taint(&cluster, 1, Some("NoExecute")).await;
     taint(&cluster, 0, Some("NoSchedule")).await;
     assert!(find(&cluster).await.is_some());
     taint(&cluster, 0, Some("NoExecute")).await;
     let pod = find(&cluster).await;
-    // Without a node agent it stays until somebody has ended it, but it is told why.
+    // Without a kubelet it stays, but has the condition.
     let is_told = pod.is_none_or(|pod| {
         let conditions = pod["status"]["conditions"].list();
         pod.is_going()
@@ -83,7 +84,7 @@ async fn a_pod_leaves_when_its_device_breaks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_tolerates_it_for_a_while_leaves_then_unless_it_is_well_again() {
+async fn a_pod_with_toleration_seconds_is_evicted_then_unless_the_taint_is_removed() {
     let toleration = "[{key: broken, operator: Exists, effect: NoExecute, tolerationSeconds: 60}]";
     let is_there = async |cluster: &Cluster| find(cluster).await.is_some_and(|pod| !pod.is_going());
     let leaving = cluster(toleration).await;

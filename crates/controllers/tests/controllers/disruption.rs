@@ -1,4 +1,4 @@
-//! Budgets know how many of their pods may go.
+//! The disruption controller.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ async fn reasons(cluster: &Cluster) -> Vec<String> {
     reasons
 }
 
-/// Pods that run and are controlled by an object.
+/// Running pods with a controller.
 async fn controlled_pods(cluster: &Cluster, owner: &Object, n: usize) {
     let (version, kind) = (owner["apiVersion"].str(), owner["kind"].str());
     let (name, uid) = (owner.name(), owner.uid());
@@ -115,7 +115,7 @@ async fn a_budget_follows_its_pods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shares_are_of_what_those_want_who_control_the_pods() {
+async fn percentages_are_of_the_controllers_scale() {
     let cluster = Cluster::with(LOOPS).await;
     let set = replica_set(&cluster, 5).await;
     controlled_pods(&cluster, &set, 4).await;
@@ -125,7 +125,7 @@ async fn shares_are_of_what_those_want_who_control_the_pods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_kind_of_ones_own_can_control_pods_if_it_has_a_scale() {
+async fn a_custom_kind_with_a_scale_can_control_pods() {
     let cluster = Cluster::with(LOOPS).await;
     let definition = read(
         "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: sets.example.com}, spec: {\
@@ -173,7 +173,7 @@ async fn a_budget_that_cannot_be_counted_allows_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_stays_counts_again_after_two_minutes() {
+async fn a_disrupted_pod_that_stays_counts_again_after_two_minutes() {
     let cluster = Cluster::with(LOOPS).await;
     pod(&cluster, "p1", "").await;
     run(&cluster, "p1", "10.1.0.1", true).await;
@@ -213,7 +213,7 @@ async fn a_pod_that_stays_counts_again_after_two_minutes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_takes_back_after_two_minutes_that_it_is_about_to_go() {
+async fn a_stale_disruption_target_becomes_false_after_two_minutes() {
     let cluster = Cluster::with(LOOPS).await;
     pod(&cluster, "p1", "").await;
     let now = time::from_unix(cluster.now());
@@ -235,7 +235,7 @@ async fn a_pod_takes_back_after_two_minutes_that_it_is_about_to_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_may_have_two_budgets_and_leave_both() {
+async fn a_pod_may_match_two_budgets_and_leave_both() {
     let cluster = Cluster::with(LOOPS).await;
     budget(&cluster, "minAvailable: 0").await;
     let mut other = cluster.get(&POD_DISRUPTION_BUDGETS, "default/b").await;

@@ -1,4 +1,4 @@
-//! Services say where their pods are.
+//! The Endpoints and EndpointSlice controllers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -155,7 +155,7 @@ async fn many_pods_are_packed_by_the_hundred_and_few_slices_are_rewritten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_others_do_to_slices_is_undone() {
+async fn changes_of_slices_by_other_clients_are_reverted() {
     let cluster = Cluster::with(LOOPS).await;
     node(&cluster).await;
     pod(&cluster, "p1", "").await;
@@ -249,7 +249,7 @@ async fn labels_and_selectors_of_services_are_followed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn endpoints_of_a_service_that_went_unseen_go() {
+async fn endpoints_of_a_service_deleted_while_down_are_deleted() {
     let mut cluster = Cluster::with(LOOPS).await;
     service(&cluster, "").await;
     cluster.settle().await;
@@ -322,7 +322,7 @@ async fn endpoints_kept_by_hand_are_mirrored() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn endpoints_are_shared_out_among_zones_while_there_are_several() {
+async fn topology_hints_are_set_while_there_are_several_zones() {
     let cluster = Cluster::with(LOOPS).await;
     for (name, zone) in [("n1", "z1"), ("n2", "z2")] {
         let labels = format!("{{topology.kubernetes.io/zone: {zone}}}");

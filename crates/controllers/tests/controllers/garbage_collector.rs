@@ -1,4 +1,4 @@
-//! What becomes of dependents.
+//! The garbage collector.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ async fn cluster() -> Cluster {
     Cluster::with(&["garbage-collector-controller"]).await
 }
 
-/// A reference to an object.
+/// An owner reference.
 fn reference(owner: &Object, more: &str) -> String {
     let (version, kind) = (owner["apiVersion"].str(), owner["kind"].str());
     format!(
@@ -26,7 +26,7 @@ fn reference(owner: &Object, more: &str) -> String {
     )
 }
 
-/// A ConfigMap in `default` that belongs to others.
+/// A ConfigMap in `default` with owners.
 async fn config(cluster: &Cluster, name: &str, owners: &[String]) -> Object {
     config_in(cluster, "default", name, owners).await
 }
@@ -79,7 +79,7 @@ async fn release(cluster: &Cluster, name: &str) {
     cluster.settle().await;
 }
 
-/// The ConfigMaps that are there, with their finalizers and the names of their owners.
+/// The existing ConfigMaps, with their finalizers and owners' names.
 async fn left(cluster: &Cluster) -> String {
     let show = |object: Object| {
         let finalizers = object["metadata"]["finalizers"]
@@ -101,7 +101,7 @@ async fn left(cluster: &Cluster) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn dependents_go_after_their_owner_and_theirs_after_them() {
+async fn dependents_are_deleted_after_their_owner() {
     let cluster = cluster().await;
     let owner = config(&cluster, "o", &[]).await;
     let dependent = config(&cluster, "d", &[reference(&owner, "")]).await;
@@ -112,7 +112,7 @@ async fn dependents_go_after_their_owner_and_theirs_after_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn in_the_foreground_dependents_go_first() {
+async fn in_the_foreground_dependents_are_deleted_first() {
     let cluster = cluster().await;
     let owner = config(&cluster, "o", &[]).await;
     let dependent = config(
@@ -151,7 +151,7 @@ async fn a_dependent_that_does_not_block_is_not_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_circle_that_waits_for_itself_is_broken() {
+async fn an_owner_cycle_is_broken() {
     let cluster = cluster().await;
     let first = config(&cluster, "a", &[]).await;
     let second = config(
@@ -178,7 +178,7 @@ async fn a_circle_that_waits_for_itself_is_broken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn orphans_stay_and_belong_to_nobody() {
+async fn orphans_stay_without_owners() {
     let cluster = cluster().await;
     cluster.create(DEFINITION).await;
     cluster.settle().await;
@@ -203,7 +203,7 @@ async fn orphans_stay_and_belong_to_nobody() {
     cluster.settle().await;
     delete(&cluster, "o", "Orphan").await;
     assert_eq!(left(&cluster).await, "d<p p");
-    // Custom resources know no strategic patches.
+    // Custom resources have no strategic merge patch.
     assert_eq!(cluster.get(&FOOS, "default/f").await.owners(), []);
 }
 
@@ -228,7 +228,7 @@ async fn one_owner_of_two_is_enough() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_that_never_was_is_as_good_as_gone() {
+async fn an_owner_that_never_existed_counts_as_deleted() {
     let cluster = cluster().await;
     let nobody =
         "{apiVersion: v1, kind: ConfigMap, name: o, uid: 11111111-2222-3333-4444-555555555555}"
@@ -236,7 +236,7 @@ async fn an_owner_that_never_was_is_as_good_as_gone() {
     config(&cluster, "d", std::slice::from_ref(&nobody)).await;
     cluster.settle().await;
     assert_eq!(left(&cluster).await, "");
-    // So is one whose name another has.
+    // The same for a reference with another uid.
     config(&cluster, "o", &[]).await;
     config(&cluster, "d", &[nobody]).await;
     cluster.settle().await;
@@ -244,7 +244,7 @@ async fn an_owner_that_never_was_is_as_good_as_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_of_an_unknown_kind_keeps_until_the_kind_is_known() {
+async fn an_owner_of_an_unknown_kind_keeps_its_dependents() {
     let cluster = cluster().await;
     let foo = "{apiVersion: example.com/v1, kind: Foo, name: f, uid: 11111111-2222-3333-4444-555555555555}"
         .to_string();
@@ -257,7 +257,7 @@ async fn an_owner_of_an_unknown_kind_keeps_until_the_kind_is_known() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_in_another_namespace_is_as_good_as_gone() {
+async fn an_owner_in_another_namespace_counts_as_deleted() {
     let cluster = cluster().await;
     cluster
         .create("{apiVersion: v1, kind: Namespace, metadata: {name: shop}}")
@@ -298,7 +298,7 @@ async fn a_cluster_scoped_dependent_of_a_namespaced_owner_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn kinds_that_come_later_are_collected_too() {
+async fn kinds_that_are_served_later_are_collected_too() {
     let cluster = cluster().await;
     cluster.create(DEFINITION).await;
     cluster.settle().await;
@@ -313,7 +313,7 @@ async fn kinds_that_come_later_are_collected_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_happened_while_nobody_looked_is_found_out() {
+async fn deletions_while_the_controller_was_down_are_noticed() {
     let mut cluster = Cluster::with(&[]).await;
     let owner = config(&cluster, "o", &[]).await;
     config(&cluster, "d", &[reference(&owner, "")]).await;
@@ -335,7 +335,7 @@ async fn what_happened_while_nobody_looked_is_found_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_dependents_of_one_owner_go() {
+async fn a_thousand_dependents_of_one_owner_are_deleted() {
     let cluster = cluster().await;
     let owner = config(&cluster, "o", &[]).await;
     let reference = reference(&owner, "");
@@ -352,7 +352,7 @@ async fn a_thousand_dependents_of_one_owner_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_that_does_not_answer_stops_nobody_else() {
+async fn an_unavailable_api_does_not_stop_the_collection() {
     let mut cluster = Cluster::with(&[]).await;
     cluster.server.aggregate().await.unwrap();
     cluster.create("{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1.broken.io}, spec: {group: broken.io, version: v1, groupPriorityMinimum: 100, versionPriority: 15, insecureSkipTLSVerify: true, service: {namespace: default, name: nobody}}}").await;

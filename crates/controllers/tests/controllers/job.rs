@@ -1,4 +1,4 @@
-//! Jobs run pods until enough of them have ended well.
+//! The Job controller.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::cluster::Cluster;
 
 const LOOP: &[&str] = &["job-controller"];
 
-/// Makes the job `j` with these fields, besides a template.
+/// Creates the job `j` with these fields and a template.
 async fn make(cluster: &Cluster, fields: &str) -> Object {
     let template = "template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}";
     let comma = if fields.is_empty() { "" } else { ", " };
@@ -25,7 +25,7 @@ async fn make(cluster: &Cluster, fields: &str) -> Object {
     job
 }
 
-/// Lets a pod end now.
+/// Finishes a pod.
 async fn end(cluster: &Cluster, pod: &Object, phase: &str, code: i64) {
     let now = from_unix(cluster.now());
     let state = value!({"terminated": {"exitCode": code, "finishedAt": now}});
@@ -42,7 +42,7 @@ async fn pods(cluster: &Cluster) -> Vec<Object> {
     cluster.list(&PODS, "default").await
 }
 
-/// Pods that have not ended.
+/// Pods that have not finished.
 async fn running(cluster: &Cluster) -> Vec<Object> {
     let has_ended = |pod: &Object| matches!(pod["status"]["phase"].str(), "Succeeded" | "Failed");
     pods(cluster)
@@ -244,7 +244,7 @@ async fn each_index_has_a_pod_of_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_end_is_counted_once_whenever_the_loop_crashed() {
+async fn a_finished_pod_is_counted_once_across_crashes() {
     for was_noted in [false, true] {
         for was_released in [false, true] {
             if was_released && !was_noted {
@@ -281,7 +281,7 @@ async fn an_end_is_counted_once_whenever_the_loop_crashed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_of_a_job_that_is_gone_are_let_go() {
+async fn pods_of_a_deleted_job_lose_their_finalizer() {
     let cluster = Cluster::with(LOOP).await;
     make(&cluster, "").await;
     let options = DeleteOptions {
@@ -304,7 +304,7 @@ async fn pods_of_a_job_that_is_gone_are_let_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_of_a_job_that_was_over_before_are_let_go() {
+async fn pods_of_a_finished_job_lose_their_finalizer() {
     let mut cluster = Cluster::with(LOOP).await;
     make(&cluster, "").await;
     cluster.start(&[], |_| {}).await;
@@ -361,7 +361,7 @@ async fn a_pod_whose_exit_code_is_forbidden_fails_the_job() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_goes_is_replaced_at_once_or_when_it_is_gone() {
+async fn a_terminating_pod_is_replaced_at_once_or_when_it_is_gone() {
     for (policy, n_before) in [("TerminatingOrFailed", 2), ("Failed", 1)] {
         let cluster = Cluster::with(LOOP).await;
         make(&cluster, &format!("podReplacementPolicy: {policy}")).await;
@@ -405,7 +405,7 @@ async fn a_job_of_another_controller_is_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_orphan_that_matches_is_adopted_and_let_go_when_it_no_longer_does() {
+async fn an_orphan_that_matches_is_adopted_and_released_when_it_no_longer_does() {
     let cluster = Cluster::with(LOOP).await;
     let spec = "restartPolicy: Never, containers: [{name: c, image: i}]";
     cluster
@@ -436,7 +436,7 @@ async fn an_orphan_that_matches_is_adopted_and_let_go_when_it_no_longer_does() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_that_is_over_waits_for_its_last_pod() {
+async fn a_finished_job_waits_for_its_last_pod() {
     let cluster = Cluster::with(LOOP).await;
     make(&cluster, "activeDeadlineSeconds: 10").await;
     let pod = pods(&cluster).await.remove(0);

@@ -1,4 +1,4 @@
-//! Tokens in secrets that nobody uses.
+//! The legacy service account token cleaner.
 
 use k8s_openapi::jiff::Timestamp;
 use mizzen_sdk::resource::{PODS, SECRETS};
@@ -8,8 +8,8 @@ use crate::cluster::Cluster;
 const LOOPS: [&str; 1] = ["legacy-serviceaccount-token-cleaner-controller"];
 const DAY: i64 = 24 * 3600;
 
-/// A cluster with the account `robot`, for whom all but the last of these tokens were made unasked, and with a pod that
-/// uses `mounted`.
+/// A cluster with the account `robot`, for which all but the last of these tokens were
+/// auto-generated, and with a pod that mounts `mounted`.
 async fn cluster(since: &str) -> Cluster {
     let cluster = Cluster::with(&[]).await;
     cluster
@@ -33,7 +33,7 @@ async fn cluster(since: &str) -> Cluster {
     cluster
 }
 
-/// What is left of the secrets some days later, with the day since when each is invalid.
+/// The remaining secrets some days later, with the day since when each is invalid.
 async fn after(cluster: &mut Cluster, days: i64) -> Vec<String> {
     let then = Timestamp::from_second(cluster.now() + days * DAY).unwrap();
     cluster
@@ -51,7 +51,7 @@ async fn after(cluster: &mut Cluster, days: i64) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn unused_tokens_become_invalid_and_go_a_year_later() {
+async fn unused_tokens_become_invalid_and_are_deleted_a_year_later() {
     let mut cluster = cluster("2020-01-01").await;
     assert_eq!(
         after(&mut cluster, 360).await,
@@ -72,7 +72,7 @@ async fn unused_tokens_become_invalid_and_go_a_year_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_thrown_away_before_uses_were_noted_for_a_year() {
+async fn nothing_is_deleted_before_use_was_tracked_for_a_year() {
     let mut cluster = cluster("2024-06-01").await;
     assert_eq!(
         after(&mut cluster, 400).await,

@@ -1,4 +1,5 @@
-//! The loops against the real server, in process, on time that only passes when everybody waits.
+//! The controllers against the real server, in process, with time that only passes when all tasks
+//! wait.
 
 mod autoscaler;
 mod bootstrap;
@@ -26,9 +27,9 @@ mod resource_claim;
 mod resource_quota;
 mod root_ca;
 mod service_account_tokens;
+mod service_accounts;
+mod service_cidrs;
 mod service_load_balancer;
-mod service_range;
-mod serviceaccount;
 mod statefulset;
 mod stop;
 mod storage_version_migration;

@@ -1,4 +1,4 @@
-//! The end of a namespace.
+//! The namespace controller.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::cluster::Cluster;
 const FOOS: Resource = Resource::namespaced("example.com", "v1", "foos", "Foo");
 const API_SERVICES: Resource =
     Resource::cluster("apiregistration.k8s.io", "v1", "apiservices", "APIService");
-/// An API of which the server is not there.
+/// An API whose server does not answer.
 const BROKEN_API: &str = "{apiVersion: apiregistration.k8s.io/v1, kind: APIService, metadata: {name: v1.broken.io}, spec: {group: broken.io, version: v1, groupPriorityMinimum: 100, versionPriority: 15, insecureSkipTLSVerify: true, service: {namespace: default, name: nobody}}}";
 const DEFINITION: &str = "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: foos.example.com}, spec: {group: example.com, scope: Namespaced, names: {plural: foos, singular: foo, kind: Foo, listKind: FooList}, versions: [{name: v1, served: true, storage: true, schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}}]}}";
 
@@ -25,7 +25,7 @@ async fn cluster() -> Cluster {
     cluster
 }
 
-/// What a condition of the namespace says.
+/// The status, reason and message of a condition of the namespace.
 async fn condition(cluster: &Cluster, kind: &str) -> String {
     let namespace = cluster.get(&NAMESPACES, "shop").await;
     let found = namespace["status"]["conditions"]
@@ -52,7 +52,7 @@ async fn release(cluster: &Cluster, of: &Resource, key: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn everything_in_it_goes_and_then_it_goes() {
+async fn the_content_is_deleted_and_then_the_namespace() {
     let cluster = cluster().await;
     cluster.create(DEFINITION).await;
     cluster.settle().await;
@@ -75,7 +75,7 @@ async fn everything_in_it_goes_and_then_it_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_finalizer_holds_it_and_is_named() {
+async fn a_remaining_finalizer_is_in_the_condition() {
     let cluster = cluster().await;
     cluster.create(DEFINITION).await;
     cluster.settle().await;
@@ -98,7 +98,7 @@ async fn a_finalizer_holds_it_and_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_go_first_and_have_time_to() {
+async fn pods_are_deleted_first_with_their_grace_period() {
     let cluster = cluster().await;
     cluster.create("{apiVersion: v1, kind: Pod, metadata: {name: p, namespace: shop}, spec: {nodeName: node-1, containers: [{name: c, image: i}]}}").await;
     cluster
@@ -112,7 +112,7 @@ async fn pods_go_first_and_have_time_to() {
         condition(&cluster, "NamespaceContentRemaining").await,
         "False All content successfully removed"
     );
-    // Nobody ends the pod: after its time that is worth mentioning.
+    // No kubelet ends the pod: after its grace period the condition reports it.
     cluster.pass(Duration::from_secs(40)).await;
     let failure = "True Failed to delete all resource types, 1 remaining: unexpected items still remain in namespace: shop for gvr: /v1, Resource=pods";
     assert_eq!(
@@ -133,7 +133,7 @@ async fn pods_go_first_and_have_time_to() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn finalizers_of_others_are_left_to_them() {
+async fn other_finalizers_are_kept() {
     let cluster = cluster().await;
     let mut namespace = cluster.get(&NAMESPACES, "shop").await;
     namespace
@@ -163,7 +163,7 @@ async fn finalizers_of_others_are_left_to_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_api_that_does_not_answer_holds_it_and_is_named() {
+async fn a_discovery_failure_is_in_the_condition() {
     let cluster = cluster().await;
     cluster.server.aggregate().await.unwrap();
     cluster.create(BROKEN_API).await;
@@ -178,7 +178,7 @@ async fn an_api_that_does_not_answer_holds_it_and_is_named() {
         condition(&cluster, "NamespaceDeletionDiscoveryFailure").await,
         failure
     );
-    // What is known goes all the same.
+    // Kinds in discovery are deleted anyway.
     assert_eq!(cluster.list(&CONFIG_MAPS, "shop").await, []);
     cluster.delete(&API_SERVICES, "v1.broken.io").await;
     cluster.pass(Duration::from_secs(61)).await;

@@ -1,4 +1,4 @@
-//! Every node has a block of the cluster's addresses.
+//! The node IPAM controller.
 
 use mizzen_controllers::NodeMasks;
 use mizzen_sdk::resource::NODES;
@@ -21,7 +21,7 @@ async fn node(cluster: &Cluster, name: &str, spec: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_get_blocks_and_the_blocks_of_others_are_left_alone() {
+async fn nodes_get_pod_cidrs_and_existing_ones_are_kept() {
     let mut cluster = Cluster::with(&[]).await;
     node(
         &cluster,
@@ -47,7 +47,7 @@ async fn nodes_get_blocks_and_the_blocks_of_others_are_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_changes_meanwhile_keeps_its_block() {
+async fn a_node_that_changes_concurrently_keeps_its_pod_cidr() {
     let cluster = Cluster::set_up(&LOOP, |options| {
         options.pod_ranges = vec!["10.9.0.0/22".into()]
     })
@@ -89,7 +89,7 @@ async fn without_a_range_nodes_get_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_gets_a_block_of_each_family() {
+async fn a_node_gets_a_pod_cidr_of_each_family() {
     let ranges = vec!["10.9.0.0/16".to_string(), "fd00::/56".to_string()];
     let cluster = Cluster::set_up(&LOOP, |options| options.pod_ranges = ranges).await;
     node(&cluster, "a", "").await;
@@ -103,7 +103,7 @@ async fn a_node_gets_a_block_of_each_family() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn blocks_are_as_large_as_chosen_and_none_overlaps_with_services() {
+async fn pod_cidrs_have_the_chosen_size_and_do_not_overlap_with_services() {
     let cluster = Cluster::set_up(&LOOP, |options| {
         options.pod_ranges = vec!["10.9.0.0/24".into()];
         options.node_masks = NodeMasks {

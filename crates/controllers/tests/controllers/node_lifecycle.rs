@@ -1,4 +1,4 @@
-//! Nodes that fall silent, and what becomes of their pods.
+//! The node lifecycle and taint eviction controllers.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ async fn node(cluster: &Cluster, name: &str) {
     report(cluster, name, "True").await;
 }
 
-/// The node says how it is, now.
+/// The kubelet reports the node's Ready condition.
 async fn report(cluster: &Cluster, name: &str, ready: &str) {
     let now = time::from_unix(cluster.now());
     let condition = value!({"type": "Ready", "status": ready, "reason": "KubeletReady", "lastHeartbeatTime": now});
@@ -92,7 +92,7 @@ fn ready(object: &Object) -> &str {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_node_is_lost_with_its_pods_and_comes_back() {
+async fn a_node_without_heartbeats_is_tainted_and_recovers() {
     let cluster = Cluster::with(&BOTH).await;
     node(&cluster, "a").await;
     node(&cluster, "b").await;
@@ -153,7 +153,7 @@ async fn a_lease_keeps_a_node_alive() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_is_driven_away_when_no_node_is_ready() {
+async fn no_pod_is_evicted_when_no_node_is_ready() {
     let cluster = Cluster::with(&BOTH).await;
     node(&cluster, "a").await;
     node(&cluster, "b").await;
@@ -178,7 +178,7 @@ async fn nobody_is_driven_away_when_no_node_is_ready() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nodes_lose_their_pods_one_by_one() {
+async fn nodes_are_tainted_at_the_eviction_rate() {
     let cluster = Cluster::with(&BOTH).await;
     let names = ["a", "b", "c", "d", "e"];
     for name in names {
@@ -202,14 +202,14 @@ async fn nodes_lose_their_pods_one_by_one() {
     assert_eq!(count().await, 1);
     cluster.pass(Duration::from_secs(11)).await;
     assert_eq!(count().await, 2);
-    // Three of five is more than half: the zone is small, so nobody else has to go.
+    // Three of five are more than the threshold: the zone is small, so no further pods are evicted.
     report(&cluster, "c", "False").await;
     cluster.pass(Duration::from_secs(29)).await;
     assert_eq!(count().await, 2);
 }
 
 #[tokio::test(start_paused = true)]
-async fn coming_and_leaving_is_told() {
+async fn added_and_deleted_nodes_cause_events() {
     let cluster = Cluster::with(&BOTH).await;
     node(&cluster, "a").await;
     cluster.pass(Duration::from_secs(6)).await;
@@ -226,7 +226,7 @@ async fn coming_and_leaving_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_comes_to_a_node_that_is_not_ready_is_not_ready() {
+async fn a_pod_added_to_a_node_that_is_not_ready_is_not_ready() {
     let cluster = Cluster::with(&BOTH).await;
     node(&cluster, "a").await;
     node(&cluster, "b").await;
@@ -262,7 +262,7 @@ async fn drive(cluster: &Cluster, on: bool) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_goes_when_its_time_is_over() {
+async fn a_pod_is_evicted_after_its_toleration_seconds() {
     let cluster = Cluster::with(&["taint-eviction-controller"]).await;
     node(&cluster, "a").await;
     pod(&cluster, "now", "a", "[]").await;
@@ -304,7 +304,7 @@ async fn a_pod_goes_when_its_time_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_stays_when_the_taint_goes_first() {
+async fn a_pod_stays_when_the_taint_is_removed_first() {
     let cluster = Cluster::with(&["taint-eviction-controller"]).await;
     node(&cluster, "a").await;
     pod(
@@ -325,7 +325,7 @@ async fn a_pod_stays_when_the_taint_goes_first() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn taints_that_came_while_nobody_looked_drive_pods_away() {
+async fn taints_added_while_the_controller_was_down_evict_pods() {
     let mut cluster = Cluster::with(&[]).await;
     node(&cluster, "a").await;
     pod(&cluster, "p", "a", "[]").await;
@@ -336,7 +336,7 @@ async fn taints_that_came_while_nobody_looked_drive_pods_away() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_silent_node_is_lost_after_the_grace_period_that_was_chosen() {
+async fn the_node_monitor_grace_period_is_configurable() {
     let monitor = NodeMonitor {
         grace_period: Duration::from_secs(16),
         ..NodeMonitor::default()

@@ -1,4 +1,4 @@
-//! Pods that nobody takes away.
+//! The pod garbage collector.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ async fn begin() -> Cluster {
     cluster
 }
 
-/// A pod that stays until a finalizer is taken away, so that one sees what became of it.
+/// A pod with a finalizer, so that its last state can be read.
 async fn add_pod(cluster: &Cluster, name: &str, node: &str) {
     let pod = "{apiVersion: v1, kind: Pod, metadata: {name: NAME, namespace: default, finalizers: [example.com/hold]},
         spec: {nodeName: 'NODE', containers: [{name: c, image: i}]}}";
@@ -26,7 +26,7 @@ async fn add_pod(cluster: &Cluster, name: &str, node: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_of_a_node_that_is_gone_fail_and_go_after_a_while() {
+async fn pods_of_a_missing_node_are_failed_and_deleted() {
     let cluster = begin().await;
     add_pod(&cluster, "kept", "n1").await;
     add_pod(&cluster, "lost", "n2").await;
@@ -60,7 +60,7 @@ async fn a_pod_whose_node_comes_in_time_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_goes_from_a_node_that_is_off_is_gone() {
+async fn a_terminating_pod_of_an_out_of_service_node_is_deleted() {
     let cluster = begin().await;
     add_pod(&cluster, "a", "n1").await;
     let long = DeleteOptions {

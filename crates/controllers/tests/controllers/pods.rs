@@ -1,4 +1,4 @@
-//! Pods as the tests of several loops need them.
+//! Pods for the tests of several controllers.
 
 use mizzen_sdk::Object;
 use mizzen_sdk::resource::PODS;
@@ -6,10 +6,10 @@ use mizzen_value::value;
 
 use crate::cluster::Cluster;
 
-/// Long before any test begins.
+/// Before any test starts.
 pub(crate) const LONG_AGO: &str = "2020-01-01T00:00:00Z";
 
-/// Makes a pod on node `n1` with the label `app: web`; `more` is added to its metadata.
+/// Creates a pod on node `n1` with the label `app: web`; `more` is added to its metadata.
 pub(crate) async fn pod(cluster: &Cluster, name: &str, more: &str) -> Object {
     cluster
         .create(&format!(
@@ -19,7 +19,7 @@ pub(crate) async fn pod(cluster: &Cluster, name: &str, more: &str) -> Object {
         .await
 }
 
-/// Lets a pod run, ready or not.
+/// Makes a pod run, ready or not.
 pub(crate) async fn run(cluster: &Cluster, name: &str, ip: &str, ready: bool) {
     let ready = if ready { "True" } else { "False" };
     let status = value!({
@@ -31,7 +31,7 @@ pub(crate) async fn run(cluster: &Cluster, name: &str, ip: &str, ready: bool) {
         .await;
 }
 
-/// Makes the node on which all pods are.
+/// Creates the node of all pods.
 pub(crate) async fn node(cluster: &Cluster) {
     let labels = "{topology.kubernetes.io/zone: z1}";
     cluster

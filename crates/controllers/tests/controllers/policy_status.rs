@@ -1,4 +1,4 @@
-//! What the status of a policy says of its types.
+//! The ValidatingAdmissionPolicy status controller.
 
 use mizzen_sdk::resource::VALIDATING_ADMISSION_POLICIES;
 use mizzen_value::Value;
@@ -9,7 +9,7 @@ async fn cluster() -> Cluster {
     Cluster::with(&["validatingadmissionpolicy-status-controller"]).await
 }
 
-/// Makes a policy about the objects of a resource, such as `apps/v1/deployments`.
+/// Creates a policy for a resource, such as `apps/v1/deployments`.
 async fn policy(cluster: &Cluster, of: &str, rest: &str) {
     let parts: Vec<&str> = of.split('/').collect();
     let [group, version, plural] = parts[..] else {
@@ -23,7 +23,7 @@ async fn policy(cluster: &Cluster, of: &str, rest: &str) {
     cluster.settle().await;
 }
 
-/// The warnings of the policy, and the generation to which they belong.
+/// The warnings of the policy, and the observed generation.
 async fn said(cluster: &Cluster) -> (Vec<String>, i64) {
     let policy = cluster.get(&VALIDATING_ADMISSION_POLICIES, "p").await;
     let show = |warning: &Value| {
@@ -43,7 +43,7 @@ async fn said(cluster: &Cluster) -> (Vec<String>, i64) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_strange_is_said_and_taken_back() {
+async fn type_warnings_are_written_and_removed() {
     let cluster = cluster().await;
     policy(
         &cluster,
@@ -64,7 +64,7 @@ async fn what_is_strange_is_said_and_taken_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn kinds_that_people_define_have_types_too() {
+async fn custom_kinds_have_types_too() {
     let cluster = cluster().await;
     let schema =
         "{type: object, properties: {spec: {type: object, properties: {size: {type: integer}}}}}";
@@ -90,7 +90,7 @@ async fn kinds_that_people_define_have_types_too() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_kind_that_nobody_has_nothing_is_said() {
+async fn an_unknown_kind_causes_no_warning() {
     let cluster = cluster().await;
     let validations = "validations: [{expression: 'object.nope == 1'}]";
     policy(

@@ -1,4 +1,4 @@
-//! There are as many pods as a set says.
+//! The ReplicaSet and ReplicationController controllers.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ fn pod(name: &str) -> String {
     )
 }
 
-/// The pods that are not on their way out.
+/// The pods that are not being deleted.
 pub(crate) async fn pods(cluster: &Cluster) -> Vec<Object> {
     cluster
         .list(&PODS, "default")
@@ -35,7 +35,7 @@ pub(crate) async fn pods(cluster: &Cluster) -> Vec<Object> {
         .collect()
 }
 
-/// Lets a pod run and be ready since now.
+/// Makes a pod run and be ready from now on.
 pub(crate) async fn make_ready(cluster: &Cluster, pod: &Object) {
     let now = mizzen_value::time::from_unix(cluster.now());
     let ready = value!({"type": "Ready", "status": "True", "lastTransitionTime": now});
@@ -47,7 +47,7 @@ pub(crate) async fn make_ready(cluster: &Cluster, pod: &Object) {
         .await;
 }
 
-/// What people were told, by reason.
+/// The messages of events with a reason.
 pub(crate) async fn told(cluster: &Cluster, reason: &str) -> Vec<String> {
     let events = cluster.list(&EVENTS, "default").await.into_iter();
     events
@@ -92,7 +92,7 @@ async fn a_set_makes_its_pods_and_counts_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_goes_or_fails_is_replaced() {
+async fn a_deleted_or_failed_pod_is_replaced() {
     let cluster = Cluster::with(&[LOOP]).await;
     cluster.create(&set(2)).await;
     cluster.settle().await;
@@ -105,7 +105,7 @@ async fn a_pod_that_goes_or_fails_is_replaced() {
         .await;
     cluster.settle().await;
     let now = pods(&cluster).await;
-    assert_eq!(now.len(), 3); // The one that failed is kept, but does not count.
+    assert_eq!(now.len(), 3); // The failed pod is kept, but does not count.
     assert_eq!(
         cluster.get(&REPLICA_SETS, "default/web").await["status"]["replicas"].int(),
         2
@@ -142,11 +142,11 @@ async fn orphans_that_match_are_adopted_and_pods_that_do_not_are_released() {
         })
         .await;
     cluster.settle().await;
-    assert_eq!(pods(&cluster).await.len(), 2); // It came back, and there was one too many.
+    assert_eq!(pods(&cluster).await.len(), 2); // It was adopted again, and one was surplus.
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_that_serve_nobody_go_first_and_then_the_cheapest() {
+async fn unready_pods_are_deleted_first_and_then_the_cheapest() {
     let cluster = Cluster::with(&[LOOP]).await;
     cluster.create(&set(4)).await;
     cluster.settle().await;
@@ -177,7 +177,7 @@ async fn pods_that_serve_nobody_go_first_and_then_the_cheapest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_on_their_way_out_are_counted_apart_and_replaced_at_once() {
+async fn terminating_pods_are_counted_apart_and_replaced_at_once() {
     let cluster = Cluster::with(&[LOOP]).await;
     cluster
         .create(&set(1).replace("spec: {containers", "spec: {nodeName: n1, containers"))
@@ -215,7 +215,7 @@ async fn a_pod_becomes_available_by_the_passing_of_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_quota_that_is_used_up_is_told_once_and_overcome() {
+async fn an_exhausted_quota_causes_one_event_and_a_retry() {
     let cluster = Cluster::with(&[LOOP]).await;
     cluster.create("{apiVersion: v1, kind: ResourceQuota, metadata: {name: q, namespace: default}, spec: {hard: {pods: 2}}}").await;
     let room = async |n: i64| {
@@ -265,7 +265,7 @@ async fn more_pods_than_a_burst_come_in_bursts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_set_that_goes_makes_and_adopts_nothing() {
+async fn a_set_in_deletion_creates_and_adopts_nothing() {
     let cluster = Cluster::with(&[LOOP]).await;
     cluster
         .create(&set(1).replace("name: web,", "name: web, finalizers: [example.com/wait],"))
@@ -282,7 +282,7 @@ async fn a_set_that_goes_makes_and_adopts_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn loops_that_start_late_find_everything() {
+async fn a_restarted_controller_continues() {
     let mut cluster = Cluster::with(&[]).await;
     cluster.create(&set(2)).await;
     cluster.create(&pod("orphan")).await;
@@ -295,7 +295,7 @@ async fn loops_that_start_late_find_everything() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn replication_controllers_do_the_same_by_another_name() {
+async fn replication_controllers_behave_like_replica_sets() {
     let cluster = Cluster::with(&["replicationcontroller-controller"]).await;
     let text = set(2)
         .replace("apps/v1", "v1")

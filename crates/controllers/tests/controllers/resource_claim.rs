@@ -1,4 +1,4 @@
-//! Resource claims from templates, their shares, and their end.
+//! The resource claim controller.
 
 use mizzen_sdk::api::{DeleteOptions, ListOptions};
 use mizzen_sdk::resource::{EVENTS, PODS, RESOURCE_CLAIMS};

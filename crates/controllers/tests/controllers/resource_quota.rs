@@ -1,4 +1,4 @@
-//! What quotas say is used.
+//! The resource quota controller.
 
 use std::time::Duration;
 
@@ -44,7 +44,7 @@ async fn config(cluster: &Cluster, name: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_deleted_is_given_back() {
+async fn deleted_objects_release_their_usage() {
     let cluster = cluster("{pods: 2, requests.cpu: 1, configmaps: 5}", "").await;
     assert_eq!(
         used(&cluster).await,
@@ -66,7 +66,7 @@ async fn what_is_deleted_is_given_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_over_takes_nothing() {
+async fn a_finished_pod_uses_nothing() {
     let cluster = cluster("{pods: 2, requests.cpu: 1}", "").await;
     pod(&cluster, "a", "").await;
     cluster
@@ -78,7 +78,7 @@ async fn a_pod_that_is_over_takes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_there_before_the_quota_counts() {
+async fn objects_from_before_the_quota_count() {
     let mut cluster = Cluster::with(&[]).await;
     for name in ["a", "b", "c"] {
         config(&cluster, name).await;
@@ -116,13 +116,13 @@ async fn only_pods_in_scope_count() {
     pod(&cluster, "a", "").await;
     pod(&cluster, "b", ", activeDeadlineSeconds: 60").await;
     assert_eq!(used(&cluster).await, r#"{"pods":"1"}"#);
-    // Those that admission let in are counted again, too.
+    // The usage that admission charged is recalculated too.
     cluster.pass(Duration::from_secs(600)).await;
     assert_eq!(used(&cluster).await, r#"{"pods":"1"}"#);
 }
 
 #[tokio::test(start_paused = true)]
-async fn kinds_that_come_later_can_be_counted() {
+async fn kinds_that_are_served_later_are_counted() {
     let cluster = cluster("{count/foos.example.com: 2}", "").await;
     assert_eq!(used(&cluster).await, "null");
     cluster.create(DEFINITION).await;

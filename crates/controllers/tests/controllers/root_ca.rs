@@ -1,4 +1,4 @@
-//! Every namespace has the server's certificate.
+//! The root CA publisher.
 
 use mizzen_sdk::resource::CONFIG_MAPS;
 
@@ -25,7 +25,7 @@ async fn a_namespace_gets_the_certificate_and_keeps_it() {
     cluster.settle().await;
     let mended = cluster.get(&CONFIG_MAPS, KEY).await;
     assert_eq!(mended["data"]["ca.crt"].str(), "CA");
-    // What a loop writes comes from its cache, which has forgotten the owners: the server has not.
+    // The cache drops managedFields, but an update from it does not remove them on the server.
     assert_ne!(mended["metadata"]["managedFields"].list(), []);
     cluster.delete(&CONFIG_MAPS, KEY).await;
     cluster.settle().await;

@@ -1,4 +1,4 @@
-//! Secrets for the tokens of accounts.
+//! The tokens controller.
 
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ async fn a_secret_is_filled_and_filled_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_secret_goes_with_its_account() {
+async fn a_secret_is_deleted_with_its_account() {
     let cluster = cluster().await;
     create_secret(&cluster, "robot").await;
     cluster.delete(&SERVICE_ACCOUNTS, "default/robot").await;
@@ -63,14 +63,14 @@ async fn a_secret_goes_with_its_account() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_secret_of_no_account_goes_at_once() {
+async fn a_secret_without_an_account_is_deleted_at_once() {
     let cluster = cluster().await;
     create_secret(&cluster, "nobody").await;
     assert_eq!(cluster.find(&SECRETS, "default/t").await, None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_account_forgets_a_secret_that_is_gone() {
+async fn a_deleted_secret_is_removed_from_its_account() {
     let cluster = cluster().await;
     create_secret(&cluster, "robot").await;
     cluster.delete(&SECRETS, "default/t").await;

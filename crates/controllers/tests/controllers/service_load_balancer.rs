@@ -1,4 +1,4 @@
-//! Services of type LoadBalancer have addresses of the simulated cloud.
+//! The service controller with its simulated cloud.
 
 use std::time::Duration;
 
@@ -115,7 +115,7 @@ async fn a_service_that_becomes_another_type_loses_its_address() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn addresses_survive_a_restart_of_the_loop() {
+async fn addresses_survive_a_restart_of_the_controller() {
     let mut cluster = start("192.0.2.0/24").await;
     create(&cluster, "a", "").await;
     create(&cluster, "b", "").await;

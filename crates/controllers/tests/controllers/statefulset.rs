@@ -1,4 +1,4 @@
-//! Pods that keep their names and their storage, come in order and change in order.
+//! The StatefulSet controller.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use mizzen_value::{Value, json, time, value};
 
 use crate::cluster::{Cluster, read};
 
-/// A set of the name `web` with more members of its spec.
+/// A set `web` with more members of its spec.
 fn set(more: &str) -> String {
     let mut set = read(
         "{apiVersion: apps/v1, kind: StatefulSet, metadata: {name: web, namespace: default},
@@ -30,7 +30,7 @@ async fn begin(more: &str) -> Cluster {
     cluster
 }
 
-/// The pods with their images, those that go in brackets.
+/// The pods with their images, terminating ones in brackets.
 async fn pods(cluster: &Cluster) -> String {
     let word = |pod: &Object| {
         let image = pod["spec"]["containers"][0]["image"]
@@ -48,7 +48,7 @@ async fn pods(cluster: &Cluster) -> String {
     pods.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
-/// Lets a pod be ready.
+/// Makes a pod ready.
 async fn ready(cluster: &Cluster, ordinal: i64) {
     let since = time::from_unix(cluster.now());
     let condition = value!({"type": "Ready", "status": "True", "lastTransitionTime": since});
@@ -98,7 +98,7 @@ async fn status(cluster: &Cluster) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_come_one_after_the_other_and_go_in_reverse() {
+async fn ordered_pods_are_created_in_order_and_deleted_in_reverse() {
     let cluster = begin("{replicas: 3}").await;
     assert_eq!(pods(&cluster).await, "0:1");
     ready(&cluster, 0).await;
@@ -108,7 +108,7 @@ async fn pods_come_one_after_the_other_and_go_in_reverse() {
     assert_eq!(status(&cluster).await, "3 3 3 3 3");
 
     scale(&cluster, 0).await;
-    // Nobody runs these pods, so that each is gone at once.
+    // Without a kubelet each pod is deleted at once.
     assert_eq!(pods(&cluster).await, "");
     let told = messages(&cluster, "SuccessfulDelete").await;
     let order = ["2", "1", "0"]
@@ -116,7 +116,7 @@ async fn pods_come_one_after_the_other_and_go_in_reverse() {
     assert_eq!(told, order);
 }
 
-/// What was told for this reason, in order.
+/// The messages of events with this reason, in order.
 async fn messages(cluster: &Cluster, reason: &str) -> Vec<String> {
     let mut events = cluster.list(&EVENTS, "default").await;
     events.retain(|event| event["reason"].str() == reason);
@@ -140,7 +140,7 @@ async fn a_pod_on_a_node_is_waited_for_until_it_is_gone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn parallel_pods_come_and_go_at_once() {
+async fn parallel_pods_are_created_and_deleted_at_once() {
     let cluster = begin("{replicas: 4, podManagementPolicy: Parallel}").await;
     assert_eq!(pods(&cluster).await, "0:1 1:1 2:1 3:1");
     scale(&cluster, 1).await;
@@ -191,7 +191,7 @@ async fn below_the_partition_pods_stay_and_come_back_as_they_were() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn on_delete_a_pod_changes_when_somebody_deletes_it() {
+async fn on_delete_updates_a_pod_only_after_its_deletion() {
     let cluster = begin("{replicas: 1, updateStrategy: {type: OnDelete}}").await;
     ready(&cluster, 0).await;
     change(&cluster, |spec| new_image(spec, "i:2")).await;
@@ -282,7 +282,7 @@ async fn each_pod_gets_its_claim_and_leaves_it_behind() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_goes_with_the_set_or_with_the_pod_as_the_policy_says() {
+async fn the_retention_policy_deletes_claims_with_the_set_or_the_pod() {
     let policy = "persistentVolumeClaimRetentionPolicy: {whenDeleted: Delete, whenScaled: Delete}";
     let template = "template: {metadata: {labels: {app: web}}, spec: {nodeName: n1, containers: [{name: c, image: 'i:1'}]}}";
     let cluster = begin(&format!(
@@ -298,7 +298,7 @@ async fn a_claim_goes_with_the_set_or_with_the_pod_as_the_policy_says() {
         claims(&cluster).await,
         "data-web-0:StatefulSet data-web-1:Pod"
     );
-    // The pod comes back only when its claim is gone.
+    // The pod is created again only when its claim is gone.
     let now = mizzen_sdk::api::DeleteOptions {
         grace_seconds: Some(0),
         ..Default::default()
@@ -362,7 +362,7 @@ async fn an_orphan_of_the_right_name_and_labels_is_adopted() {
     );
 }
 
-/// The revisions' numbers, in order of their age.
+/// The revision numbers, by creation time.
 async fn revisions(cluster: &Cluster) -> Vec<i64> {
     let mut revisions = cluster.list(&CONTROLLER_REVISIONS, "default").await;
     revisions.sort_by_key(|revision| revision["revision"].int());
@@ -373,7 +373,7 @@ async fn revisions(cluster: &Cluster) -> Vec<i64> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn revisions_are_kept_numbered_anew_and_forgotten() {
+async fn revisions_are_kept_renumbered_and_truncated() {
     let cluster = begin("{replicas: 0, revisionHistoryLimit: 1}").await;
     assert_eq!(revisions(&cluster).await, [1]);
     change(&cluster, |spec| new_image(spec, "i:2")).await;
@@ -386,7 +386,7 @@ async fn revisions_are_kept_numbered_anew_and_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_revision_that_somebody_deletes_is_missed_when_the_set_is_looked_at() {
+async fn a_deleted_revision_is_created_again_at_the_next_sync() {
     let cluster = begin("{replicas: 0}").await;
     let name = cluster.list(&CONTROLLER_REVISIONS, "default").await[0]
         .name()
@@ -401,7 +401,7 @@ async fn a_revision_that_somebody_deletes_is_missed_when_the_set_is_looked_at() 
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_set_that_goes_still_counts_its_pods() {
+async fn a_set_in_deletion_still_counts_its_pods() {
     let cluster = begin("{replicas: 1}").await;
     ready(&cluster, 0).await;
     assert_eq!(status(&cluster).await, "1 1 1 1 1");
@@ -415,7 +415,7 @@ async fn a_set_that_goes_still_counts_its_pods() {
     let name = cluster.list(&CONTROLLER_REVISIONS, "default").await[0]
         .name()
         .to_string();
-    // As the garbage collector deletes them.
+    // The set and its revision are deleted as by the garbage collector; finalizers keep them.
     cluster.delete(&STATEFUL_SETS, "default/web").await;
     cluster
         .delete(&CONTROLLER_REVISIONS, &format!("default/{name}"))
@@ -426,7 +426,7 @@ async fn a_set_that_goes_still_counts_its_pods() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_taken_name_makes_a_revision_look_for_another() {
+async fn a_name_collision_changes_the_revisions_hash() {
     let first = begin("{replicas: 0}").await;
     let name = first.list(&CONTROLLER_REVISIONS, "default").await[0]
         .name()
@@ -442,7 +442,7 @@ async fn a_taken_name_makes_a_revision_look_for_another() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restarted_loop_goes_on_where_it_was() {
+async fn a_restarted_controller_resumes() {
     let mut cluster = begin("{replicas: 3}").await;
     ready(&cluster, 0).await;
     cluster.start(&[], |_| {}).await;
@@ -458,7 +458,7 @@ async fn a_restarted_loop_goes_on_where_it_was() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_refused_is_told_and_tried_again() {
+async fn a_rejected_pod_causes_an_event_and_a_retry() {
     let refused = "{replicas: 2, template: {metadata: {labels: {app: web}},
         spec: {priorityClassName: nobody, containers: [{name: c, image: 'i:1'}]}}}";
     let cluster = begin(refused).await;
@@ -478,7 +478,7 @@ async fn a_pod_that_is_refused_is_told_and_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_another_controls_is_left_to_it_and_people_are_told() {
+async fn a_claim_with_another_controller_is_left_alone_with_an_event() {
     let cluster = Cluster::with(&["statefulset-controller"]).await;
     let claim =
         "{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {name: data-web-0, namespace: default,

@@ -1,4 +1,4 @@
-//! What is left of loops that were stopped.
+//! Controllers that were stopped.
 
 use std::sync::Arc;
 
@@ -6,9 +6,9 @@ use mizzen_controllers::Options;
 
 use super::cluster::Cluster;
 
-/// A loop that some cache holds, and that holds the cache, would keep everything it knows for ever.
+/// A cycle of references between a controller and an informer would leak both.
 #[test]
-fn nothing_is_left_of_a_loop_that_was_stopped() {
+fn a_stopped_controller_leaks_nothing() {
     for name in mizzen_controllers::names() {
         let held = Arc::new(());
         let runtime = tokio::runtime::Builder::new_current_thread()

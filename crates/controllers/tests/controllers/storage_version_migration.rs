@@ -1,4 +1,4 @@
-//! Objects are stored again, in the version in which the server stores now.
+//! The storage version migrator.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -29,7 +29,7 @@ async fn cluster() -> Cluster {
     Cluster::with(&["storage-version-migrator-controller"]).await
 }
 
-/// Lets the server have migrations.
+/// Enables the kind.
 async fn serve_migrations(cluster: &Cluster) {
     let metadata = format!(
         "{{name: {MIGRATION_DEFINITION}, annotations: {{api-approved.kubernetes.io: 'https://github.com/kubernetes/enhancements'}}}}"
@@ -40,7 +40,7 @@ async fn serve_migrations(cluster: &Cluster) {
     cluster.settle().await;
 }
 
-/// Three objects that are stored in v1, of a kind that is stored in v2 since then.
+/// Three objects stored in v1, of a kind whose storage version is v2 now.
 async fn outdated_foos(cluster: &Cluster) {
     let schema = "{openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}";
     let version = |name: &str, stored: bool| {
@@ -125,7 +125,7 @@ fn once() -> BTreeMap<String, usize> {
         .collect()
 }
 
-/// The way of the loop to the server: it counts requests for migrations, and makes trouble.
+/// The controller's transport: counts requests for migrations, and injects faults.
 #[derive(Clone)]
 struct Way {
     ours: InProcess,
@@ -133,11 +133,11 @@ struct Way {
     trouble: Arc<Mutex<Option<Trouble>>>,
 }
 
-/// What happens, once, when the object `b` is about to be written.
+/// The fault, injected once when the object `b` is about to be rewritten.
 enum Trouble {
-    /// The server answers so.
+    /// The server responds so.
     Answer(u16, &'static str),
-    /// Somebody else is faster.
+    /// Another client writes first.
     Meanwhile(Box<Request<Sent>>),
 }
 
@@ -174,7 +174,7 @@ impl Service<Request<Sent>> for Way {
     }
 }
 
-/// A cluster whose loop goes that way.
+/// A cluster whose controller uses that transport.
 async fn cluster_with(trouble: Option<Trouble>) -> (Cluster, Arc<AtomicUsize>) {
     let mut cluster = Cluster::with(&[]).await;
     let ours = cluster
@@ -195,7 +195,7 @@ async fn cluster_with(trouble: Option<Trouble>) -> (Cluster, Arc<AtomicUsize>) {
     (cluster, n_asked)
 }
 
-/// How a migration ends, and how often objects are written, if there is trouble.
+/// How a migration ends with a fault, and how often objects are written.
 async fn migrate_in(trouble: Trouble, time: Duration) -> (Vec<String>, BTreeMap<String, usize>) {
     let (cluster, _) = cluster_with(Some(trouble)).await;
     outdated_foos(&cluster).await;
@@ -245,7 +245,7 @@ async fn every_object_is_written_again_exactly_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_over_is_not_done_again() {
+async fn a_finished_migration_is_not_repeated() {
     let mut cluster = cluster().await;
     outdated_foos(&cluster).await;
     serve_migrations(&cluster).await;
@@ -298,7 +298,7 @@ async fn a_second_migration_waits_for_the_first_and_finds_nothing_to_do() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resource_that_nobody_knows_fails_after_a_minute() {
+async fn an_unknown_resource_fails_after_a_minute() {
     let cluster = cluster().await;
     serve_migrations(&cluster).await;
     migrate(&cluster, "m", "example.com", "hats").await;
@@ -313,7 +313,7 @@ async fn a_resource_that_nobody_knows_fails_after_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resource_that_comes_late_is_migrated() {
+async fn a_resource_that_is_served_later_is_migrated() {
     let cluster = cluster().await;
     serve_migrations(&cluster).await;
     migrate(&cluster, "m", "example.com", "foos").await;
@@ -344,7 +344,7 @@ async fn built_in_resources_of_either_scope_are_migrated() {
     cluster.settle().await;
     assert_eq!(migration_says(&cluster, "m").await, [COMPLETED, SUCCEEDED]);
     assert_eq!(migration_says(&cluster, "o").await, [COMPLETED, SUCCEEDED]);
-    // They are stored in their only version already, so that there is nothing to be written.
+    // They are stored in their only version already, so nothing is written.
     assert_eq!(
         cluster
             .get(&mizzen_sdk::resource::NAMESPACES, "default")
@@ -372,7 +372,7 @@ async fn migrations_may_go_away_and_come_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_asks_for_migrations_that_the_server_does_not_have() {
+async fn migrations_are_not_requested_while_the_kind_is_off() {
     let (cluster, n_asked) = cluster_with(None).await;
     let n_asked = || n_asked.load(Ordering::Relaxed);
     outdated_foos(&cluster).await;
@@ -392,7 +392,7 @@ async fn nobody_asks_for_migrations_that_the_server_does_not_have() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_busy_server_is_asked_again_and_nothing_is_written_twice() {
+async fn a_429_is_retried_and_nothing_is_written_twice() {
     let busy = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","code":429,"reason":"TooManyRequests","message":"busy","details":{"retryAfterSeconds":2}}"#;
     let running = ["Running|True|MigrationRunning|The migration is running"];
     let (early, _) = migrate_in(Trouble::Answer(429, busy), Duration::from_millis(1900)).await;
@@ -421,7 +421,7 @@ async fn an_object_that_is_refused_fails_the_migration() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_is_faster_does_the_work() {
+async fn a_concurrent_write_replaces_the_rewrite() {
     let path = "/apis/example.com/v1/namespaces/default/foos/b";
     let written = Request::patch(path)
         .header("content-type", "application/merge-patch+json")
@@ -433,7 +433,7 @@ async fn whoever_is_faster_does_the_work() {
             Duration::from_millis(900),
         )
         .await;
-        // The other's write, or deletion, is the only one.
+        // The write or deletion of the other client is the only one.
         assert_eq!(
             (said, writes),
             (vec![COMPLETED.to_string(), SUCCEEDED.to_string()], once())

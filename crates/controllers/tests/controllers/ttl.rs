@@ -1,11 +1,11 @@
-//! Nodes are told how long they may rely on what they read.
+//! The TTL controller.
 
 use mizzen_sdk::resource::NODES;
 
 use crate::cluster::Cluster;
 
 #[tokio::test(start_paused = true)]
-async fn a_node_of_a_small_cluster_relies_on_nothing() {
+async fn a_node_of_a_small_cluster_has_ttl_zero() {
     let cluster = Cluster::with(&["ttl-controller"]).await;
     cluster
         .create("{apiVersion: v1, kind: Node, metadata: {name: n1}}")

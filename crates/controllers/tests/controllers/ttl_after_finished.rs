@@ -1,4 +1,4 @@
-//! Jobs that have ended go when their time is over.
+//! The TTL-after-finished controller.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use mizzen_value::value;
 
 use crate::cluster::Cluster;
 
-/// Makes the job `j`, which has just failed.
+/// Creates the job `j`, which has just failed.
 async fn failed(cluster: &Cluster) {
     let template = "{spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}";
     cluster
@@ -27,7 +27,7 @@ async fn failed(cluster: &Cluster) {
         .await;
 }
 
-/// Whether the job is still to be kept. Nobody collects garbage here.
+/// Whether the job is not being deleted. The garbage collector does not run here.
 async fn is_kept(cluster: &Cluster) -> bool {
     cluster
         .find(&JOBS, "default/j")
@@ -36,7 +36,7 @@ async fn is_kept(cluster: &Cluster) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_goes_when_its_time_is_over_even_if_it_said_so_later() {
+async fn a_job_is_deleted_after_its_ttl_even_if_it_was_set_later() {
     let cluster = Cluster::with(&["ttl-after-finished-controller"]).await;
     failed(&cluster).await;
     cluster.pass(Duration::from_secs(30)).await;
@@ -53,7 +53,7 @@ async fn a_job_goes_when_its_time_is_over_even_if_it_said_so_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_job_whose_time_was_made_longer_is_kept() {
+async fn a_job_with_an_extended_ttl_is_kept() {
     let cluster = Cluster::with(&["ttl-after-finished-controller"]).await;
     failed(&cluster).await;
     for seconds in [60, 600] {

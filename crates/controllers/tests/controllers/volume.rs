@@ -1,4 +1,4 @@
-//! Claims and volumes that find each other and part, and what keeps them.
+//! The persistent volume, expand, protection and ephemeral volume controllers.
 
 use std::time::Duration;
 
@@ -72,7 +72,7 @@ async fn class(cluster: &Cluster, provisioner: &str, mode: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_gets_the_smallest_volume_and_leaves_it_released() {
+async fn a_claim_is_bound_to_the_smallest_volume_and_releases_it() {
     let cluster = Cluster::with(&LOOPS).await;
     volume(&cluster, "big", "10Gi", NFS).await;
     volume(&cluster, "fit", "4Gi", NFS).await;
@@ -111,7 +111,7 @@ async fn a_claim_gets_the_smallest_volume_and_leaves_it_released() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_waits_for_a_volume_that_comes_later() {
+async fn a_claim_waits_for_a_later_volume() {
     let cluster = Cluster::with(&LOOPS).await;
     claim(&cluster, "c", "storageClassName: sc").await;
     assert_eq!(phase(&cluster, "default/c").await, "Pending");
@@ -142,7 +142,7 @@ async fn two_claims_never_share_a_volume() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_volume_kept_for_a_claim_is_given_to_no_other() {
+async fn a_pre_bound_volume_is_bound_to_no_other_claim() {
     let cluster = Cluster::with(&LOOPS).await;
     volume(
         &cluster,
@@ -161,7 +161,7 @@ async fn a_volume_kept_for_a_claim_is_given_to_no_other() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_whose_volume_goes_is_lost() {
+async fn a_claim_whose_volume_is_deleted_is_lost() {
     let cluster = Cluster::with(&LOOPS).await;
     volume(&cluster, "v", "5Gi", NFS).await;
     claim(&cluster, "c", "storageClassName: sc").await;
@@ -200,7 +200,7 @@ async fn a_claim_waits_for_its_first_consumer() {
     let mut told = reasons(&cluster, "c").await;
     told.sort();
     assert_eq!(told, ["WaitForFirstConsumer", "WaitForPodScheduled"]);
-    // The scheduler chooses a volume, or a node for one that is to be made.
+    // The scheduler selects a volume, or a node for one to be provisioned.
     let name_it = |claim: &mut mizzen_sdk::Object| {
         claim
             .entry("metadata")
@@ -250,7 +250,7 @@ async fn a_claim_without_a_class_gets_the_default_one_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_volume_that_nobody_can_delete_fails_and_one_that_is_deleted_goes() {
+async fn a_volume_without_a_deleter_fails_and_a_deletable_one_is_deleted() {
     let cluster = Cluster::with(&LOOPS).await;
     volume(
         &cluster,
@@ -288,7 +288,7 @@ async fn a_volume_that_nobody_can_delete_fails_and_one_that_is_deleted_goes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_volume_is_emptied_and_free_again() {
+async fn a_volume_is_recycled_and_available_again() {
     let cluster = Cluster::with(&LOOPS).await;
     volume(
         &cluster,
@@ -326,7 +326,7 @@ async fn a_volume_is_emptied_and_free_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_makes_a_volume_larger_is_said_once() {
+async fn the_external_resizer_is_reported_once() {
     let cluster = Cluster::with(&[LOOPS[0], "persistentvolume-expander-controller"]).await;
     cluster
         .create("{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: sc}, provisioner: p.example.com, allowVolumeExpansion: true}")
@@ -441,7 +441,7 @@ async fn a_claim_stays_while_a_pod_on_a_node_uses_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_class_of_attributes_stays_while_it_is_named() {
+async fn a_volume_attributes_class_stays_while_it_is_used() {
     let cluster = Cluster::with(&["volumeattributesclass-protection-controller"]).await;
     cluster.create("{apiVersion: storage.k8s.io/v1, kind: VolumeAttributesClass, metadata: {name: gold}, driverName: example.com, parameters: {a: b}}").await;
     claim(&cluster, "c", "volumeAttributesClassName: gold").await;
@@ -468,7 +468,7 @@ async fn a_class_of_attributes_stays_while_it_is_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_gets_the_claim_of_a_volume_that_it_brings_along() {
+async fn a_pod_gets_the_claim_of_its_ephemeral_volume() {
     let cluster = Cluster::with(&["ephemeral-volume-controller"]).await;
     let template = "{metadata: {labels: {l: x}}, spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}}";
     let with_volume = |name: &str| {
@@ -482,19 +482,19 @@ async fn a_pod_gets_the_claim_of_a_volume_that_it_brings_along() {
     let claim = cluster.get(&PERSISTENT_VOLUME_CLAIMS, "default/p-v").await;
     assert!(claim.is_controlled_by(pod.uid()));
     assert_eq!(claim.label("l"), Some("x"));
-    // Somebody else's claim of that name is left alone.
-    claim_of_nobody(&cluster, "q-v").await;
+    // A claim of that name with another owner is left alone.
+    claim_without_owner(&cluster, "q-v").await;
     cluster.create(&with_volume("q")).await;
     cluster.settle().await;
     assert_eq!(reasons(&cluster, "q").await, ["FailedBinding"]);
 }
 
-async fn claim_of_nobody(cluster: &Cluster, name: &str) {
+async fn claim_without_owner(cluster: &Cluster, name: &str) {
     claim(cluster, name, "storageClassName: sc").await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_happened_while_nobody_looked_is_made_good() {
+async fn changes_while_the_controller_was_down_are_handled() {
     let mut cluster = Cluster::with(&[]).await;
     volume(&cluster, "v", "5Gi", NFS).await;
     claim(&cluster, "c", "storageClassName: sc").await;

@@ -100,7 +100,7 @@ impl World {
         let chance = self.chance();
         let way = self.way();
         let mut options = controllers::Options::new(Arc::new(move |name| way.client(name)));
-        (options.clock, options.chance) = (clock.clone(), chance.clone());
+        (options.clock, options.rng) = (clock.clone(), chance.clone());
         let mut placing = scheduler::Options::new(self.client("scheduler"));
         (placing.clock, placing.chance) = (clock, chance);
         self.loops = Some(Loops {

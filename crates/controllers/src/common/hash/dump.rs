@@ -1,10 +1,12 @@
-//! How does Go print a pod template? `(v1.PodTemplateSpec){ObjectMeta:(v1.ObjectMeta){Name:(string) …`.
+//! Prints a pod template as Go's spew does:
+//! `(v1.PodTemplateSpec){ObjectMeta:(v1.ObjectMeta){Name:(string) …`.
 //!
-//! Each field with its name, its type and its value; what is not there as Go's zero value. `data/pod-template.types`
-//! has the structs (`tools/condense_go_types.py` wrote it and says how to read it).
+//! Every field is printed with name, type and value; absent fields are Go's zero values.
+//! `data/pod-template.types` has the structs (`tools/condense_go_types.py` writes it and documents
+//! the format).
 //!
-//! Invariant: an empty list or map prints as none, because objects reach Kubernetes' controllers as protobuf, which
-//! cannot tell them apart.
+//! Invariant: an empty list or map prints as nil, because objects reach Kubernetes' controllers as
+//! protobuf, which does not distinguish them.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -13,53 +15,58 @@ use mizzen_value::{Value, json, time};
 
 use super::quantity;
 
-/// The text of a pod template.
+/// Prints a pod template.
 pub(super) fn template(template: &Value) -> String {
     let mut out = String::with_capacity(8 * 1024);
-    print(&mut out, "v1.PodTemplateSpec", template, Types::Shown);
+    print(
+        &mut out,
+        "v1.PodTemplateSpec",
+        template,
+        TypePrinting::Shown,
+    );
     out
 }
 
-/// Whether a value's type is printed before it: in structs it is, in lists, maps and behind pointers it is known.
+/// Whether a value's type is printed: it is in structs, but not in lists, maps and behind pointers.
 #[derive(Clone, Copy, PartialEq)]
-enum Types {
+enum TypePrinting {
     Shown,
     Known,
 }
 
-enum Shape {
-    Struct(Vec<Field>),
-    /// Another type by a new name.
-    Same(&'static str),
+enum GoType {
+    Struct(Vec<GoField>),
+    /// A named type of another type.
+    Alias(&'static str),
 }
 
-struct Field {
+struct GoField {
     name: &'static str,
-    /// Where JSON has it; none if its members are those of the struct around it.
+    /// The JSON name; none for an embedded struct.
     json: Option<&'static str>,
     kind: &'static str,
 }
 
-static SHAPES: LazyLock<HashMap<&'static str, Shape>> =
+static GO_TYPES: LazyLock<HashMap<&'static str, GoType>> =
     LazyLock::new(|| read(include_str!("../../../data/pod-template.types")));
 
-fn read(text: &'static str) -> HashMap<&'static str, Shape> {
+fn read(text: &'static str) -> HashMap<&'static str, GoType> {
     let mut shapes = HashMap::new();
     let mut current = "";
     for line in text.lines() {
         match line.split_whitespace().collect::<Vec<_>>()[..] {
             [name] => {
                 current = name;
-                shapes.insert(name, Shape::Struct(Vec::new()));
+                shapes.insert(name, GoType::Struct(Vec::new()));
             }
-            [name, "=", other] => drop(shapes.insert(name, Shape::Same(other))),
+            [name, "=", other] => drop(shapes.insert(name, GoType::Alias(other))),
             [name, json, kind] => {
-                let field = Field {
+                let field = GoField {
                     name,
                     json: Some(json).filter(|json| *json != "-"),
                     kind,
                 };
-                if let Some(Shape::Struct(fields)) = shapes.get_mut(current) {
+                if let Some(GoType::Struct(fields)) = shapes.get_mut(current) {
                     fields.push(field);
                 }
             }
@@ -69,13 +76,13 @@ fn read(text: &'static str) -> HashMap<&'static str, Shape> {
     shapes
 }
 
-fn print(out: &mut String, kind: &'static str, value: &Value, types: Types) {
-    if types == Types::Shown {
+fn print(out: &mut String, kind: &'static str, value: &Value, types: TypePrinting) {
+    if types == TypePrinting::Shown {
         *out += &format!("({kind})");
     }
     if let Some(target) = kind.strip_prefix('*') {
         return print_or_nil(out, value.is_null(), |out| {
-            print(out, target, value, Types::Known)
+            print(out, target, value, TypePrinting::Known)
         });
     }
     if let Some(item) = kind.strip_prefix("[]") {
@@ -89,9 +96,9 @@ fn print(out: &mut String, kind: &'static str, value: &Value, types: Types) {
     {
         return print_or_nil(out, value.is_empty(), |out| print_map(out, item, value));
     }
-    match SHAPES.get(kind) {
-        Some(Shape::Same(other)) => print(out, other, value, Types::Known),
-        Some(Shape::Struct(fields)) => print_struct(out, fields, value),
+    match GO_TYPES.get(kind) {
+        Some(GoType::Alias(other)) => print(out, other, value, TypePrinting::Known),
+        Some(GoType::Struct(fields)) => print_struct(out, fields, value),
         None => print_leaf(out, kind, value),
     }
 }
@@ -103,7 +110,7 @@ fn print_or_nil(out: &mut String, is_nil: bool, print: impl FnOnce(&mut String))
     }
 }
 
-fn print_struct(out: &mut String, fields: &'static [Field], value: &Value) {
+fn print_struct(out: &mut String, fields: &'static [GoField], value: &Value) {
     out.push('{');
     for (at, field) in fields.iter().enumerate() {
         *out += if at > 0 { " " } else { "" };
@@ -113,7 +120,7 @@ fn print_struct(out: &mut String, fields: &'static [Field], value: &Value) {
             out,
             field.kind,
             field.json.map_or(value, |json| &value[json]),
-            Types::Shown,
+            TypePrinting::Shown,
         );
     }
     out.push('}');
@@ -123,7 +130,7 @@ fn print_list(out: &mut String, kind: &'static str, list: &Value) {
     out.push('[');
     for (at, item) in list.list().iter().enumerate() {
         *out += if at > 0 { " " } else { "" };
-        print(out, kind, item, Types::Known);
+        print(out, kind, item, TypePrinting::Known);
     }
     out.push(']');
 }
@@ -136,7 +143,7 @@ fn print_map(out: &mut String, kind: &'static str, map: &Value) {
         *out += if at > 0 { " " } else { "" };
         *out += key;
         out.push(':');
-        print(out, kind, item, Types::Known);
+        print(out, kind, item, TypePrinting::Known);
     }
     out.push(']');
 }
@@ -165,8 +172,8 @@ fn print_int_or_string(out: &mut String, value: &Value) {
 /// Seconds from Go's year 1 to 1970.
 const YEAR_ONE: i64 = 62_135_596_800;
 
-/// A time that is set carries a place, of which we know no more than that it is the one of a machine without a time
-/// zone. Templates have no times unless somebody writes them by hand.
+/// Go prints the location of a time that is set, here that of a machine without a time zone.
+/// Templates have no times unless a user writes them.
 fn print_time(out: &mut String, text: &str) {
     const PLACE: &str = "{name:(string)UTC zone:([]time.zone)<nil> tx:([]time.zoneTrans)<nil> extend:(string) \
                          cacheStart:(int64)0 cacheEnd:(int64)0 cacheZone:(*time.zone)<nil>}";
@@ -194,7 +201,7 @@ mod tests {
             &mut out,
             kind,
             &json::parse(value.as_bytes()).expect("JSON"),
-            Types::Shown,
+            TypePrinting::Shown,
         );
         assert_eq!(out, expect);
     }
@@ -211,14 +218,14 @@ mod tests {
             "v1.Time",
             "v1.FieldsV1",
         ];
-        let kinds = SHAPES.values().flat_map(|shape| match shape {
-            Shape::Struct(fields) => fields.iter().map(|field| field.kind).collect(),
-            Shape::Same(other) => vec![*other],
+        let kinds = GO_TYPES.values().flat_map(|shape| match shape {
+            GoType::Struct(fields) => fields.iter().map(|field| field.kind).collect(),
+            GoType::Alias(other) => vec![*other],
         });
         for kind in kinds {
             let name = kind.rsplit(['*', ']']).next().unwrap_or_default();
             assert!(
-                SHAPES.contains_key(name) || leaves.contains(&name),
+                GO_TYPES.contains_key(name) || leaves.contains(&name),
                 "{kind}"
             );
         }

@@ -1,30 +1,30 @@
-//! By which name is a pod template known? A short hash of everything in it.
+//! The pod template hash.
 //!
-//! Kubernetes: the hash is made of the text in which Go prints the struct, with every field that the struct has
-//! (controller_utils.go, ComputeHash). A new field changes every hash, and so rolls out everything; that is why
-//! nobody may hash anything else.
+//! Kubernetes: the hash is computed from the text in which Go prints the struct with every field
+//! (controller_utils.go, ComputeHash). A new field would change every hash and start a rollout of
+//! every workload, so nothing else may be hashed.
 
 mod dump;
 mod quantity;
 
 use mizzen_value::Value;
 
-/// The hash of a pod template. `collisions` counts how often this hash was taken by another template.
-pub(crate) fn of_template(template: &Value, collisions: Option<i64>) -> String {
+/// The hash of a pod template. `collisions` is the collision count.
+pub(crate) fn hash_pod_template(template: &Value, collisions: Option<i64>) -> String {
     let hash = continued(FIRST, dump::template(template).as_bytes());
     let hash = collisions.map_or(hash, |collisions| continued(hash, &eight_bytes(collisions)));
-    encode(&hash.to_string())
+    safe_encode(&hash.to_string())
 }
 
-/// A text in the characters of generated names: no vowels, so that it spells nothing.
-pub(crate) fn encode(text: &str) -> String {
+/// Encodes a hash without vowels, as rand.SafeEncodeString does.
+pub(crate) fn safe_encode(text: &str) -> String {
     text.bytes()
         .map(|byte| char::from(ALPHABET[usize::from(byte) % ALPHABET.len()]))
         .collect()
 }
 
 const ALPHABET: &[u8; 27] = b"bcdfghjklmnpqrstvwxz2456789";
-/// FNV-1a of 32 bits.
+/// FNV-1a, 32 bits.
 const FIRST: u32 = 0x811c_9dc5;
 const PRIME: u32 = 0x0100_0193;
 
@@ -34,7 +34,7 @@ fn continued(hash: u32, bytes: &[u8]) -> u32 {
     })
 }
 
-/// Kubernetes: a number of 32 bits in a buffer of eight bytes, of which the last four stay empty.
+/// Kubernetes: a 32-bit number in a buffer of eight bytes; the last four stay zero.
 fn eight_bytes(number: i64) -> [u8; 8] {
     u64::from(number as u32).to_le_bytes()
 }
@@ -47,7 +47,7 @@ mod tests {
 
     fn check(template: &str, collisions: Option<i64>, hash: &str) {
         assert_eq!(
-            of_template(&json::parse(template.as_bytes()).expect("JSON"), collisions),
+            hash_pod_template(&json::parse(template.as_bytes()).expect("JSON"), collisions),
             hash
         );
     }
@@ -90,8 +90,8 @@ mod tests {
     #[test]
     fn each_collision_leads_to_another_hash() {
         let template = json::parse(NGINX.as_bytes()).expect("JSON");
-        let hashes =
-            [None, Some(0), Some(1), Some(2)].map(|collisions| of_template(&template, collisions));
+        let hashes = [None, Some(0), Some(1), Some(2)]
+            .map(|collisions| hash_pod_template(&template, collisions));
         let unique: std::collections::HashSet<&String> = hashes.iter().collect();
         assert_eq!(unique.len(), hashes.len());
     }

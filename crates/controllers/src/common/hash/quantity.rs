@@ -1,49 +1,50 @@
-//! How does Go print a quantity? By what is inside it after reading its text.
+//! Prints a quantity as Go's spew does: its internal fields after parsing.
 //!
-//! Kubernetes: that depends on the way it was read (resource/quantity.go, ParseQuantity): as 64 bits and a scale if that is
-//! surely enough, as a large decimal otherwise; and the text is kept if it looks canonical at a glance.
+//! Kubernetes: the representation depends on how the text was parsed (resource/quantity.go,
+//! ParseQuantity): an int64 and a scale if that is surely enough, otherwise an inf.Dec; the text is
+//! kept if it looks canonical.
 
-/// Prints the quantity that has this canonical text.
+/// Prints the quantity with this canonical text.
 pub(super) fn print(out: &mut String, text: &str) {
     let text = if text.is_empty() { "0" } else { text };
     let inside = match text {
-        "0" => Inside {
+        "0" => GoQuantity {
             value: 0,
             scale: 0,
             large: None,
             text,
-            format: Format::Decimal,
+            format: QuantityFormat::Decimal,
         },
-        _ => Parts::split(text).inside(text),
+        _ => QuantityParts::split(text).to_go_quantity(text),
     };
     inside.print(out);
 }
 
-struct Inside<'a> {
+struct GoQuantity<'a> {
     value: i64,
     scale: i32,
-    large: Option<Large>,
+    large: Option<InfDec>,
     text: &'a str,
-    format: Format,
+    format: QuantityFormat,
 }
 
-/// A whole number of any length, and how many of its digits are behind the point.
-struct Large {
+/// An integer of any length and its number of decimal places.
+struct InfDec {
     is_negative: bool,
     words: Vec<u64>,
     scale: i64,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Format {
+enum QuantityFormat {
     Decimal,
     Binary,
     Exponent,
 }
 
-impl Inside<'_> {
+impl GoQuantity<'_> {
     fn print(&self, out: &mut String) {
-        let Inside {
+        let GoQuantity {
             value, scale, text, ..
         } = self;
         *out += &format!(
@@ -61,7 +62,7 @@ impl Inside<'_> {
     }
 }
 
-impl Large {
+impl InfDec {
     fn print(&self, out: &mut String) {
         let words: Vec<String> = self.words.iter().map(u64::to_string).collect();
         let (neg, abs, scale) = (self.is_negative, words.join(" "), self.scale);
@@ -71,35 +72,35 @@ impl Large {
     }
 }
 
-impl Format {
+impl QuantityFormat {
     fn name(self) -> &'static str {
         match self {
-            Format::Decimal => "DecimalSI",
-            Format::Binary => "BinarySI",
-            Format::Exponent => "DecimalExponent",
+            QuantityFormat::Decimal => "DecimalSI",
+            QuantityFormat::Binary => "BinarySI",
+            QuantityFormat::Exponent => "DecimalExponent",
         }
     }
 }
 
-/// A quantity's text, taken apart.
-struct Parts<'a> {
+/// The parts of a quantity's text.
+struct QuantityParts<'a> {
     is_negative: bool,
     whole: &'a str,
     fraction: &'a str,
-    /// The power of ten, or of two if the format is binary.
+    /// The power of ten, or of two for a binary suffix.
     exponent: i32,
-    format: Format,
+    format: QuantityFormat,
 }
 
-impl<'a> Parts<'a> {
-    fn split(text: &'a str) -> Parts<'a> {
+impl<'a> QuantityParts<'a> {
+    fn split(text: &'a str) -> QuantityParts<'a> {
         let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
         let (digits, rest) = split_digits(unsigned);
         let (fraction, suffix) = rest.strip_prefix('.').map_or(("", rest), split_digits);
         let whole = digits.trim_start_matches('0');
-        let (exponent, format) = suffix_of(suffix);
+        let (exponent, format) = parse_suffix(suffix);
         let whole = if whole.is_empty() { "0" } else { whole };
-        Parts {
+        QuantityParts {
             is_negative: text.starts_with('-'),
             whole,
             fraction,
@@ -108,24 +109,24 @@ impl<'a> Parts<'a> {
         }
     }
 
-    fn inside(&self, text: &'a str) -> Inside<'a> {
+    fn to_go_quantity(&self, text: &'a str) -> GoQuantity<'a> {
         let format = self.format;
         match self.short() {
-            Some((value, scale, true)) => Inside {
+            Some((value, scale, true)) => GoQuantity {
                 value,
                 scale,
                 large: None,
                 text,
                 format,
             },
-            Some((value, scale, false)) => Inside {
+            Some((value, scale, false)) => GoQuantity {
                 value,
                 scale,
                 large: None,
                 text: "",
                 format,
             },
-            None => Inside {
+            None => GoQuantity {
                 value: 0,
                 scale: 0,
                 large: Some(self.large()),
@@ -135,7 +136,7 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// Value and scale if 64 bits are enough, and whether the text looks canonical.
+    /// Value and scale if an int64 is enough, and whether the text looks canonical.
     fn short(&self) -> Option<(i64, i32, bool)> {
         if !self.is_surely_short() {
             return None;
@@ -143,14 +144,14 @@ impl<'a> Parts<'a> {
         let digits = [self.whole, self.fraction].concat();
         let number: i64 = digits.parse().ok()?;
         let (factor, scale) = match self.format {
-            Format::Binary => (1i64.checked_shl(self.exponent as u32)?, 0),
+            QuantityFormat::Binary => (1i64.checked_shl(self.exponent as u32)?, 0),
             _ => (1, self.exponent - self.fraction.len() as i32),
         };
         if scale < -9 {
             return None;
         }
         let looks_canonical = match self.format {
-            Format::Binary => number & 7 != 0,
+            QuantityFormat::Binary => number & 7 != 0,
             _ => scale % 3 == 0 && !digits.ends_with("000") && !digits.starts_with('0'),
         };
         let value = number.checked_mul(factor)?;
@@ -164,7 +165,7 @@ impl<'a> Parts<'a> {
     fn is_surely_short(&self) -> bool {
         let n_digits = (self.whole.len() + self.fraction.len()) as i32;
         match self.format {
-            Format::Binary => {
+            QuantityFormat::Binary => {
                 self.fraction.is_empty()
                     && 15 - n_digits - (self.exponent as f32 * 3.0 / 10.0) as i32 > 0
             }
@@ -172,9 +173,9 @@ impl<'a> Parts<'a> {
         }
     }
 
-    /// The number in billionths, without a limit to its length.
-    fn large(&self) -> Large {
-        let shift = if self.format == Format::Binary {
+    /// The number in billionths, of any length.
+    fn large(&self) -> InfDec {
+        let shift = if self.format == QuantityFormat::Binary {
             0
         } else {
             self.exponent.clamp(-9, 1_000)
@@ -187,17 +188,17 @@ impl<'a> Parts<'a> {
             .chain(std::iter::repeat_n(b'0', n_zeros));
         let mut words = Vec::new();
         digits.for_each(|digit| multiply_and_add(&mut words, 10, u64::from(digit - b'0')));
-        if self.format == Format::Binary {
+        if self.format == QuantityFormat::Binary {
             (0..self.exponent).for_each(|_| multiply_and_add(&mut words, 2, 0));
             if is_beyond_64_bits(&words) {
-                return Large {
+                return InfDec {
                     is_negative: self.is_negative,
                     words: vec![i64::MAX as u64],
                     scale: 0,
                 };
             }
         }
-        Large {
+        InfDec {
             is_negative: self.is_negative,
             words,
             scale: 9,
@@ -213,7 +214,7 @@ fn split_digits(text: &str) -> (&str, &str) {
     text.split_at(end)
 }
 
-fn suffix_of(suffix: &str) -> (i32, Format) {
+fn parse_suffix(suffix: &str) -> (i32, QuantityFormat) {
     const DECIMAL: [(&str, i32); 10] = [
         ("", 0),
         ("n", -9),
@@ -241,19 +242,19 @@ fn suffix_of(suffix: &str) -> (i32, Format) {
             .map(|(_, exponent)| *exponent)
     };
     match (find(&DECIMAL), find(&BINARY)) {
-        (Some(exponent), _) => (exponent, Format::Decimal),
-        (_, Some(exponent)) => (exponent, Format::Binary),
+        (Some(exponent), _) => (exponent, QuantityFormat::Decimal),
+        (_, Some(exponent)) => (exponent, QuantityFormat::Binary),
         _ => (
             suffix
                 .get(1..)
                 .and_then(|digits| digits.parse().ok())
                 .unwrap_or_default(),
-            Format::Exponent,
+            QuantityFormat::Exponent,
         ),
     }
 }
 
-/// Words of 64 bits, the lowest first.
+/// Words of 64 bits, lowest first.
 fn multiply_and_add(words: &mut Vec<u64>, factor: u64, summand: u64) {
     let mut carry = u128::from(summand);
     for word in words.iter_mut() {
@@ -266,7 +267,7 @@ fn multiply_and_add(words: &mut Vec<u64>, factor: u64, summand: u64) {
     }
 }
 
-/// Whether so many billionths are more than the largest signed number of 64 bits.
+/// Whether so many billionths exceed the largest int64.
 fn is_beyond_64_bits(billionths: &[u64]) -> bool {
     let limit = i64::MAX as u128 * 1_000_000_000;
     match billionths {
@@ -313,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn others_are_not() {
+    fn other_texts_are_not() {
         check("64Mi", &short(64 << 20, 0, "", "BinarySI"));
         check("128Mi", &short(128 << 20, 0, "", "BinarySI"));
         check("512Ki", &short(512 << 10, 0, "", "BinarySI"));

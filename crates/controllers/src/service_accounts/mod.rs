@@ -1,0 +1,79 @@
+//! The service accounts controller: every namespace has the account `default`.
+
+use std::sync::Arc;
+
+use mizzen_sdk::informer::{Event, Informer};
+use mizzen_sdk::resource::{NAMESPACES, SERVICE_ACCOUNTS};
+use mizzen_sdk::write::is_already_exists;
+use mizzen_sdk::{Key, Object};
+use mizzen_value::Value;
+
+use crate::common::api_errors::is_namespace_terminating;
+use crate::{Action, Controller, ControllerContext, Error, Reconcile};
+
+const DEFAULT: &str = "default";
+
+struct ServiceAccountsController {
+    context: ControllerContext,
+    namespaces: Informer<Object>,
+    accounts: Informer<Object>,
+}
+
+/// Creates the controller.
+pub(crate) fn start(context: &ControllerContext) -> Controller {
+    let context = context.named("service-account-controller");
+    let queue = context.queue("serviceaccount");
+    let (namespaces, accounts) = (
+        context.informer(&NAMESPACES),
+        context.informer(&SERVICE_ACCOUNTS),
+    );
+    let todo = queue.clone();
+    namespaces.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
+    let todo = queue.clone();
+    accounts.add_handler(move |event: Event<Object>| {
+        if let Event::Deleted { last, .. } = event {
+            todo.add(Key::cluster(last.key().namespace()));
+        }
+    });
+    Controller::new(
+        queue,
+        1,
+        Arc::new(ServiceAccountsController {
+            context,
+            namespaces,
+            accounts,
+        }),
+    )
+}
+
+impl Reconcile for ServiceAccountsController {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+        let Some(namespace) = self.namespaces.lister().by_key(key)? else {
+            return Ok(Action::AwaitChange);
+        };
+        let account = Key::new(key.name(), DEFAULT);
+        if namespace["status"]["phase"].str() != "Active"
+            || self.accounts.store().get(&account).is_some()
+        {
+            return Ok(Action::AwaitChange);
+        }
+        match self
+            .context
+            .api
+            .create(&SERVICE_ACCOUNTS, &draft(key.name()))
+            .await
+        {
+            Err(error) if !is_already_exists(&error) && !is_namespace_terminating(&error) => {
+                Err(error.into())
+            }
+            _ => Ok(Action::AwaitChange),
+        }
+    }
+}
+
+fn draft(namespace: &str) -> Value {
+    let mut account = Value::object();
+    account.entry("metadata").set("name", DEFAULT);
+    account.entry("metadata").set("namespace", namespace);
+    account
+}

@@ -1,0 +1,153 @@
+//! The ServiceCIDR controller: a ServiceCIDR is deleted only when no IPAddress depends on it.
+
+mod plan;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mizzen_sdk::api::Patch;
+use mizzen_sdk::informer::{Event, Informer};
+use mizzen_sdk::resource::{IP_ADDRESSES, SERVICE_CIDRS};
+use mizzen_sdk::write::is_not_found;
+use mizzen_sdk::{Key, Object};
+use mizzen_value::{Value, value};
+
+use crate::{Action, Controller, ControllerContext, Error, Reconcile};
+use plan::{ServiceCidrPlan, plan};
+
+const MANAGER: &str = "service-cidr-controller";
+const FINALIZER: &str = "networking.k8s.io/service-cidr-finalizer";
+const WORKERS: usize = 5;
+
+struct ServiceCidrController {
+    context: ControllerContext,
+    ranges: Informer<Object>,
+    addresses: Informer<Object>,
+}
+
+/// Creates the controller.
+pub(crate) fn start(context: &ControllerContext) -> Controller {
+    let context = context
+        .named("service-cidrs-controller")
+        .with_event_source(MANAGER);
+    let queue = context.queue("ipaddresses");
+    let (ranges, addresses) = (
+        context.informer(&SERVICE_CIDRS),
+        context.informer(&IP_ADDRESSES),
+    );
+    // A ServiceCIDR in deletion may wait for any other ServiceCIDR or IPAddress.
+    let (todo, all) = (queue.clone(), ranges.clone());
+    let look_again = move || {
+        let going = all.lister().list().unwrap_or_default();
+        going
+            .iter()
+            .filter(|range| range.is_going())
+            .for_each(|range| todo.add(range.key()));
+    };
+    let (todo, look) = (queue.clone(), look_again.clone());
+    ranges.add_handler(move |event: Event<Object>| {
+        todo.add(event.key().clone());
+        look();
+    });
+    addresses.add_handler(move |event: Event<Object>| {
+        if !matches!(event, Event::Updated { .. }) {
+            look_again();
+        }
+    });
+    Controller::new(
+        queue,
+        WORKERS,
+        Arc::new(ServiceCidrController {
+            context,
+            ranges,
+            addresses,
+        }),
+    )
+}
+
+impl Reconcile for ServiceCidrController {
+    async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
+        let Some(range) = self.ranges.lister().by_key(key)? else {
+            return Ok(Action::AwaitChange);
+        };
+        let (ranges, addresses) = (
+            self.ranges.lister().list()?,
+            self.addresses.lister().list()?,
+        );
+        match plan(&range, &ranges, &addresses, self.context.now().as_second()) {
+            ServiceCidrPlan::Serve => {
+                if !range.has_finalizer(FINALIZER) {
+                    let finalizers = value!({"metadata": {"finalizers": [FINALIZER]}});
+                    self.patch(&range, "", Patch::Strategic, &finalizers)
+                        .await?;
+                }
+                self.set_ready_condition(&range, ("True", "", "Kubernetes Service CIDR is ready"))
+                    .await?;
+            }
+            ServiceCidrPlan::Stay => {
+                const WHY: &str = "There are still IPAddresses referencing the ServiceCIDR, please remove them or create a new ServiceCIDR";
+                self.set_ready_condition(&range, ("False", "Terminating", WHY))
+                    .await?;
+            }
+            ServiceCidrPlan::Wait(seconds) => {
+                return Ok(Action::Requeue(Duration::from_secs(seconds)));
+            }
+            ServiceCidrPlan::RemoveFinalizer if range.has_finalizer(FINALIZER) => {
+                let change =
+                    value!({"metadata": {"$deleteFromPrimitiveList/finalizers": [FINALIZER]}});
+                self.patch(&range, "", Patch::Strategic, &change).await?;
+            }
+            ServiceCidrPlan::RemoveFinalizer => {}
+        }
+        Ok(Action::AwaitChange)
+    }
+}
+
+impl ServiceCidrController {
+    /// Sets the Ready condition if it differs.
+    async fn set_ready_condition(
+        &self,
+        range: &Object,
+        (status, reason, message): (&str, &str, &str),
+    ) -> Result<(), Error> {
+        let is_it = |known: &&Value| known["type"].str() == "Ready";
+        let known = range["status"]["conditions"].list().iter().find(is_it);
+        let wanted = [("status", status), ("reason", reason), ("message", message)];
+        if known.is_some_and(|known| {
+            wanted
+                .iter()
+                .all(|(field, text)| known[*field].str() == *text)
+        }) {
+            return Ok(());
+        }
+        let now = self.context.now_text();
+        let condition = value!({
+            "type": "Ready", "status": status, "reason": reason, "message": message, "lastTransitionTime": now
+        });
+        let name = range.name();
+        let change = value!({
+            "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": name},
+            "status": {"conditions": [(condition)]}
+        });
+        self.patch(range, "status", Patch::Apply { manager: MANAGER }, &change)
+            .await
+    }
+
+    async fn patch(
+        &self,
+        range: &Object,
+        subresource: &str,
+        how: Patch<'_>,
+        change: &Value,
+    ) -> Result<(), Error> {
+        match self
+            .context
+            .api
+            .patch(&SERVICE_CIDRS, &range.key(), subresource, how, change)
+            .await
+        {
+            Err(error) if !is_not_found(&error) => Err(error.into()),
+            _ => Ok(()),
+        }
+    }
+}
