@@ -107,7 +107,7 @@ pub struct ControllerContext {
     /// The options of all controllers.
     pub options: Arc<Options>,
     informers: Factory,
-    census: MetadataInformers,
+    metadata_informers: MetadataInformers,
     broadcaster: Arc<Broadcaster>,
     recorder: Recorder,
 }
@@ -123,7 +123,7 @@ impl ControllerContext {
             clock: options.clock.clone(),
             timeline: Arc::new(Timeline::new(options.clock.clone())),
             rng: options.rng.clone(),
-            census: MetadataInformers::new(client.clone()),
+            metadata_informers: MetadataInformers::new(client.clone()),
             informers: options
                 .informers
                 .clone()
@@ -164,7 +164,7 @@ impl ControllerContext {
 
     /// The shared metadata informers.
     pub(crate) fn metadata_informers(&self) -> &MetadataInformers {
-        &self.census
+        &self.metadata_informers
     }
 
     /// A work queue.

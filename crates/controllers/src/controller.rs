@@ -14,6 +14,8 @@ use mizzen_sdk::queue::Queue;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
+use crate::common::api_errors::message;
+
 /// Why a reconcile failed. The key is requeued with back-off.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
@@ -24,10 +26,19 @@ pub enum Error {
     #[error(transparent)]
     Decode(#[from] DecodeError),
     #[error("{0}")]
+    /// Any other reason.
     Other(String),
 }
 
 impl Error {
+    /// The server's message if the API request failed, otherwise the error itself.
+    pub(crate) fn message(&self) -> String {
+        match self {
+            Error::Api(error) => message(error),
+            error => error.to_string(),
+        }
+    }
+
     /// Whether the write conflicted; then nothing needs to be reported.
     pub fn is_conflict(&self) -> bool {
         matches!(self, Error::Api(error) if mizzen_sdk::write::is_conflict(error))
@@ -136,7 +147,13 @@ async fn worker<R: Reconcile>(
             .catch_unwind()
             .await
             .unwrap_or_else(|_| Err(Error::Other("panicked".into())));
-        span.record("outcome", outcome_of(&result));
+        let outcome = match &result {
+            Ok(Action::AwaitChange) => "done",
+            Ok(Action::Requeue(_)) => "requeue",
+            Err(error) if error.is_conflict() => "conflict",
+            Err(_) => "error",
+        };
+        span.record("outcome", outcome);
         let duration_us = began.elapsed().as_micros() as u64;
         span.in_scope(|| tracing::debug!(duration_us, "reconciled"));
         match result {
@@ -163,16 +180,6 @@ async fn worker<R: Reconcile>(
             }
         }
         queue.done(&key);
-    }
-}
-
-/// The outcome of a reconcile in its span.
-fn outcome_of(result: &Result<Action, Error>) -> &'static str {
-    match result {
-        Ok(Action::AwaitChange) => "done",
-        Ok(Action::Requeue(_)) => "requeue",
-        Err(error) if error.is_conflict() => "conflict",
-        Err(_) => "error",
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use mizzen_sdk::Object;
-use mizzen_sdk::cache::{DecodeError, IndexFunction, by_field};
+use mizzen_sdk::cache::{DecodeError, Entry, by_field};
 use mizzen_sdk::informer::Informer;
 use mizzen_value::Value;
 
@@ -35,7 +35,17 @@ pub(crate) fn indexed_nodes(pods: &Informer<Object>) -> Vec<String> {
 
 /// Indexes pods by PersistentVolumeClaim.
 pub(crate) fn add_claim_index(pods: &Informer<Object>) {
-    pods.add_index(CLAIM, by_claim());
+    let claims = |pod: &Object| {
+        let names = claim_names(pod);
+        names
+            .map(|name| format!("{}/{name}", pod.namespace()))
+            .collect()
+    };
+    let by_claim = move |entry: &Entry<Object>| match may_claim(entry.text()) {
+        true => entry.object().map(|pod| claims(&pod)).unwrap_or_default(),
+        false => Vec::new(),
+    };
+    pods.add_index(CLAIM, Arc::new(by_claim));
 }
 
 /// The pods that use a claim, given as `namespace/name`.
@@ -46,20 +56,6 @@ pub(crate) fn pods_using_claim(
     pods.lister()
         .by_index(CLAIM, claim)
         .unwrap_or(Ok(Vec::new()))
-}
-
-fn by_claim() -> IndexFunction<Object> {
-    Arc::new(|entry| {
-        if !may_claim(entry.text()) {
-            return Vec::new();
-        }
-        let claims = |pod: &Object| {
-            claim_names(pod)
-                .map(|name| format!("{}/{name}", pod.namespace()))
-                .collect()
-        };
-        entry.object().map(|pod| claims(&pod)).unwrap_or_default()
-    })
 }
 
 /// Whether a pod's JSON may contain a claim.

@@ -1,6 +1,5 @@
 //! Starts all controllers, and stops them.
 
-use futures_util::future::BoxFuture;
 use mizzen_sdk::informer::Factory;
 use mizzen_sdk::metrics::{Collector, Families};
 use tokio::sync::watch;
@@ -43,7 +42,13 @@ pub fn start(options: Options) -> Handle {
     let informers = context.informers().clone();
     informers.start();
     let mut tasks = JoinSet::new();
-    tasks.spawn(run(informers.clone(), work, done));
+    let caches = informers.clone();
+    tasks.spawn(async move {
+        caches.wait_for_sync().await;
+        let mut tasks: JoinSet<()> = work.into_iter().collect();
+        done.send_replace(true);
+        while tasks.join_next().await.is_some() {}
+    });
     Handle {
         informers,
         synced,
@@ -51,13 +56,6 @@ pub fn start(options: Options) -> Handle {
         collectors,
         _tasks: tasks,
     }
-}
-
-async fn run(informers: Factory, work: Vec<BoxFuture<'static, ()>>, done: watch::Sender<bool>) {
-    informers.wait_for_sync().await;
-    let mut tasks: JoinSet<()> = work.into_iter().collect();
-    done.send_replace(true);
-    while tasks.join_next().await.is_some() {}
 }
 
 impl Handle {

@@ -24,11 +24,11 @@ pub(crate) fn go_message(error: &Error, resource: &str, name: &str) -> String {
     }
 }
 
-fn generic_server_response(code: u16, said: &str) -> String {
-    let text = match code {
+fn generic_server_response(code: u16, text: &str) -> String {
+    let message = match code {
         400 => "the server rejected our request for an unknown reason",
         401 => "the server has asked for the client to provide credentials",
-        403 | 415 => said,
+        403 | 415 => text,
         404 => "the server could not find the requested resource",
         405 => "the server does not allow this method on the requested resource",
         409 => "the server reported a conflict",
@@ -40,7 +40,7 @@ fn generic_server_response(code: u16, said: &str) -> String {
         }
         500.. => {
             return format!(
-                "an error on the server ({said:?}) has prevented the request from succeeding"
+                "an error on the server ({text:?}) has prevented the request from succeeding"
             );
         }
         _ => {
@@ -49,7 +49,7 @@ fn generic_server_response(code: u16, said: &str) -> String {
             );
         }
     };
-    text.into()
+    message.into()
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use mizzen_kinds::pod_state::is_sidecar;
 use mizzen_value::quantity::Quantity;
 use mizzen_value::{Value, time};
 
-use super::pod_metrics::PodMetrics;
+use super::pod_metrics::{PodMetric, PodMetrics};
 use crate::common::pod::is_ready;
 use crate::services::member::condition;
 
@@ -40,39 +40,40 @@ pub(crate) fn group_pods<'a>(
     is_cpu: bool,
     now: i64,
 ) -> PodGroups<'a> {
-    let mut census = PodGroups::default();
+    let mut groups = PodGroups::default();
     for pod in pods {
         let (name, phase) = (pod["metadata"]["name"].str(), pod["status"]["phase"].str());
         let sample = samples.get(name);
         if !pod["metadata"]["deletionTimestamp"].is_null() || phase == "Failed" {
-            census.ignored.insert(name);
+            groups.ignored.insert(name);
         } else if phase == "Pending" {
-            census.unready.insert(name);
+            groups.unready.insert(name);
         } else if let Some(sample) = sample {
-            match is_cpu && is_starting(pod, sample.at - sample.window, now) {
-                true => drop(census.unready.insert(name)),
-                false => census.n_ready += 1,
+            match is_cpu && sample.is_of_start(pod, now) {
+                true => drop(groups.unready.insert(name)),
+                false => groups.n_ready += 1,
             }
         } else {
-            census.missing.insert(name);
+            groups.missing.insert(name);
         }
     }
-    census
+    groups
 }
 
-/// Whether a pod's CPU sample is still that of its start. `since` is when the sample's window
-/// began.
-fn is_starting(pod: &Value, since: i64, now: i64) -> bool {
-    let ready = condition(pod, "Ready");
-    let started = time::to_unix(pod["status"]["startTime"].str());
-    let (Some(started), false) = (started, ready.is_null()) else {
-        return true;
-    };
-    let turned = time::to_unix(ready["lastTransitionTime"].str()).unwrap_or_default();
-    let is_down = ready["status"].str() == "False";
-    match started + CPU_INITIALIZATION_PERIOD > now {
-        true => is_down || since < turned,
-        false => is_down && started + DELAY_OF_INITIAL_READINESS_STATUS > turned,
+impl PodMetric {
+    /// Whether a CPU sample is still that of its pod's start.
+    fn is_of_start(&self, pod: &Value, now: i64) -> bool {
+        let ready = condition(pod, "Ready");
+        let started = time::to_unix(pod["status"]["startTime"].str());
+        let (Some(started), false) = (started, ready.is_null()) else {
+            return true;
+        };
+        let turned = time::to_unix(ready["lastTransitionTime"].str()).unwrap_or_default();
+        let is_down = ready["status"].str() == "False";
+        match started + CPU_INITIALIZATION_PERIOD > now {
+            true => is_down || self.at - self.window < turned,
+            false => is_down && started + DELAY_OF_INITIAL_READINESS_STATUS > turned,
+        }
     }
 }
 
@@ -97,48 +98,33 @@ pub(crate) fn pod_request(pod: &Value, container: &str, resource: &str) -> Resul
         let request = requests.get(resource).ok_or_else(missing)?;
         return Ok(request.milli_value());
     }
-    of_containers(pod, container, resource)
-}
-
-fn of_containers(pod: &Value, container: &str, resource: &str) -> Result<i64, String> {
     let (spec, name) = (&pod["spec"], pod["metadata"]["name"].str());
     let containers = spec["containers"].list().iter();
-    let containers = containers.chain(
-        spec["initContainers"]
-            .list()
-            .iter()
-            .filter(|container| is_sidecar(container)),
-    );
-    let meant: Vec<&Value> = containers
+    let sidecars = spec["initContainers"].list().iter();
+    let containers: Vec<&Value> = containers
+        .chain(sidecars.filter(|container| is_sidecar(container)))
         .filter(|one| container.is_empty() || one["name"].str() == container)
         .collect();
-    if meant.is_empty() && !container.is_empty() {
+    if containers.is_empty() && !container.is_empty() {
         return Err(format!("container {container} not found in Pod {name}"));
     }
     let request = |one: &&Value| {
         let missing = || {
-            format!(
-                "missing request for {resource} in container {} of Pod {name}",
-                one["name"].str()
-            )
+            let container = one["name"].str();
+            format!("missing request for {resource} in container {container} of Pod {name}")
         };
-        one["resources"]["requests"][resource]
-            .as_str()
-            .map(of)
+        let request = one["resources"]["requests"][resource].as_str();
+        request
+            .map(|text| Quantity::of(text).milli_value())
             .ok_or_else(missing)
     };
-    meant.iter().map(request).sum()
-}
-
-fn of(quantity: &str) -> i64 {
-    Quantity::of(quantity).milli_value()
+    containers.iter().map(request).sum()
 }
 
 #[cfg(test)]
 mod tests {
     use mizzen_value::value;
 
-    use super::super::pod_metrics::PodMetric;
     use super::*;
 
     const NOW: i64 = 1_704_067_500;
@@ -166,12 +152,12 @@ mod tests {
                 window: 30,
             },
         )]);
-        let census = group_pods(&[pod], &samples, is_cpu, NOW);
+        let groups = group_pods(&[pod], &samples, is_cpu, NOW);
         let said = match (
-            census.n_ready,
-            census.unready.len(),
-            census.missing.len(),
-            census.ignored.len(),
+            groups.n_ready,
+            groups.unready.len(),
+            groups.missing.len(),
+            groups.ignored.len(),
         ) {
             (1, 0, 0, 0) => "ready",
             (0, 1, 0, 0) => "unready",

@@ -94,7 +94,7 @@ impl Reconcile for Autoscalers {
             return Ok(Action::AwaitChange);
         };
         if let Err(error) = AutoscalerSync::new(self, &autoscaler).run().await {
-            tracing::debug!(%key, %error, "cannot be scaled now");
+            tracing::debug!(%key, %error, "autoscaler sync failed");
         }
         Ok(Action::Requeue(self.context.options.autoscaler_sync_period))
     }

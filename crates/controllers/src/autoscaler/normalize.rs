@@ -72,11 +72,11 @@ pub(crate) fn normalize_desired_replicas(
     history: &mut ScalingHistory,
     now: Moment,
 ) -> NormalizedReplicas {
-    let (stable, held) = stabilize_recommendation(behaviour, bounds, wanted, history, now);
+    let (stable, held) = bounds.stabilize_recommendation(behaviour, wanted, history, now);
     history.record_recommendation(wanted, now);
     let (replicas, limited) = match behaviour.is_null() {
-        true => convert_desired_replicas(bounds, stable),
-        false => convert_desired_replicas_with_behavior(behaviour, bounds, stable, history, now),
+        true => bounds.convert_desired_replicas(stable),
+        false => bounds.convert_desired_replicas_with_behavior(behaviour, stable, history, now),
     };
     let able = if stable == wanted { READY } else { held };
     NormalizedReplicas {
@@ -87,90 +87,92 @@ pub(crate) fn normalize_desired_replicas(
     }
 }
 
-/// The recommendation within its stabilization window, and the reason if the window changed it.
-fn stabilize_recommendation(
-    behaviour: &Value,
-    bounds: ReplicaBounds,
-    wanted: i64,
-    history: &ScalingHistory,
-    now: Moment,
-) -> (i64, Reason) {
-    let shrink = behaviour["scaleDown"]["stabilizationWindowSeconds"]
-        .as_int()
-        .unwrap_or(SHRINK_WINDOW);
-    let highest = history
-        .recommendations_within(shrink, now)
-        .fold(wanted, i64::max);
-    if behaviour.is_null() {
-        return (highest, HELD_UP);
+impl ReplicaBounds {
+    /// The recommendation within its stabilization window, and the reason if the window changed it.
+    fn stabilize_recommendation(
+        self,
+        behaviour: &Value,
+        wanted: i64,
+        history: &ScalingHistory,
+        now: Moment,
+    ) -> (i64, Reason) {
+        let shrink = behaviour["scaleDown"]["stabilizationWindowSeconds"]
+            .as_int()
+            .unwrap_or(SHRINK_WINDOW);
+        let highest = history
+            .recommendations_within(shrink, now)
+            .fold(wanted, i64::max);
+        if behaviour.is_null() {
+            return (highest, HELD_UP);
+        }
+        let grow = behaviour["scaleUp"]["stabilizationWindowSeconds"].int();
+        let lowest = history
+            .recommendations_within(grow, now)
+            .fold(wanted, i64::min);
+        let stable = self.current.max(lowest).min(highest);
+        (
+            stable,
+            if wanted >= self.current {
+                HELD_DOWN
+            } else {
+                HELD_UP
+            },
+        )
     }
-    let grow = behaviour["scaleUp"]["stabilizationWindowSeconds"].int();
-    let lowest = history
-        .recommendations_within(grow, now)
-        .fold(wanted, i64::min);
-    let stable = bounds.current.max(lowest).min(highest);
-    (
-        stable,
-        if wanted >= bounds.current {
-            HELD_DOWN
-        } else {
-            HELD_UP
-        },
-    )
-}
 
-/// Without `behavior`, a target may double, or grow to four replicas.
-fn convert_desired_replicas(bounds: ReplicaBounds, wanted: i64) -> (i64, Reason) {
-    let fastest = (bounds.current * 2).max(4);
-    let (most, reason) = if bounds.max > fastest {
-        (fastest, TOO_FAST_UP)
-    } else {
-        (bounds.max, TOO_MANY)
-    };
-    match wanted {
-        _ if wanted < bounds.min => (bounds.min, TOO_FEW),
-        _ if wanted > most => (most, reason),
-        _ => (wanted, WITHIN),
-    }
-}
-
-fn convert_desired_replicas_with_behavior(
-    behaviour: &Value,
-    bounds: ReplicaBounds,
-    wanted: i64,
-    history: &ScalingHistory,
-    now: Moment,
-) -> (i64, Reason) {
-    let current = bounds.current;
-    if wanted > current {
-        let fastest =
-            policy_scale_limit(&behaviour["scaleUp"], current, history, now, true).max(current);
-        let (most, reason) = if bounds.max > fastest {
+    /// Without `behavior`, a target may double, or grow to four replicas.
+    fn convert_desired_replicas(self, wanted: i64) -> (i64, Reason) {
+        let fastest = (self.current * 2).max(4);
+        let (most, reason) = if self.max > fastest {
             (fastest, TOO_FAST_UP)
         } else {
-            (bounds.max, TOO_MANY)
+            (self.max, TOO_MANY)
         };
-        return if wanted > most {
-            (most, reason)
-        } else {
-            (wanted, WITHIN)
-        };
+        match wanted {
+            _ if wanted < self.min => (self.min, TOO_FEW),
+            _ if wanted > most => (most, reason),
+            _ => (wanted, WITHIN),
+        }
     }
-    if wanted < current {
-        let fastest =
-            policy_scale_limit(&behaviour["scaleDown"], current, history, now, false).min(current);
-        let (least, reason) = if bounds.min < fastest {
-            (fastest, TOO_FAST_DOWN)
-        } else {
-            (bounds.min, TOO_FEW)
-        };
-        return if wanted < least {
-            (least, reason)
-        } else {
-            (wanted, WITHIN)
-        };
+
+    fn convert_desired_replicas_with_behavior(
+        self,
+        behaviour: &Value,
+        wanted: i64,
+        history: &ScalingHistory,
+        now: Moment,
+    ) -> (i64, Reason) {
+        let current = self.current;
+        if wanted > current {
+            let fastest =
+                policy_scale_limit(&behaviour["scaleUp"], current, history, now, true).max(current);
+            let (most, reason) = if self.max > fastest {
+                (fastest, TOO_FAST_UP)
+            } else {
+                (self.max, TOO_MANY)
+            };
+            return if wanted > most {
+                (most, reason)
+            } else {
+                (wanted, WITHIN)
+            };
+        }
+        if wanted < current {
+            let fastest = policy_scale_limit(&behaviour["scaleDown"], current, history, now, false)
+                .min(current);
+            let (least, reason) = if self.min < fastest {
+                (fastest, TOO_FAST_DOWN)
+            } else {
+                (self.min, TOO_FEW)
+            };
+            return if wanted < least {
+                (least, reason)
+            } else {
+                (wanted, WITHIN)
+            };
+        }
+        (wanted, WITHIN)
     }
-    (wanted, WITHIN)
 }
 
 /// The replicas that the scaling policies of one direction allow at most (up) or at least (down).
@@ -220,7 +222,7 @@ mod tests {
         before
             .iter()
             .for_each(|(ago, replicas)| history.record_recommendation(*replicas, NOW - ago * 1000));
-        let verdict = normalize_desired_replicas(
+        let normalized = normalize_desired_replicas(
             behaviour,
             ReplicaBounds {
                 min: 2,
@@ -232,12 +234,12 @@ mod tests {
             NOW,
         );
         assert_eq!(
-            (verdict.replicas, verdict.able.0, verdict.limited.0),
+            (normalized.replicas, normalized.able.0, normalized.limited.0),
             expect
         );
         assert_eq!(
-            verdict.is_limited,
-            verdict.limited.0 != "DesiredWithinRange"
+            normalized.is_limited,
+            normalized.limited.0 != "DesiredWithinRange"
         );
     }
 

@@ -31,11 +31,14 @@ pub(crate) fn from_resource_metrics(
 ) -> PodMetrics {
     let sample = |pod: &Value| {
         let containers = pod["containers"].list().iter();
-        let meant: Vec<&Value> = containers
+        let selected: Vec<&Value> = containers
             .filter(|one| container.is_empty() || one["name"].str() == container)
             .collect();
-        let used: Option<i64> = meant.iter().map(|one| milli(&one["usage"][resource])).sum();
-        let value = used.filter(|_| !meant.is_empty())?;
+        let used: Option<i64> = selected
+            .iter()
+            .map(|one| milli(&one["usage"][resource]))
+            .sum();
+        let value = used.filter(|_| !selected.is_empty())?;
         let window = time::duration_nanos(pod["window"].str()).unwrap_or_default();
         // Timestamps have whole seconds, so a fraction of a window counts as a whole second.
         let window = window.saturating_add(999_999_999) / 1_000_000_000;

@@ -25,13 +25,13 @@ impl Tolerances {
     /// The tolerances of an autoscaler.
     pub(super) fn from_autoscaler(autoscaler: &Value) -> Tolerances {
         let behaviour = &autoscaler["spec"]["behavior"];
-        let said = |direction: &str| match &behaviour[direction]["tolerance"] {
+        let specified = |direction: &str| match &behaviour[direction]["tolerance"] {
             Value::String(text) => Quantity::of(text).as_f64(),
             number => number.as_f64().unwrap_or(TOLERANCE),
         };
         Tolerances {
-            up: said("scaleUp"),
-            down: said("scaleDown"),
+            up: specified("scaleUp"),
+            down: specified("scaleDown"),
         }
     }
 
@@ -85,16 +85,16 @@ impl MeasuredPods<'_> {
         if self.pods.is_empty() {
             return Err(NO_PODS.into());
         }
-        let census = group_pods(self.pods, &self.samples, self.resource == "cpu", self.now);
+        let groups = group_pods(self.pods, &self.samples, self.resource == "cpu", self.now);
         self.samples.retain(|name, _| {
-            !census.ignored.contains(name.as_str()) && !census.unready.contains(name.as_str())
+            !groups.ignored.contains(name.as_str()) && !groups.unready.contains(name.as_str())
         });
         if self.samples.is_empty() {
             return Err("did not receive metrics for targeted pods (pods might be unready)".into());
         }
         let requests = self.requests(target)?;
         let first = usage_ratio(&self.samples, target, &requests)?;
-        let replicas = self.decide(target, &requests, &census, first.ratio)?;
+        let replicas = self.decide(target, &requests, &groups, first.ratio)?;
         Ok(CalculatedReplicas {
             replicas,
             usage: first.usage,
@@ -119,17 +119,17 @@ impl MeasuredPods<'_> {
         &mut self,
         target: MetricTarget,
         requests: &BTreeMap<String, i64>,
-        census: &PodGroups,
+        groups: &PodGroups,
         ratio: f64,
     ) -> Result<i64, String> {
-        let grows_with_unready = !census.unready.is_empty() && ratio > 1.0;
-        if !grows_with_unready && census.missing.is_empty() {
+        let grows_with_unready = !groups.unready.is_empty() && ratio > 1.0;
+        if !grows_with_unready && groups.missing.is_empty() {
             return Ok(match self.tolerances.covers(ratio) {
                 true => self.current,
-                false => ceil(ratio * census.n_ready as f64),
+                false => ceil(ratio * groups.n_ready as f64),
             });
         }
-        self.assume_missing_metrics(target, requests, census, ratio);
+        self.assume_missing_metrics(target, requests, groups, ratio);
         let new = usage_ratio(&self.samples, target, requests)?.ratio;
         let turned = (ratio < 1.0 && new > 1.0) || (ratio > 1.0 && new < 1.0);
         if self.tolerances.covers(new) || turned {
@@ -147,7 +147,7 @@ impl MeasuredPods<'_> {
         &mut self,
         target: MetricTarget,
         requests: &BTreeMap<String, i64>,
-        census: &PodGroups,
+        groups: &PodGroups,
         ratio: f64,
     ) {
         let full = |name: &str| match target {
@@ -165,7 +165,7 @@ impl MeasuredPods<'_> {
                 },
             );
         };
-        for name in &census.missing {
+        for name in &groups.missing {
             if ratio < 1.0 {
                 assumed(name, full(name));
             } else if ratio > 1.0 {
@@ -173,7 +173,7 @@ impl MeasuredPods<'_> {
             }
         }
         if ratio > 1.0 {
-            census.unready.iter().for_each(|name| assumed(name, 0));
+            groups.unready.iter().for_each(|name| assumed(name, 0));
         }
     }
 }

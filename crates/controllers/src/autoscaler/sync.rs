@@ -166,18 +166,18 @@ impl<'a> AutoscalerSync<'a> {
     fn limit(&mut self, wanted: i64) -> i64 {
         let now = self.all.context.monotonic_now().as_millisecond();
         let (behaviour, bounds) = (&self.autoscaler["spec"]["behavior"], self.bounds);
-        let verdict = self.all.remember(&self.key, |known| {
+        let normalized = self.all.remember(&self.key, |known| {
             normalize_desired_replicas(behaviour, bounds, wanted, &mut known.history, now)
         });
         self.draft
-            .set_condition("AbleToScale", true, verdict.able.0, verdict.able.1);
+            .set_condition("AbleToScale", true, normalized.able.0, normalized.able.1);
         self.draft.set_condition(
             "ScalingLimited",
-            verdict.is_limited,
-            verdict.limited.0,
-            verdict.limited.1,
+            normalized.is_limited,
+            normalized.limited.0,
+            normalized.limited.1,
         );
-        verdict.replicas
+        normalized.replicas
     }
 
     /// Evaluates all metrics. An error if none has a value, or if one has none and the rest would
@@ -187,7 +187,7 @@ impl<'a> AutoscalerSync<'a> {
         target: &ScaleTarget,
     ) -> Result<BestProposal, (String, Option<Vec<Value>>)> {
         let pods = self.pods(target).map_err(|error| (error, None))?;
-        let scene = MetricEvaluation {
+        let evaluation = MetricEvaluation {
             metrics: &self.all.metrics,
             namespace: self.autoscaler.namespace(),
             selector: target.selector(),
@@ -199,12 +199,12 @@ impl<'a> AutoscalerSync<'a> {
         };
         let mut outcomes = Vec::new();
         for spec in self.autoscaler["spec"]["metrics"].list() {
-            let outcome = scene.compute_replicas_for_metric(spec).await;
-            if let Err(refusal) = &outcome {
+            let outcome = evaluation.compute_replicas_for_metric(spec).await;
+            if let Err(failure) = &outcome {
                 self.record_event(Note::warning(
-                    refusal.reason,
+                    failure.reason,
                     "Measuring",
-                    refusal.error.as_str(),
+                    failure.error.as_str(),
                 ));
             }
             outcomes.push(outcome);
@@ -219,13 +219,13 @@ impl<'a> AutoscalerSync<'a> {
                     .set_condition("ScalingActive", true, "ValidMetricFound", text);
                 Ok(best)
             }
-            Err((refusal, error, metrics)) => {
+            Err((failure, error, metrics)) => {
                 let text = format!(
                     "the HPA was unable to compute the replica count: {}",
-                    refusal.error
+                    failure.error
                 );
                 self.draft
-                    .set_condition("ScalingActive", false, refusal.reason, text);
+                    .set_condition("ScalingActive", false, failure.reason, text);
                 Err((error, Some(metrics)))
             }
         }
@@ -364,7 +364,7 @@ fn choose_largest(
     current: i64,
 ) -> Result<BestProposal, (MetricError, String, Vec<Value>)> {
     let n = outcomes.len();
-    let (mut best, mut first, mut n_refused) = (
+    let (mut best, mut first, mut n_failed) = (
         BestProposal {
             replicas: 0,
             name: String::new(),
@@ -381,20 +381,21 @@ fn choose_largest(
                     (best.replicas, best.name) = (proposal.replicas, proposal.name);
                 }
             }
-            Err(refusal) => {
+            Err(failure) => {
                 // Kubernetes: a metric without a value is in the status with an empty type.
                 best.metrics.push(value!({"type": ""}));
-                n_refused += 1;
-                first.get_or_insert(refusal);
+                n_failed += 1;
+                first.get_or_insert(failure);
             }
         }
     }
     match first {
-        Some(refusal) if n_refused >= n || best.replicas < current => {
-            let said = &refusal.summary;
-            let error =
-                format!("invalid metrics ({n_refused} invalid out of {n}), first error is: {said}");
-            Err((refusal, error, best.metrics))
+        Some(failure) if n_failed >= n || best.replicas < current => {
+            let summary = &failure.summary;
+            let error = format!(
+                "invalid metrics ({n_failed} invalid out of {n}), first error is: {summary}"
+            );
+            Err((failure, error, best.metrics))
         }
         _ => Ok(best),
     }
@@ -412,7 +413,7 @@ mod tests {
         })
     }
 
-    fn refusal() -> Result<ReplicaProposal, MetricError> {
+    fn failure() -> Result<ReplicaProposal, MetricError> {
         Err(MetricError {
             reason: "FailedGetPodsMetric",
             error: "no".into(),
@@ -435,15 +436,15 @@ mod tests {
     #[test]
     fn the_metric_that_asks_for_most_counts() {
         check(vec![proposal(3), proposal(5), proposal(4)], 4, Ok("m5"));
-        check(vec![proposal(5), refusal()], 4, Ok("m5"));
+        check(vec![proposal(5), failure()], 4, Ok("m5"));
     }
 
     #[test]
     fn a_target_does_not_shrink_while_a_metric_is_missing() {
         let one = "invalid metrics (1 invalid out of 2), first error is: said no";
-        check(vec![proposal(3), refusal()], 4, Err(one));
+        check(vec![proposal(3), failure()], 4, Err(one));
         check(
-            vec![refusal()],
+            vec![failure()],
             4,
             Err("invalid metrics (1 invalid out of 1), first error is: said no"),
         );

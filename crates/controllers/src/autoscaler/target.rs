@@ -94,16 +94,16 @@ pub(crate) async fn preferred_mapping(
     group: &str,
     kind: &str,
 ) -> Result<Mapping, String> {
-    let said = |error: MapError| match error {
+    let to_message = |error: MapError| match error {
         MapError::Client(error) => go_message(&error, "", ""),
         error => error.to_string(),
     };
     let is_it =
         |mapping: &&Mapping| mapping.resource.group == group && mapping.resource.kind == kind;
-    if let Some(found) = mapper.all().await.map_err(said)?.iter().find(is_it) {
+    if let Some(found) = mapper.all().await.map_err(to_message)?.iter().find(is_it) {
         return Ok(found.clone());
     }
-    let all = mapper.refresh().await.map_err(said)?;
+    let all = mapper.refresh().await.map_err(to_message)?;
     all.iter()
         .find(is_it)
         .cloned()

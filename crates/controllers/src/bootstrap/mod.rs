@@ -12,6 +12,7 @@ use mizzen_sdk::resource::{CONFIG_MAPS, SECRETS};
 use mizzen_sdk::write::{is_conflict, is_not_found};
 use mizzen_sdk::{Key, Object};
 
+use crate::common::api_errors::ignore_not_found;
 use crate::{Action, Controller, ControllerContext, Error, Reconcile};
 use token::{TokenExpiration, expiration, is_token, signing_token};
 
@@ -96,10 +97,8 @@ impl Reconcile for BootstrapSigner {
         let Some(signed) = sign::with_signatures(&description, &tokens) else {
             return Ok(Action::AwaitChange);
         };
-        match self.context.api.update(&CONFIG_MAPS, &Object(signed)).await {
-            Err(error) if !is_not_found(&error) => Err(error.into()),
-            _ => Ok(Action::AwaitChange),
-        }
+        ignore_not_found(self.context.api.update(&CONFIG_MAPS, &Object(signed)).await)?;
+        Ok(Action::AwaitChange)
     }
 }
 

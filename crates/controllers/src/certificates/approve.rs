@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
-use mizzen_sdk::informer::{Event, Informer};
+use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::{CERTIFICATE_SIGNING_REQUESTS, SUBJECT_ACCESS_REVIEWS};
 use mizzen_sdk::{Key, Object};
 use mizzen_value::{Value, value};
 
 use super::request::{CertificateRequest, NODE_CLIENT};
 use super::{has_condition, is_issued};
+use crate::common::owner_events::enqueue_objects;
 use crate::{Action, Controller, ControllerContext, Error, Reconcile};
 
 struct CsrApprover {
@@ -33,19 +34,18 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("certificate-controller");
     let queue = context.queue("certificate");
     let requests = context.informer(&CERTIFICATE_SIGNING_REQUESTS);
-    let todo = queue.clone();
-    requests.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
+    enqueue_objects(&requests, &queue);
     Controller::new(queue, 5, Arc::new(CsrApprover { context, requests }))
 }
 
 impl Reconcile for CsrApprover {
     async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
-        let Some(object) = self
-            .requests
-            .lister()
-            .by_key(key)?
-            .filter(|object| is_open(object))
-        else {
+        let is_open = |object: &Arc<Object>| {
+            !is_issued(object)
+                && !has_condition(object, "Approved")
+                && !has_condition(object, "Denied")
+        };
+        let Some(object) = self.requests.lister().by_key(key)?.filter(is_open) else {
             return Ok(Action::AwaitChange);
         };
         let request = CertificateRequest::from_object(&object)
@@ -65,10 +65,6 @@ impl Reconcile for CsrApprover {
             ))),
         }
     }
-}
-
-fn is_open(object: &Value) -> bool {
-    !is_issued(object) && !has_condition(object, "Approved") && !has_condition(object, "Denied")
 }
 
 /// The recognizers that match: `selfnodeclient` if the node requests its own certificate, else
@@ -91,14 +87,24 @@ fn matching_recognizers(
 
 impl CsrApprover {
     async fn is_allowed(&self, object: &Object, permission: &str) -> Result<bool, Error> {
-        let review = self
-            .context
-            .api
-            .create(
-                &SUBJECT_ACCESS_REVIEWS,
-                &subject_access_review(object, permission),
-            )
-            .await?;
+        let spec = &object["spec"];
+        let review = value!({
+            "spec": {
+                "user": (spec["username"].clone()),
+                "uid": (spec["uid"].clone()),
+                "groups": (spec["groups"].clone()),
+                "extra": (spec["extra"].clone()),
+                "resourceAttributes": {
+                    "group": "certificates.k8s.io",
+                    "resource": "certificatesigningrequests",
+                    "verb": "create",
+                    "subresource": permission,
+                    "version": "*",
+                },
+            },
+        });
+        let api = &self.context.api;
+        let review = api.create(&SUBJECT_ACCESS_REVIEWS, &review).await?;
         Ok(review["status"]["allowed"].bool())
     }
 
@@ -116,23 +122,4 @@ impl CsrApprover {
             .await?;
         Ok(())
     }
-}
-
-fn subject_access_review(object: &Object, permission: &str) -> Value {
-    let spec = &object["spec"];
-    value!({
-        "spec": {
-            "user": (spec["username"].clone()),
-            "uid": (spec["uid"].clone()),
-            "groups": (spec["groups"].clone()),
-            "extra": (spec["extra"].clone()),
-            "resourceAttributes": {
-                "group": "certificates.k8s.io",
-                "resource": "certificatesigningrequests",
-                "verb": "create",
-                "subresource": permission,
-                "version": "*",
-            },
-        },
-    })
 }

@@ -6,7 +6,6 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mizzen_sdk::Object;
 use mizzen_sdk::api::DeleteOptions;
-use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::CERTIFICATE_SIGNING_REQUESTS;
 use mizzen_value::{Value, time};
 use tokio::time::{MissedTickBehavior, interval};
@@ -26,31 +25,29 @@ const PENDING: i64 = 24 * 3600;
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("certificate-controller");
     let requests = context.informer(&CERTIFICATE_SIGNING_REQUESTS);
-    Controller::default().with_task(run(context, requests))
-}
-
-async fn run(context: ControllerContext, requests: Informer<Object>) {
-    let mut looks = interval(PERIOD);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        looks.tick().await;
-        for request in requests.lister().list().unwrap_or_default() {
-            if is_over(&request, context.now().as_second()) {
+    Controller::default().with_task(async move {
+        let mut checks = interval(PERIOD);
+        checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            checks.tick().await;
+            for request in requests.lister().list().unwrap_or_default() {
+                if !is_over(&request, context.now().as_second()) {
+                    continue;
+                }
                 let options = DeleteOptions {
                     uid: Some(request.uid()),
                     ..DeleteOptions::default()
                 };
-                let outcome = context
+                let deleted = context
                     .api
                     .delete(&CERTIFICATE_SIGNING_REQUESTS, &request.key(), &options)
                     .await;
-                outcome
-                    .err()
-                    .into_iter()
-                    .for_each(|error| tracing::debug!(%error, "cannot delete a request"));
+                if let Err(error) = deleted {
+                    tracing::debug!(%error, request = request.name(), "request not deleted");
+                }
             }
         }
-    }
+    })
 }
 
 /// Whether a request is to be deleted.

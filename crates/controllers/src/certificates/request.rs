@@ -41,7 +41,7 @@ impl CertificateRequest {
         let der = block
             .ok_or("PEM block type must be CERTIFICATE REQUEST")?
             .contents;
-        let mut request = parse_der(&der)?;
+        let mut request = CertificateRequest::from_der(&der)?;
         request.usages = object["spec"]["usages"]
             .list()
             .iter()
@@ -49,6 +49,39 @@ impl CertificateRequest {
             .collect();
         request.der = der;
         Ok(request)
+    }
+
+    fn from_der(der: &[u8]) -> Result<CertificateRequest, String> {
+        let (_, request) =
+            X509CertificationRequest::from_der(der).map_err(|error| error.to_string())?;
+        let subject = &request.certification_request_info.subject;
+        let text = |attribute: &x509_parser::x509::AttributeTypeAndValue| {
+            attribute.as_str().unwrap_or_default().to_string()
+        };
+        let mut parsed = CertificateRequest {
+            common_name: subject
+                .iter_common_name()
+                .last()
+                .map(text)
+                .unwrap_or_default(),
+            groups: subject.iter_organization().map(text).collect(),
+            ..CertificateRequest::default()
+        };
+        for extension in request.requested_extensions().into_iter().flatten() {
+            let ParsedExtension::SubjectAlternativeName(names) = extension else {
+                continue;
+            };
+            for name in &names.general_names {
+                match name {
+                    GeneralName::DNSName(_) => parsed.names += 1,
+                    GeneralName::IPAddress(_) => parsed.addresses += 1,
+                    GeneralName::RFC822Name(_) => parsed.mails += 1,
+                    GeneralName::URI(_) => parsed.uris += 1,
+                    _ => (),
+                }
+            }
+        }
+        Ok(parsed)
     }
 
     /// Why the signer must not sign it; none for unknown signers, which are not ours.
@@ -135,39 +168,6 @@ impl CertificateRequest {
         let n_needed = if has("key encipherment") { 3 } else { 2 };
         has(purpose) && has("digital signature") && self.usages.len() == n_needed
     }
-}
-
-fn parse_der(der: &[u8]) -> Result<CertificateRequest, String> {
-    let (_, request) =
-        X509CertificationRequest::from_der(der).map_err(|error| error.to_string())?;
-    let subject = &request.certification_request_info.subject;
-    let text = |attribute: &x509_parser::x509::AttributeTypeAndValue| {
-        attribute.as_str().unwrap_or_default().to_string()
-    };
-    let mut read = CertificateRequest {
-        common_name: subject
-            .iter_common_name()
-            .last()
-            .map(text)
-            .unwrap_or_default(),
-        groups: subject.iter_organization().map(text).collect(),
-        ..CertificateRequest::default()
-    };
-    for extension in request.requested_extensions().into_iter().flatten() {
-        let ParsedExtension::SubjectAlternativeName(names) = extension else {
-            continue;
-        };
-        for name in &names.general_names {
-            match name {
-                GeneralName::DNSName(_) => read.names += 1,
-                GeneralName::IPAddress(_) => read.addresses += 1,
-                GeneralName::RFC822Name(_) => read.mails += 1,
-                GeneralName::URI(_) => read.uris += 1,
-                _ => (),
-            }
-        }
-    }
-    Ok(read)
 }
 
 #[cfg(test)]

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use mizzen_sdk::informer::{Event, Informer};
+use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::CERTIFICATE_SIGNING_REQUESTS;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::{Value, value};
 
 use super::request::{CLIENT, CertificateRequest, LEGACY_UNKNOWN, NODE_CLIENT, NODE_SERVER};
 use super::{has_condition, is_issued};
+use crate::common::owner_events::enqueue_objects;
 use crate::{Action, Controller, ControllerContext, Error, Reconcile};
 
 /// The shortest validity, in seconds.
@@ -60,8 +61,7 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("certificate-controller");
     let queue = context.queue("certificate_signing");
     let requests = context.informer(&CERTIFICATE_SIGNING_REQUESTS);
-    let todo = queue.clone();
-    requests.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
+    enqueue_objects(&requests, &queue);
     Controller::new(
         queue,
         5,
@@ -84,7 +84,18 @@ impl Reconcile for CsrSigner {
         let request = CertificateRequest::from_object(&object)
             .map_err(|why| Error::Other(format!("unable to parse csr {key}: {why}")))?;
         let after = match request.signer_violation(object["spec"]["signerName"].str()) {
-            Some(why) => with_failed_condition(&object, &why, &self.context.now_text()),
+            Some(why) => {
+                let mut failed = Object::clone(&object);
+                let conditions = failed.entry("status").entry("conditions").make_list();
+                conditions.push(value!({
+                    "type": "Failed",
+                    "status": "True",
+                    "reason": "SignerValidationFailure",
+                    "message": why,
+                    "lastUpdateTime": (self.context.now_text()),
+                }));
+                failed
+            }
             None => self.sign(&object, &request)?,
         };
         self.context
@@ -130,31 +141,11 @@ fn is_due(object: &Value) -> bool {
     let is_ours = [CLIENT, NODE_CLIENT, NODE_SERVER, LEGACY_UNKNOWN]
         .contains(&object["spec"]["signerName"].str());
     let is_approved = has_condition(object, "Approved") && !has_condition(object, "Denied");
-    is_ours && is_approved && !has_failed(object) && !is_issued(object)
-}
-
-fn has_failed(object: &Value) -> bool {
     let failed = |condition: &Value| {
         condition["type"].str() == "Failed" && matches!(condition["status"].str(), "" | "True")
     };
-    object["status"]["conditions"].list().iter().any(failed)
-}
-
-fn with_failed_condition(object: &Object, why: &str, now: &str) -> Object {
-    let mut refused = object.clone();
-    let condition = value!({
-        "type": "Failed",
-        "status": "True",
-        "reason": "SignerValidationFailure",
-        "message": why,
-        "lastUpdateTime": now,
-    });
-    refused
-        .entry("status")
-        .entry("conditions")
-        .make_list()
-        .push(condition);
-    refused
+    let has_failed = object["status"]["conditions"].list().iter().any(failed);
+    is_ours && is_approved && !has_failed && !is_issued(object)
 }
 
 /// notBefore and notAfter of a certificate signed at `now` for `wanted` seconds, at most `longest`.

@@ -1,6 +1,7 @@
 //! Classifies errors of the API server.
 
 use kube::Error;
+use mizzen_sdk::write::is_not_found;
 pub(crate) use mizzen_sdk::write::message;
 
 /// Whether a create failed because the namespace is being deleted.
@@ -12,6 +13,14 @@ pub(crate) fn is_namespace_terminating(error: &Error) -> bool {
     causes
         .into_iter()
         .any(|cause| cause.reason == "NamespaceTerminating")
+}
+
+/// Ignores that the object does not exist any more.
+pub(crate) fn ignore_not_found<T>(outcome: Result<T, Error>) -> Result<(), crate::Error> {
+    match outcome {
+        Err(error) if !is_not_found(&error) => Err(error.into()),
+        _ => Ok(()),
+    }
 }
 
 /// Whether the request was rejected as invalid (422).

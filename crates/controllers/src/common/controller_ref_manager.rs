@@ -91,25 +91,25 @@ impl ControllerRefManager<'_> {
         objects: Vec<T>,
         matches: impl Fn(&T) -> bool,
     ) -> Result<Vec<T>, Error> {
-        let (mut mine, mut may_adopt, mut failure) = (Vec::new(), None, None);
+        let (mut claimed, mut may_adopt, mut failure) = (Vec::new(), None, None);
         for object in objects {
-            let verdict = claim_action(self.owner, &object, matches(&object));
-            match self.apply_action(verdict, &object, &mut may_adopt).await {
-                Ok(true) => mine.push(object),
+            let action = claim_action(self.owner, &object, matches(&object));
+            match self.apply_action(action, &object, &mut may_adopt).await {
+                Ok(true) => claimed.push(object),
                 Ok(false) => {}
                 Err(error) => failure = failure.or(Some(error)),
             }
         }
-        failure.map_or(Ok(mine), Err)
+        failure.map_or(Ok(claimed), Err)
     }
 
     async fn apply_action(
         &self,
-        verdict: ClaimAction,
+        action: ClaimAction,
         object: &impl Claimable,
         may_adopt: &mut Option<Result<(), String>>,
     ) -> Result<bool, Error> {
-        match verdict {
+        match action {
             ClaimAction::Keep => Ok(true),
             ClaimAction::Ignore => Ok(false),
             ClaimAction::Release => self.release(object).await.map(|()| false),

@@ -1,11 +1,19 @@
 //! Event handlers that enqueue the controller of a dependent, or all possible adopters of an
 //! orphan.
 
+use std::sync::Arc;
+
 use mizzen_object::select::LabelSelector;
 use mizzen_sdk::cache::{Entry, Lister};
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::queue::Queue;
 use mizzen_sdk::{Key, Object, Resource};
+
+/// Enqueues the key of every object for which an event arrives.
+pub(crate) fn enqueue_objects(objects: &Informer<Object>, queue: &Queue<Key>) {
+    let queue = queue.clone();
+    objects.add_handler(move |event: Event<Object>| queue.add(event.key().clone()));
+}
 
 /// Enqueues the owners of a kind for events of `dependents`.
 pub(crate) fn enqueue_owners(
@@ -51,20 +59,18 @@ fn controller(entry: &Entry<Object>, kind: &Resource) -> Option<Key> {
 }
 
 /// The owners in an orphan's namespace that select it.
-fn adopters(orphan: &Object, owners: &Lister<Object>) -> Vec<Key> {
-    let owners = owners
-        .namespaced(orphan.namespace())
-        .list()
-        .unwrap_or_default();
-    let selects = |owner: &Object| {
+pub(crate) fn adopters(orphan: &Object, owners: &Lister<Object>) -> Vec<Key> {
+    let selects = |owner: &&Arc<Object>| {
         let selector = LabelSelector::of(&owner["spec"]["selector"]);
         selector.is_some_and(|selector| {
             !selector.is_empty() && selector.matches(|label| orphan.label(label))
         })
     };
+    let owners = owners.namespaced(orphan.namespace()).list();
+    let owners = owners.unwrap_or_default();
     owners
         .iter()
-        .filter(|owner| selects(owner))
+        .filter(selects)
         .map(|owner| owner.key())
         .collect()
 }

@@ -55,13 +55,13 @@ impl PodRank {
             .then_with(|| by_time(self.created, other.created))
     }
 
-    /// Compares with deletion costs; the lesser is deleted first. `neighbours` is the number of
+    /// Compares with deletion costs; the lesser is deleted first. `related` is the number of
     /// related pods on each node. Ages are compared by order of magnitude, so equal ones are
     /// decided by the uid.
     pub(crate) fn compare_with_nodes(
         &self,
         other: &PodRank,
-        neighbours: (usize, usize),
+        related: (usize, usize),
         now: Timestamp,
     ) -> Ordering {
         let by_age = |one, another| match magnitude(one, now).cmp(&magnitude(another, now)) {
@@ -72,14 +72,14 @@ impl PodRank {
         };
         self.compare_state(other)
             .then(self.cost.cmp(&other.cost))
-            .then(neighbours.1.cmp(&neighbours.0))
+            .then(related.1.cmp(&related.0))
             .then_with(|| self.compare_readiness(other, by_age))
             .then_with(|| other.restarts.cmp(&self.restarts))
             .then_with(|| by_age(self.created, other.created))
     }
 
     fn compare_state(&self, other: &PodRank) -> Ordering {
-        let state = |standing: &PodRank| (standing.is_assigned, standing.phase, standing.is_ready);
+        let state = |rank: &PodRank| (rank.is_assigned, rank.phase, rank.is_ready);
         state(self).cmp(&state(other))
     }
 
@@ -173,7 +173,7 @@ mod tests {
 
     const NOW: i64 = 1_000_000;
 
-    fn standing(uid: &str) -> PodRank {
+    fn rank(uid: &str) -> PodRank {
         let (is_assigned, phase, is_ready, ready_since) = (true, 2, true, Some(NOW - 100));
         PodRank {
             uid: uid.into(),
@@ -190,11 +190,11 @@ mod tests {
         check_with(first, second, (1, 1));
     }
 
-    fn check_with(first: PodRank, second: PodRank, neighbours: (usize, usize)) {
+    fn check_with(first: PodRank, second: PodRank, related: (usize, usize)) {
         let now = Timestamp::from_second(NOW).expect("a time");
-        let turned = (neighbours.1, neighbours.0);
+        let turned = (related.1, related.0);
         assert_eq!(
-            first.compare_with_nodes(&second, neighbours, now),
+            first.compare_with_nodes(&second, related, now),
             Ordering::Less
         );
         assert_eq!(
@@ -209,9 +209,9 @@ mod tests {
             PodRank {
                 is_assigned: false,
                 cost: 100,
-                ..standing("b")
+                ..rank("b")
             },
-            standing("a"),
+            rank("a"),
         );
     }
 
@@ -220,19 +220,19 @@ mod tests {
         check(
             PodRank {
                 phase: 0,
-                ..standing("b")
+                ..rank("b")
             },
             PodRank {
                 phase: 1,
-                ..standing("a")
+                ..rank("a")
             },
         );
         check(
             PodRank {
                 phase: 1,
-                ..standing("b")
+                ..rank("b")
             },
-            standing("a"),
+            rank("a"),
         );
     }
 
@@ -243,9 +243,9 @@ mod tests {
                 is_ready: false,
                 ready_since: None,
                 cost: 5,
-                ..standing("b")
+                ..rank("b")
             },
-            standing("a"),
+            rank("a"),
         );
     }
 
@@ -254,9 +254,9 @@ mod tests {
         check_with(
             PodRank {
                 cost: -1,
-                ..standing("b")
+                ..rank("b")
             },
-            standing("a"),
+            rank("a"),
             (1, 5),
         );
     }
@@ -266,9 +266,9 @@ mod tests {
         check_with(
             PodRank {
                 ready_since: Some(1),
-                ..standing("b")
+                ..rank("b")
             },
-            standing("a"),
+            rank("a"),
             (3, 2),
         );
     }
@@ -278,16 +278,16 @@ mod tests {
         check(
             PodRank {
                 ready_since: Some(NOW - 10),
-                ..standing("b")
+                ..rank("b")
             },
-            standing("a"),
+            rank("a"),
         );
         check(
             PodRank {
                 ready_since: None,
-                ..standing("b")
+                ..rank("b")
             },
-            standing("a"),
+            rank("a"),
         );
     }
 
@@ -296,16 +296,16 @@ mod tests {
         check(
             PodRank {
                 ready_since: Some(NOW - 101),
-                ..standing("a")
+                ..rank("a")
             },
-            standing("b"),
+            rank("b"),
         );
         check(
             PodRank {
                 ready_since: Some(NOW - 99),
-                ..standing("a")
+                ..rank("a")
             },
-            standing("b"),
+            rank("b"),
         );
     }
 
@@ -314,18 +314,18 @@ mod tests {
         check(
             PodRank {
                 restarts: (3, 0),
-                ..standing("b")
+                ..rank("b")
             },
-            standing("a"),
+            rank("a"),
         );
         check(
             PodRank {
                 restarts: (3, 2),
-                ..standing("b")
+                ..rank("b")
             },
             PodRank {
                 restarts: (3, 1),
-                ..standing("a")
+                ..rank("a")
             },
         );
     }
@@ -335,16 +335,16 @@ mod tests {
         check(
             PodRank {
                 created: Some(NOW - 5),
-                ..standing("b")
+                ..rank("b")
             },
-            standing("a"),
+            rank("a"),
         );
         check(
             PodRank {
                 created: None,
-                ..standing("b")
+                ..rank("b")
             },
-            standing("a"),
+            rank("a"),
         );
     }
 
@@ -353,10 +353,10 @@ mod tests {
         let dear = PodRank {
             cost: 7,
             ready_since: Some(NOW - 99),
-            ..standing("b")
+            ..rank("b")
         };
-        assert_eq!(dear.compare(&standing("a")), Ordering::Less);
-        assert_eq!(standing("b").compare(&standing("a")), Ordering::Equal);
+        assert_eq!(dear.compare(&rank("a")), Ordering::Less);
+        assert_eq!(rank("b").compare(&rank("a")), Ordering::Equal);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use mizzen_value::{Value, value};
 /// The pod that `owner` creates from a template, with a generateName.
 pub(crate) fn pod_from_template(template: &Value, owner: &Object, kind: &Resource) -> Object {
     let mut metadata =
-        value!({"generateName": (prefix(owner.name())), "namespace": (owner.namespace())});
+        value!({"generateName": (generate_name(owner.name())), "namespace": (owner.namespace())});
     for field in ["labels", "annotations", "finalizers"] {
         if !template["metadata"][field].is_empty() {
             metadata.set(field, template["metadata"][field].clone());
@@ -24,8 +24,20 @@ pub(crate) fn controller_reference(owner: &Object, kind: &Resource) -> Value {
     owner_references::controller_reference(owner, &kind.api_version(), &kind.kind)
 }
 
-/// A dash follows the name, if it fits.
-fn prefix(name: &str) -> String {
+/// An ObjectReference with uid and resourceVersion.
+pub(crate) fn object_reference(object: &Object, kind: &Resource) -> Value {
+    value!({
+        "kind": (&*kind.kind),
+        "namespace": (object.namespace()),
+        "name": (object.name()),
+        "uid": (object.uid()),
+        "apiVersion": (kind.api_version()),
+        "resourceVersion": (object.version()),
+    })
+}
+
+/// The generateName of an owner's objects: a dash follows the name, if it fits.
+pub(crate) fn generate_name(name: &str) -> String {
     const LONGEST: usize = 253;
     if name.len() > LONGEST {
         name.into()
@@ -57,8 +69,8 @@ mod tests {
 
     #[test]
     fn long_names_get_no_dash() {
-        assert_eq!(prefix("web"), "web-");
-        assert_eq!(prefix(&"a".repeat(253)).len(), 254);
-        assert_eq!(prefix(&"a".repeat(254)).len(), 254);
+        assert_eq!(generate_name("web"), "web-");
+        assert_eq!(generate_name(&"a".repeat(253)).len(), 254);
+        assert_eq!(generate_name(&"a".repeat(254)).len(), 254);
     }
 }

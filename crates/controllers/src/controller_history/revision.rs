@@ -39,9 +39,10 @@ pub(crate) fn equals_patch(revision: &Object, patch: &Value) -> bool {
 fn without_nulls(value: &Value) -> Value {
     match value {
         Value::Map(map) => {
-            let told = map.iter().filter(|(_, value)| !value.is_null());
+            let members = map.iter().filter(|(_, value)| !value.is_null());
             Value::Map(
-                told.map(|(key, value)| (key, without_nulls(value)))
+                members
+                    .map(|(key, value)| (key, without_nulls(value)))
                     .collect(),
             )
         }

@@ -10,8 +10,6 @@ mod times;
 
 use std::sync::Arc;
 
-use k8s_openapi::jiff::Timestamp;
-use mizzen_kinds::Schedule;
 use mizzen_sdk::api::DeleteOptions;
 use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::{Event, Informer};
@@ -19,11 +17,12 @@ use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::{CRON_JOBS, JOBS};
 use mizzen_sdk::write::is_already_exists;
 use mizzen_sdk::{Key, Object};
+use mizzen_value::Value;
 use mizzen_value::time::to_unix;
-use mizzen_value::{Value, value};
 
 use crate::common::api_errors::{is_namespace_terminating, message};
 use crate::common::controller_index;
+use crate::common::template::object_reference;
 use crate::job::facts;
 use crate::{Action, Controller, ControllerContext, Error, Reconcile};
 use plan::{CronJobPlan, decide, job_from_template, jobs_over_history_limit};
@@ -160,7 +159,7 @@ impl CronJobs {
             CronJobPlan::Wait => {}
             CronJobPlan::Start(time) => self.start_job(cron_job, time).await?,
         }
-        Ok(next(cron_job, &schedule, now))
+        Ok(until_next(cron_job, &schedule, now).map_or(Action::AwaitChange, Action::Requeue))
     }
 
     /// Updates the status for one job.
@@ -175,8 +174,11 @@ impl CronJobs {
                     let message = format!("Saw completed job: {}, condition: {end}", job.name());
                     self.record_event(cron_job, Note::normal("SawCompletedJob", "", message));
                 }
-                if end == "Complete" {
-                    note_success(cron_job.entry("status"), job);
+                let (status, time) = (cron_job.entry("status"), &job["status"]["completionTime"]);
+                if end == "Complete"
+                    && to_unix(time.str()) > to_unix(status["lastSuccessfulTime"].str())
+                {
+                    status.set("lastSuccessfulTime", time.clone());
                 }
             }
         }
@@ -261,7 +263,8 @@ impl CronJobs {
             }
         };
         let status = cron_job.entry("status");
-        status.entry("active").make_list().push(job_reference(&job));
+        let reference = object_reference(&job, &JOBS);
+        status.entry("active").make_list().push(reference);
         status.set("lastScheduleTime", mizzen_value::time::from_unix(time));
         Ok(())
     }
@@ -312,10 +315,6 @@ impl CronJobs {
     }
 }
 
-fn next(cron_job: &Object, schedule: &Schedule, now: Timestamp) -> Action {
-    until_next(cron_job, schedule, now).map_or(Action::AwaitChange, Action::Requeue)
-}
-
 fn job_key(reference: &Value) -> Key {
     Key::new(reference["namespace"].str(), reference["name"].str())
 }
@@ -338,22 +337,4 @@ fn remove_active(cron_job: &mut Object, uid: &str) {
         true => drop(status.remove("active")),
         false => status.set("active", active),
     }
-}
-
-fn note_success(status: &mut Value, job: &Object) {
-    let time = &job["status"]["completionTime"];
-    if to_unix(time.str()) > to_unix(status["lastSuccessfulTime"].str()) {
-        status.set("lastSuccessfulTime", time.clone());
-    }
-}
-
-fn job_reference(job: &Object) -> Value {
-    value!({
-        "kind": (&*JOBS.kind),
-        "namespace": (job.namespace()),
-        "name": (job.name()),
-        "uid": (job.uid()),
-        "apiVersion": (JOBS.api_version()),
-        "resourceVersion": (job.version()),
-    })
 }

@@ -67,7 +67,12 @@ fn read_schedule(cron_job: &Object, notes: &mut Vec<Note>) -> Option<Schedule> {
     }
     let text = spec["schedule"].str();
     if text.contains("TZ") {
-        notes.push(Note::warning("UnsupportedSchedule", "", tz_warning(text)));
+        let message = format!(
+            "CRON_TZ or TZ used in schedule {} is not officially supported, see \
+             https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details",
+            quote(text)
+        );
+        notes.push(Note::warning("UnsupportedSchedule", "", message));
     }
     let refuse = |problem: String| {
         let message = format!("unparseable schedule: {} : {problem}", quote(text));
@@ -83,14 +88,6 @@ pub(super) fn parse(cron_job: &Object) -> Result<Schedule, String> {
         Some(zone) if !text.contains("TZ") => Schedule::parse(&format!("TZ={zone} {text}")),
         _ => Schedule::parse(text),
     }
-}
-
-fn tz_warning(schedule: &str) -> String {
-    format!(
-        "CRON_TZ or TZ used in schedule {} is not officially supported, see \
-         https://kubernetes.io/docs/concepts/workloads/controllers/cron-jobs/ for more details",
-        quote(schedule)
-    )
 }
 
 fn plan(

@@ -4,13 +4,13 @@
 //! created it; an update or a deletion does (daemon_controller.go: addHistory, updateHistory,
 //! deleteHistory). StatefulSets handle no revision events.
 
-use mizzen_object::select::LabelSelector;
-use mizzen_sdk::cache::{Entry, Lister};
+use mizzen_sdk::cache::Lister;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::DAEMON_SETS;
 use mizzen_sdk::{Key, Object};
-use mizzen_value::Value;
+
+use crate::common::owner_events::adopters;
 
 /// Adds the event handler.
 pub(super) fn add_history_handler(
@@ -27,92 +27,42 @@ pub(super) fn add_history_handler(
 }
 
 fn daemon_sets_for_event(event: &Event<Object>, sets: &Lister<Object>) -> Vec<Key> {
+    let controller = |revision: &Object| {
+        let reference = revision.controller()?;
+        let key = Key::new(revision.namespace(), reference["name"].str());
+        let set = sets.by_key(&key).ok()??;
+        let is_it =
+            reference["kind"].str() == DAEMON_SETS.kind && set.uid() == reference["uid"].str();
+        is_it.then_some(key)
+    };
     match event {
-        Event::Added { object, .. } => {
-            decode(object).map_or_else(Vec::new, |revision| added(&revision, sets))
-        }
+        Event::Added { object, .. } => match object.object() {
+            Ok(revision) if revision.is_going() => controller(&revision).into_iter().collect(),
+            Ok(revision) if revision.controller().is_none() => adopters(&revision, sets),
+            _ => Vec::new(),
+        },
         Event::Updated { old, new } if old.version() == new.version() => Vec::new(),
         Event::Updated { old, new } => {
-            let both = decode(old).zip(decode(new));
-            both.map_or_else(Vec::new, |(old, new)| updated(&old, &new, sets))
+            let (Ok(old), Ok(new)) = (old.object(), new.object()) else {
+                return Vec::new();
+            };
+            let is_moved = old.controller() != new.controller();
+            let mut keys: Vec<Key> = Vec::new();
+            if is_moved {
+                keys.extend(controller(&old));
+            }
+            if new.controller().is_some() {
+                keys.extend(controller(&new));
+            } else if is_moved || old["metadata"]["labels"] != new["metadata"]["labels"] {
+                keys.extend(adopters(&new, sets));
+            }
+            keys
         }
-        Event::Deleted { last, .. } => {
-            decode(last).map_or_else(Vec::new, |revision| deleted(&revision, sets))
-        }
+        Event::Deleted { last, .. } => match last.object() {
+            Ok(revision) => controller(&revision).into_iter().collect(),
+            Err(_) => Vec::new(),
+        },
     }
-}
-
-fn decode(entry: &Entry<Object>) -> Option<std::sync::Arc<Object>> {
-    entry.object().ok()
-}
-
-fn added(revision: &Object, sets: &Lister<Object>) -> Vec<Key> {
-    if revision.is_going() {
-        return deleted(revision, sets);
-    }
-    match revision.controller() {
-        Some(_) => Vec::new(),
-        None => daemon_sets_for_history(revision, sets),
-    }
-}
-
-fn updated(old: &Object, new: &Object, sets: &Lister<Object>) -> Vec<Key> {
-    let is_moved = old.controller() != new.controller();
-    let mut keys = Vec::new();
-    if is_moved {
-        keys.extend(
-            old.controller()
-                .and_then(|reference| resolve_controller_ref(old, reference, sets)),
-        );
-    }
-    match new.controller() {
-        Some(reference) => keys.extend(resolve_controller_ref(new, reference, sets)),
-        None if is_moved || old["metadata"]["labels"] != new["metadata"]["labels"] => {
-            keys.extend(daemon_sets_for_history(new, sets));
-        }
-        None => {}
-    }
-    keys
-}
-
-fn deleted(revision: &Object, sets: &Lister<Object>) -> Vec<Key> {
-    revision
-        .controller()
-        .and_then(|reference| resolve_controller_ref(revision, reference, sets))
-        .into_iter()
-        .collect()
-}
-
-/// The DaemonSet of a controller reference, if its uid matches.
-fn resolve_controller_ref(
-    revision: &Object,
-    reference: &Value,
-    sets: &Lister<Object>,
-) -> Option<Key> {
-    if reference["kind"].str() != DAEMON_SETS.kind {
-        return None;
-    }
-    let key = Key::new(revision.namespace(), reference["name"].str());
-    let set = sets.by_key(&key).ok()??;
-    (set.uid() == reference["uid"].str()).then_some(key)
-}
-
-/// The DaemonSets that may adopt an orphan.
-fn daemon_sets_for_history(revision: &Object, sets: &Lister<Object>) -> Vec<Key> {
-    let sets = sets
-        .namespaced(revision.namespace())
-        .list()
-        .unwrap_or_default();
-    let selects = |set: &Object| {
-        let selector = LabelSelector::of(&set["spec"]["selector"]);
-        selector.is_some_and(|selector| {
-            !selector.is_empty() && selector.matches(|label| revision.label(label))
-        })
-    };
-    sets.iter()
-        .filter(|set| selects(set))
-        .map(|set| set.key())
-        .collect()
 }
 
 #[cfg(test)]
@@ -120,6 +70,7 @@ mod tests {
     use mizzen_sdk::cache::Store;
 
     use super::*;
+    use mizzen_sdk::cache::Entry;
 
     fn entry(text: &str) -> Entry<Object> {
         Entry::new(text.as_bytes()).expect("JSON")

@@ -30,9 +30,10 @@ use tokio::time::sleep;
 use crate::common::api_errors::is_namespace_terminating;
 use crate::common::batch::slow_start_batch;
 use crate::common::controller_ref_manager::ControllerRefManager;
+use crate::common::owner_events::enqueue_objects;
 use crate::common::pod_control::PodControl;
 use crate::common::read_your_writes::LastWrites;
-use crate::common::{controller_index, owner_events, seen};
+use crate::common::{cache_wait, controller_index, owner_events};
 use crate::controller_history::ControllerHistory;
 use crate::{Action, Controller, ControllerContext, Error, Reconcile, pod_index};
 use backoff::FailedPodsBackoff;
@@ -71,8 +72,7 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
     let history = ControllerHistory::new(&context);
     controller_index::add_controller_index(&pods);
     pod_index::add_node_index(&pods);
-    let todo = queue.clone();
-    sets.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
+    enqueue_objects(&sets, &queue);
     owner_events::enqueue_owners(&pods, &sets, &DAEMON_SETS, &queue);
     history_events::add_history_handler(&history.revisions, &sets, &queue);
     let (written, failures) = (LastWrites::default(), FailedPodsBackoff::default());
@@ -125,7 +125,11 @@ impl Reconcile for DaemonSets {
         let outcome = self.manage(&set, &pods, &revisions).await;
         let counts = self.update_status(&set, &revisions.hash).await;
         let (again, counts) = (outcome?, counts?);
-        Ok(next_look(&set, counts, again))
+        let min_ready = pod::min_ready(&set);
+        let until_available = (min_ready > 0 && counts.ready != counts.available)
+            .then(|| Duration::from_secs(min_ready.unsigned_abs()));
+        let delay = until_available.into_iter().chain(again).min();
+        Ok(delay.map_or(Action::AwaitChange, Action::Requeue))
     }
 }
 
@@ -257,7 +261,7 @@ impl DaemonSets {
         match owner.create(&pod).await {
             Err(error) if is_namespace_terminating(&error) => Ok(()),
             outcome => {
-                seen::wait_for_write(&self.pods, &outcome?).await;
+                cache_wait::wait_for_write(&self.pods, &outcome?).await;
                 Ok(())
             }
         }
@@ -265,7 +269,7 @@ impl DaemonSets {
 
     async fn delete_pod(&self, owner: &PodControl<'_>, pod: &Object) -> Result<(), Error> {
         owner.delete(&pod.key()).await?;
-        seen::wait_for_deletion(&self.pods, pod).await;
+        cache_wait::wait_for_deletion(&self.pods, pod).await;
         Ok(())
     }
 
@@ -294,8 +298,16 @@ impl DaemonSets {
             let Some(daemon_sets) = daemon_sets.upgrade() else {
                 return;
             };
+            // Heartbeats update nodes every few seconds and change nothing that placement depends on.
+            let is_same = |old: &Entry<Object>, new: &Entry<Object>| {
+                let (Ok(old), Ok(new)) = (old.object(), new.object()) else {
+                    return false;
+                };
+                old["metadata"]["labels"] == new["metadata"]["labels"]
+                    && old["spec"]["taints"] == new["spec"]["taints"]
+            };
             let keys = match &event {
-                Event::Updated { old, new } if should_ignore_node_update(old, new) => Vec::new(),
+                Event::Updated { old, new } if is_same(old, new) => Vec::new(),
                 // Kubernetes: a set is enqueued when the pod garbage collector deletes the pods.
                 Event::Deleted { .. } => Vec::new(),
                 event => daemon_sets.daemon_sets_for_node(event.object()),
@@ -322,16 +334,6 @@ impl DaemonSets {
     }
 }
 
-/// Whether an update changed nothing that placement depends on. Heartbeats update nodes every few
-/// seconds.
-fn should_ignore_node_update(old: &Entry<Object>, new: &Entry<Object>) -> bool {
-    let (Ok(old), Ok(new)) = (old.object(), new.object()) else {
-        return false;
-    };
-    old["metadata"]["labels"] == new["metadata"]["labels"]
-        && old["spec"]["taints"] == new["spec"]["taints"]
-}
-
 /// The generation is part of the key: a changed set starts without back-off.
 fn failed_pods_backoff_key(set: &Object, node: &str) -> String {
     format!(
@@ -339,16 +341,4 @@ fn failed_pods_backoff_key(set: &Object, node: &str) -> String {
         set.uid(),
         set.at("status.observedGeneration").int()
     )
-}
-
-/// Requeues for minReadySeconds and for the back-off.
-fn next_look(set: &Object, counts: DaemonSetCounts, again: Option<Duration>) -> Action {
-    let min_ready = pod::min_ready(set);
-    let available = (min_ready > 0 && counts.ready != counts.available)
-        .then(|| Duration::from_secs(min_ready.unsigned_abs()));
-    available
-        .into_iter()
-        .chain(again)
-        .min()
-        .map_or(Action::AwaitChange, Action::Requeue)
 }

@@ -45,34 +45,41 @@ pub(super) fn plan(
     let placement = Placement::from_set(view.set);
     let mut plan = DaemonSetPlan::default();
     for node in view.nodes {
-        let verdict = placement.check_node(node);
+        let eligibility = placement.check_node(node);
         match view.pods.get(node.name()) {
-            None if verdict.should_run => plan.create.push(node.name().into()),
+            None if eligibility.should_run => plan.create.push(node.name().into()),
             None => {}
-            Some(pods) if verdict.should_continue_running => {
-                plan.keep_on_node(view, node.name(), verdict, pods, &patience)
+            Some(pods) if eligibility.should_continue_running => {
+                let node = NodePods {
+                    name: node.name(),
+                    should_run: eligibility.should_run,
+                    pods,
+                };
+                plan.keep_on_node(view, node, &patience)
             }
             Some(pods) => plan
                 .delete
                 .extend(pods.iter().filter(|pod| !pod.is_going()).cloned()),
         }
     }
-    plan.delete.extend(without_node(view));
+    // Pods that are bound to a missing node are left to the pod garbage collector.
+    let nodes: HashSet<&str> = view.nodes.iter().map(|node| node.name()).collect();
+    let of_missing_nodes = view
+        .pods
+        .iter()
+        .filter(|(node, _)| !nodes.contains(node.as_str()));
+    let pending = of_missing_nodes
+        .flat_map(|(_, pods)| pods)
+        .filter(|pod| pod["spec"]["nodeName"].str().is_empty());
+    plan.delete.extend(pending.cloned());
     plan
 }
 
-/// Pending pods for nodes that do not exist. Pods that are bound to such a node are left to the pod
-/// garbage collector.
-fn without_node(view: &DaemonSetView) -> Vec<Arc<Object>> {
-    let there: HashSet<&str> = view.nodes.iter().map(|node| node.name()).collect();
-    let lost = view
-        .pods
-        .iter()
-        .filter(|(node, _)| !there.contains(node.as_str()));
-    let pods = lost.flat_map(|(_, pods)| pods);
-    pods.filter(|pod| pod["spec"]["nodeName"].str().is_empty())
-        .cloned()
-        .collect()
+/// A node whose pods continue to run.
+struct NodePods<'a> {
+    name: &'a str,
+    should_run: bool,
+    pods: &'a [Arc<Object>],
 }
 
 impl DaemonSetPlan {
@@ -80,23 +87,21 @@ impl DaemonSetPlan {
     fn keep_on_node(
         &mut self,
         view: &DaemonSetView,
-        node: &str,
-        verdict: NodeEligibility,
-        pods: &[Arc<Object>],
+        node: NodePods,
         patience: impl Fn(&str) -> Option<Duration>,
     ) {
-        let staying = pods.iter().filter(|pod| !pod.is_going());
+        let staying = node.pods.iter().filter(|pod| !pod.is_going());
         let (ended, mut running): (Vec<_>, Vec<_>) =
             staying.cloned().partition(|pod| any::is_terminal(pod));
         for pod in ended {
-            self.clear_ended(node, pod, &patience);
+            self.clear_ended(node.name, pod, &patience);
         }
         running.sort_by_key(|pod| pod::seniority(pod));
         if pod::rolling_update_value(view.set, "maxSurge", 1) > 0 {
-            if running.is_empty() && verdict.should_run {
-                self.create.push(node.into());
+            if running.is_empty() && node.should_run {
+                self.create.push(node.name.into());
             }
-            self.delete.extend(surplus_of_surge(view, running));
+            self.delete.extend(view.surplus_of_surge(running));
         } else {
             self.delete.extend(running.into_iter().skip(1));
         }
@@ -119,25 +124,27 @@ impl DaemonSetPlan {
     }
 }
 
-/// The surplus pods with maxSurge: all but the oldest of each revision, and the old one once it is
-/// not ready or the new one is available. `running` is sorted by seniority.
-fn surplus_of_surge(view: &DaemonSetView, running: Vec<Arc<Object>>) -> Vec<Arc<Object>> {
-    if running.len() <= 1 {
-        return Vec::new();
-    }
-    let (new, old): (Vec<_>, Vec<_>) = running
-        .into_iter()
-        .partition(|pod| pod::has_hash(pod, view.hash));
-    let (mut new, mut old) = (new.into_iter(), old.into_iter());
-    let (newest, oldest) = (new.next(), old.next());
-    let mut surplus: Vec<Arc<Object>> = new.chain(old).collect();
-    if let (Some(new), Some(old)) = (newest, oldest) {
-        let is_replaced = any::is_available(&new, pod::min_ready(view.set), view.now);
-        if !any::is_ready(&old) || is_replaced {
-            surplus.push(old);
+impl DaemonSetView<'_> {
+    /// The surplus pods with maxSurge: all but the oldest of each revision, and the old one once it is
+    /// not ready or the new one is available. `running` is sorted by seniority.
+    fn surplus_of_surge(&self, running: Vec<Arc<Object>>) -> Vec<Arc<Object>> {
+        if running.len() <= 1 {
+            return Vec::new();
         }
+        let (new, old): (Vec<_>, Vec<_>) = running
+            .into_iter()
+            .partition(|pod| pod::has_hash(pod, self.hash));
+        let (mut new, mut old) = (new.into_iter(), old.into_iter());
+        let (newest, oldest) = (new.next(), old.next());
+        let mut surplus: Vec<Arc<Object>> = new.chain(old).collect();
+        if let (Some(new), Some(old)) = (newest, oldest) {
+            let is_replaced = any::is_available(&new, pod::min_ready(self.set), self.now);
+            if !any::is_ready(&old) || is_replaced {
+                surplus.push(old);
+            }
+        }
+        surplus
     }
-    surplus
 }
 
 /// Whether an update of a node affects the set, given whether a pod of the set is bound to it.

@@ -11,7 +11,7 @@ use mizzen_sdk::Object;
 
 use super::placement::Placement;
 use super::plan::DaemonSetView;
-use super::pod::{self, PodsByNode};
+use super::pod;
 use crate::common::pod as any;
 
 /// The pods to create and delete.
@@ -24,7 +24,11 @@ pub(super) struct RollingUpdate {
 
 /// Plans the whole set.
 pub(super) fn rolling_update(view: &DaemonSetView) -> RollingUpdate {
-    let wanted = desired_nodes(view);
+    let placement = Placement::from_set(view.set);
+    let nodes = view.nodes.iter();
+    let wanted: HashMap<&str, bool> = nodes
+        .map(|node| (node.name(), placement.check_node(node).should_run))
+        .collect();
     let n_wanted = wanted.values().filter(|should_run| **should_run).count() as i64;
     let surge = pod::rolling_update_value(view.set, "maxSurge", n_wanted);
     let mut unavailable = pod::rolling_update_value(view.set, "maxUnavailable", n_wanted);
@@ -32,22 +36,13 @@ pub(super) fn rolling_update(view: &DaemonSetView) -> RollingUpdate {
         unavailable = 1;
     }
     if surge == 0 {
-        let delete = without_surge(view, &wanted, unavailable);
+        let delete = view.without_surge(&wanted, unavailable);
         return RollingUpdate {
             create: Vec::new(),
             delete,
         };
     }
     Surge::default().plan(view, &wanted, surge, n_wanted)
-}
-
-/// Every node, and whether a pod should run there.
-fn desired_nodes<'a>(view: &DaemonSetView<'a>) -> HashMap<&'a str, bool> {
-    let placement = Placement::from_set(view.set);
-    view.nodes
-        .iter()
-        .map(|node| (node.name(), placement.check_node(node).should_run))
-        .collect()
 }
 
 /// The new and the old pod of a node.
@@ -66,36 +61,32 @@ fn is_available(view: &DaemonSetView, pod: &Object) -> bool {
     any::is_available(pod, pod::min_ready(view.set), view.now)
 }
 
-/// The old pods to delete: unavailable ones, and as many available ones as maxUnavailable allows.
-fn without_surge(
-    view: &DaemonSetView,
-    wanted: &HashMap<&str, bool>,
-    max_unavailable: i64,
-) -> Vec<Arc<Object>> {
-    let (mut broken, mut candidates) = (Vec::new(), Vec::new());
-    let mut n_unavailable = n_missing(view.pods, wanted);
-    for pods in view.pods.values() {
-        match pair(view, pods) {
-            Some((Some(new), None)) => n_unavailable += i64::from(!is_available(view, new)),
-            Some((None, Some(old))) if is_available(view, old) => candidates.push(old.clone()),
-            Some((None, Some(old))) => {
-                broken.push(old.clone());
-                n_unavailable += 1;
+impl DaemonSetView<'_> {
+    /// The old pods to delete: unavailable ones, and as many available ones as maxUnavailable allows.
+    fn without_surge(
+        &self,
+        wanted: &HashMap<&str, bool>,
+        max_unavailable: i64,
+    ) -> Vec<Arc<Object>> {
+        let (mut broken, mut candidates) = (Vec::new(), Vec::new());
+        let is_missing =
+            |(node, should_run): &(&&str, &bool)| **should_run && !self.pods.contains_key(**node);
+        let mut n_unavailable = wanted.iter().filter(is_missing).count() as i64;
+        for pods in self.pods.values() {
+            match pair(self, pods) {
+                Some((Some(new), None)) => n_unavailable += i64::from(!is_available(self, new)),
+                Some((None, Some(old))) if is_available(self, old) => candidates.push(old.clone()),
+                Some((None, Some(old))) => {
+                    broken.push(old.clone());
+                    n_unavailable += 1;
+                }
+                _ => n_unavailable += 1,
             }
-            _ => n_unavailable += 1,
         }
+        let n_more = usize::try_from(max_unavailable - n_unavailable).unwrap_or_default();
+        broken.extend(candidates.into_iter().take(n_more));
+        broken
     }
-    let n_more = usize::try_from(max_unavailable - n_unavailable).unwrap_or_default();
-    broken.extend(candidates.into_iter().take(n_more));
-    broken
-}
-
-/// How many eligible nodes have no pod.
-fn n_missing(pods: &PodsByNode, wanted: &HashMap<&str, bool>) -> i64 {
-    wanted
-        .iter()
-        .filter(|(node, should_run)| **should_run && !pods.contains_key(**node))
-        .count() as i64
 }
 
 /// The input of a surge.

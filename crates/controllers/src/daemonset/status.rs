@@ -31,25 +31,18 @@ pub(super) fn count(view: &DaemonSetView) -> DaemonSetCounts {
     let mut counts = DaemonSetCounts::default();
     for node in view.nodes {
         let pods = view.pods.get(node.name()).into_iter().flatten();
-        let pod = pods.min_by_key(|pod| age(view, pod));
+        // Of two pods of the same second, the one of the old revision is first.
+        let pod = pods.min_by_key(|pod| {
+            let (is_unbound, created, name) = pod::seniority(pod);
+            let is_updated = pod::is_updated(view.set, pod, view.hash);
+            (is_unbound, created, is_updated, name)
+        });
         match placement.check_node(node).should_run {
             true => counts.add(view, pod.map(|pod| &**pod)),
             false => counts.misplaced += i64::from(pod.is_some()),
         }
     }
     counts
-}
-
-/// The sort key of pods by age. Of two pods of the same second, the one of the old revision is
-/// first.
-fn age(view: &DaemonSetView, pod: &Object) -> (bool, i64, bool, String) {
-    let (is_unbound, made, name) = pod::seniority(pod);
-    (
-        is_unbound,
-        made,
-        pod::is_updated(view.set, pod, view.hash),
-        name,
-    )
 }
 
 impl DaemonSetCounts {
@@ -66,7 +59,7 @@ impl DaemonSetCounts {
 /// The status to write; none if it did not change.
 pub(super) fn status(set: &Object, counts: DaemonSetCounts) -> Option<Value> {
     let (old, generation) = (&set["status"], set.at("metadata.generation").int());
-    let told = value!({
+    let new_status = value!({
         "desiredNumberScheduled": (counts.desired),
         "currentNumberScheduled": (counts.current),
         "numberMisscheduled": (counts.misplaced),
@@ -75,14 +68,15 @@ pub(super) fn status(set: &Object, counts: DaemonSetCounts) -> Option<Value> {
         "numberAvailable": (counts.available),
         "numberUnavailable": (counts.desired - counts.available),
     });
-    let is_same = told
+    let is_same = new_status
         .entries()
         .all(|(field, number)| number.int() == old[field].int());
     if is_same && old["observedGeneration"].int() >= generation {
         return None;
     }
     let mut status = old.clone();
-    told.entries()
+    new_status
+        .entries()
         .for_each(|(field, number)| status.set(field, number.clone()));
     status.set("observedGeneration", generation);
     Some(status)

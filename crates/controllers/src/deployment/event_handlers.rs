@@ -27,13 +27,13 @@ impl DeploymentEventHandlers {
         let queue = self.queue.clone();
         self.deployments
             .add_handler(move |event: Event<Object>| queue.add(event.key().clone()));
-        let wake = self.clone();
+        let handlers = self.clone();
         self.sets
-            .add_handler(move |event: Event<Object>| log(wake.on_set(&event)));
-        let wake = self.clone();
+            .add_handler(move |event: Event<Object>| log(handlers.on_set(&event)));
+        let handlers = self.clone();
         pods.add_handler(move |event: Event<Object>| {
             if let Event::Deleted { last, .. } = event {
-                log(wake.on_pod_deleted(&last));
+                log(handlers.on_pod_deleted(&last));
             }
         });
     }
@@ -137,6 +137,6 @@ fn resolve_owner(
 
 fn log(outcome: Result<(), DecodeError>) {
     if let Err(error) = outcome {
-        tracing::warn!(%error, "cannot read what happened");
+        tracing::warn!(%error, "event object not decoded");
     }
 }

@@ -28,10 +28,13 @@ impl Rollout<'_> {
             return Ok(());
         };
         let revision = revision::max_revision(&self.sets.old) + 1;
-        if self
-            .update_set(&new, &synced_set(&new, &self.deployment, revision))
-            .await?
-        {
+        let mut synced = Object::clone(&new);
+        revision::set_new_replica_set_annotations(&mut synced, &self.deployment, revision);
+        match self.deployment["spec"]["minReadySeconds"].int() {
+            0 => drop(synced.entry("spec").remove("minReadySeconds")),
+            seconds => synced.entry("spec").set("minReadySeconds", seconds),
+        }
+        if self.update_set(&new, &synced).await? {
             return Ok(());
         }
         let mut changed = self.deployment.clone();
@@ -147,17 +150,6 @@ impl Rollout<'_> {
         }
         Ok(())
     }
-}
-
-/// The set with the annotations and fields that the deployment prescribes.
-fn synced_set(set: &Set, deployment: &Object, revision: i64) -> Object {
-    let mut told = Object::clone(set);
-    revision::set_new_replica_set_annotations(&mut told, deployment, revision);
-    match deployment["spec"]["minReadySeconds"].int() {
-        0 => drop(told.entry("spec").remove("minReadySeconds")),
-        seconds => told.entry("spec").set("minReadySeconds", seconds),
-    }
-    told
 }
 
 /// The set to be created. Its name contains the template hash, so that it is not created twice.

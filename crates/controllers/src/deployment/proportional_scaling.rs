@@ -20,24 +20,30 @@ pub(super) enum Scale {
 
 /// Whether a deployment was scaled since its sets were last annotated with its size.
 pub(super) fn is_scaling_event(deployment: &Object, sets: &ReplicaSets) -> bool {
-    let told = |set: &Set| replicas_annotation(set, DESIRED);
+    let annotated = |set: &Set| replicas_annotation(set, DESIRED);
     sets.active()
         .iter()
-        .filter_map(told)
+        .filter_map(annotated)
         .any(|desired| desired != replicas(deployment))
 }
 
 /// The sizes of all sets.
 pub(super) fn scale(deployment: &Object, sets: &ReplicaSets) -> Scale {
     let n_wanted = replicas(deployment);
-    if let Some(set) = find_active_or_latest(sets) {
+    let active_or_latest = match &sets.active()[..] {
+        [] => sets.new.clone().or_else(|| sets.old.last().cloned()),
+        [only] => Some(only.clone()),
+        _ => None,
+    };
+    if let Some(set) = active_or_latest {
         return Scale::Sizes(vec![ReplicaSetScale { set, to: n_wanted }]);
     }
-    if sets
-        .new
-        .as_ref()
-        .is_some_and(|new| is_saturated(deployment, new))
-    {
+    let is_saturated = |new: &Set| {
+        replicas_annotation(new, DESIRED) == Some(n_wanted)
+            && replicas(new) == n_wanted
+            && available(new) == n_wanted
+    };
+    if sets.new.as_ref().is_some_and(is_saturated) {
         let old = sets.active_old().into_iter();
         return Scale::Sizes(old.map(|set| ReplicaSetScale { set, to: 0 }).collect());
     }
@@ -45,24 +51,6 @@ pub(super) fn scale(deployment: &Object, sets: &ReplicaSets) -> Scale {
         true => Scale::Shares(shares(deployment, sets.active())),
         false => Scale::Sizes(Vec::new()),
     }
-}
-
-/// The only active set, or the newest if none is active; none if there are several.
-fn find_active_or_latest(sets: &ReplicaSets) -> Option<Set> {
-    match &sets.active()[..] {
-        [] => sets.new.clone().or_else(|| sets.old.last().cloned()),
-        [only] => Some(only.clone()),
-        _ => None,
-    }
-}
-
-/// Whether the new set has all replicas, all are available, and its annotation has the deployment's
-/// size.
-fn is_saturated(deployment: &Object, new: &Set) -> bool {
-    let n_wanted = replicas(deployment);
-    replicas_annotation(new, DESIRED) == Some(n_wanted)
-        && replicas(new) == n_wanted
-        && available(new) == n_wanted
 }
 
 /// Each set's proportion, largest set first. The rounding error goes to the largest set.
@@ -82,7 +70,12 @@ fn shares(deployment: &Object, mut active: Vec<Set>) -> Vec<ReplicaSetScale> {
     let mut n_shared = 0;
     let mut sizes: Vec<ReplicaSetScale> = Vec::with_capacity(active.len());
     for set in active {
-        let share = proportion(deployment, &set, n_more, n_shared);
+        let (fraction, n_left) = (replica_set_fraction(deployment, &set), n_more - n_shared);
+        let share = match n_more {
+            0 => 0,
+            1.. => fraction.min(n_left),
+            _ => fraction.max(n_left),
+        };
         n_shared += share;
         sizes.push(ReplicaSetScale {
             to: replicas(&set) + share,
@@ -95,31 +88,20 @@ fn shares(deployment: &Object, mut active: Vec<Set>) -> Vec<ReplicaSetScale> {
     sizes
 }
 
-/// By how many replicas a set changes, if `n_more` minus `n_shared` are left.
-fn proportion(deployment: &Object, set: &Set, n_more: i64, n_shared: i64) -> i64 {
-    let (fraction, n_left) = (replica_set_fraction(deployment, set), n_more - n_shared);
-    match n_more {
-        0 => 0,
-        1.. => fraction.min(n_left),
-        _ => fraction.max(n_left),
-    }
-}
-
 fn replica_set_fraction(deployment: &Object, set: &Set) -> i64 {
     let (n_wanted, size) = (replicas(deployment), replicas(set));
     if n_wanted == 0 {
         return -size;
     }
-    let told = replicas_annotation(set, MAX).filter(|max| *max != 0);
-    match told.unwrap_or_else(|| deployment["status"]["replicas"].int()) {
+    let annotated = replicas_annotation(set, MAX).filter(|max| *max != 0);
+    match annotated.unwrap_or_else(|| deployment["status"]["replicas"].int()) {
         0 => 0,
-        n_before => rounded(size * (n_wanted + max_surge(deployment)), n_before) - size,
+        // Halves are rounded up.
+        n_before => {
+            let scaled = size * (n_wanted + max_surge(deployment));
+            (2 * scaled + n_before) / (2 * n_before) - size
+        }
     }
-}
-
-/// A quotient of non-negative numbers, halves rounded up.
-fn rounded(number: i64, by: i64) -> i64 {
-    (2 * number + by) / (2 * by)
 }
 
 #[cfg(test)]
@@ -131,7 +113,7 @@ mod tests {
     use super::super::replica_sets::tests::{deployment, set};
     use super::*;
 
-    fn told(name: &str, created: i64, replicas: i64, desired: i64, max: i64) -> Set {
+    fn annotated(name: &str, created: i64, replicas: i64, desired: i64, max: i64) -> Set {
         let mut set = Object::clone(&set(name, created, replicas, replicas));
         let (desired, max) = (desired.to_string(), max.to_string());
         let annotations = value!({
@@ -160,12 +142,18 @@ mod tests {
 
     #[test]
     fn the_only_set_with_pods_gets_the_whole_size() {
-        check(5, "0", &[], Some(told("new", 1, 3, 3, 3)), &[("new", 5)]);
         check(
             5,
             "0",
-            &[told("old", 1, 3, 3, 3)],
-            Some(told("new", 2, 0, 3, 3)),
+            &[],
+            Some(annotated("new", 1, 3, 3, 3)),
+            &[("new", 5)],
+        );
+        check(
+            5,
+            "0",
+            &[annotated("old", 1, 3, 3, 3)],
+            Some(annotated("new", 2, 0, 3, 3)),
             &[("old", 5)],
         );
     }
@@ -175,15 +163,15 @@ mod tests {
         check(
             5,
             "0",
-            &[told("a", 1, 0, 3, 3), told("b", 2, 0, 3, 3)],
+            &[annotated("a", 1, 0, 3, 3), annotated("b", 2, 0, 3, 3)],
             None,
             &[("b", 5)],
         );
         check(
             5,
             "0",
-            &[told("a", 1, 0, 3, 3)],
-            Some(told("new", 2, 0, 3, 3)),
+            &[annotated("a", 1, 0, 3, 3)],
+            Some(annotated("new", 2, 0, 3, 3)),
             &[("new", 5)],
         );
     }
@@ -193,27 +181,30 @@ mod tests {
         check(
             5,
             "0",
-            &[told("old", 1, 2, 5, 5)],
-            Some(told("new", 2, 5, 5, 5)),
+            &[annotated("old", 1, 2, 5, 5)],
+            Some(annotated("new", 2, 5, 5, 5)),
             &[("old", 0)],
         );
     }
 
     #[test]
     fn sets_grow_and_shrink_in_proportion() {
-        let (old, new) = (told("old", 1, 10, 10, 10), told("new", 2, 5, 10, 10));
+        let (old, new) = (
+            annotated("old", 1, 10, 10, 10),
+            annotated("new", 2, 5, 10, 10),
+        );
         check(
             15,
             "0",
-            &[told("old", 1, 5, 10, 10)],
-            Some(told("new", 2, 5, 10, 10)),
+            &[annotated("old", 1, 5, 10, 10)],
+            Some(annotated("new", 2, 5, 10, 10)),
             &[("new", 8), ("old", 7)],
         );
         check(
             5,
             "0",
-            &[told("old", 1, 5, 10, 10)],
-            Some(told("new", 2, 5, 10, 10)),
+            &[annotated("old", 1, 5, 10, 10)],
+            Some(annotated("new", 2, 5, 10, 10)),
             &[("new", 3), ("old", 2)],
         );
         check(0, "0", &[old], Some(new), &[("new", 0), ("old", 0)]);
@@ -224,8 +215,8 @@ mod tests {
         check(
             20,
             "4",
-            &[told("old", 1, 8, 10, 12)],
-            Some(told("new", 2, 4, 10, 12)),
+            &[annotated("old", 1, 8, 10, 12)],
+            Some(annotated("new", 2, 4, 10, 12)),
             &[("new", 8), ("old", 16)],
         );
     }
@@ -250,7 +241,7 @@ mod tests {
     #[test]
     fn a_scaling_event_is_a_different_size_annotation() {
         let sets = |desired| ReplicaSets {
-            new: Some(told("new", 1, 3, desired, 4)),
+            new: Some(annotated("new", 1, 3, desired, 4)),
             old: vec![],
         };
         assert!(is_scaling_event(&deployment(5, "1", "0"), &sets(3)));

@@ -32,17 +32,22 @@ impl Rollout<'_> {
             .cloned();
         let mut changed = self.deployment.clone();
         annotations(&mut changed).remove(ROLLBACK);
+        let name = self.deployment.name();
         let note = match set {
             None if revision == 0 => not_found("Unable to find last revision."),
             None => not_found("Unable to find the revision to rollback to."),
             Some(set)
                 if is_same_template(&changed["spec"]["template"], &set["spec"]["template"]) =>
             {
-                unchanged(self.deployment.name())
+                let message = format!(
+                    "The rollback revision contains the same template as current deployment \"{name}\""
+                );
+                Note::warning("DeploymentRollbackTemplateUnchanged", "", message)
             }
             Some(set) => {
                 copy_template_and_annotations(&mut changed, &set);
-                done(self.deployment.name(), revision)
+                let message = format!("Rolled back deployment \"{name}\" to revision {revision}");
+                Note::normal("DeploymentRollback", "", message)
             }
         };
         let written = self.all.context.api.update(&DEPLOYMENTS, &changed).await?;
@@ -54,18 +59,6 @@ impl Rollout<'_> {
 
 fn not_found(message: &str) -> Note {
     Note::warning("DeploymentRollbackRevisionNotFound", "", message)
-}
-
-fn unchanged(name: &str) -> Note {
-    let message = format!(
-        "The rollback revision contains the same template as current deployment \"{name}\""
-    );
-    Note::warning("DeploymentRollbackTemplateUnchanged", "", message)
-}
-
-fn done(name: &str, revision: i64) -> Note {
-    let message = format!("Rolled back deployment \"{name}\" to revision {revision}");
-    Note::normal("DeploymentRollback", "", message)
 }
 
 /// Copies template and annotations of the set.

@@ -6,7 +6,6 @@ use mizzen_sdk::Object;
 use mizzen_sdk::api::DeleteOptions;
 use mizzen_sdk::event::Note;
 use mizzen_sdk::resource::REPLICA_SETS;
-use mizzen_sdk::write::is_not_found;
 use mizzen_value::Value;
 
 use super::Deployments;
@@ -14,6 +13,7 @@ use super::proportional_scaling::{self, Scale};
 use super::replica_sets::{ReplicaSets, Set, is_rolling, replicas};
 use super::rolling::{self, ReplicaSetScale};
 use super::{condition, revision, rollback, status};
+use crate::common::api_errors::ignore_not_found;
 use crate::common::{controller_index, pod};
 use crate::{Action, Error};
 
@@ -196,10 +196,7 @@ impl Rollout<'_> {
                 .api
                 .delete(&REPLICA_SETS, &set.key(), &DeleteOptions::default())
                 .await;
-            match deleted {
-                Err(error) if !is_not_found(&error) => return Err(error.into()),
-                _ => {}
-            }
+            ignore_not_found(deleted)?;
         }
         Ok(())
     }

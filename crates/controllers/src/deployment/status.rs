@@ -40,47 +40,54 @@ pub(super) fn calculate_status(deployment: &Object, sets: &ReplicaSets, now: Tim
             status.set(field, deployment["status"][field].clone());
         }
     }
-    let is_available = n_available >= replicas(deployment) - max_unavailable(deployment);
-    condition::set(&mut status, availability(is_available, &text(now)));
+    let (value, reason, message) =
+        match n_available >= replicas(deployment) - max_unavailable(deployment) {
+            true => (
+                "True",
+                "MinimumReplicasAvailable",
+                "Deployment has minimum availability.",
+            ),
+            false => (
+                "False",
+                "MinimumReplicasUnavailable",
+                "Deployment does not have minimum availability.",
+            ),
+        };
+    let available = condition::new(AVAILABLE, value, reason, message, &text(now));
+    condition::set(&mut status, available);
     status
 }
 
 /// None while a set whose status is current has no count.
 fn n_terminating(sets: &ReplicaSets) -> Option<i64> {
-    let said = |set: &Set| set["status"]["terminatingReplicas"].as_int();
-    let unsaid = |set: &&Set| said(set).is_none() && set["status"]["observedGeneration"].int() != 0;
-    match sets.all().find(unsaid) {
+    let terminating = |set: &Set| set["status"]["terminatingReplicas"].as_int();
+    let has_no_count =
+        |set: &&Set| terminating(set).is_none() && set["status"]["observedGeneration"].int() != 0;
+    match sets.all().find(has_no_count) {
         Some(_) => None,
-        None => Some(sets.all().filter_map(said).sum()),
+        None => Some(sets.all().filter_map(terminating).sum()),
     }
-}
-
-fn availability(is_available: bool, now: &str) -> Value {
-    let (status, reason, message) = match is_available {
-        true => (
-            "True",
-            "MinimumReplicasAvailable",
-            "Deployment has minimum availability.",
-        ),
-        false => (
-            "False",
-            "MinimumReplicasUnavailable",
-            "Deployment does not have minimum availability.",
-        ),
-    };
-    condition::new(AVAILABLE, status, reason, message, now)
 }
 
 /// The status during a rollout: with the Progressing and ReplicaFailure conditions.
 pub(super) fn rollout_status(deployment: &Object, sets: &ReplicaSets, now: Timestamp) -> Value {
     let mut status = calculate_status(deployment, sets, now);
+    // If the last rollout is complete and no other has started, progress is not checked.
+    let progressing = condition::find(&deployment["status"], PROGRESSING);
+    let has_ended = progressing.is_some_and(|it| it["reason"].str() == "NewReplicaSetAvailable");
+    let is_resync = has_ended && status["replicas"].int() == status["updatedReplicas"].int();
     if deadline(deployment).is_none() {
         condition::remove(&mut status, PROGRESSING);
-    } else if !is_resync(deployment, &status) {
+    } else if !is_resync {
         sync_progress_condition(deployment, sets, &mut status, now);
     }
-    match replica_failure(sets) {
-        Some(failure) => condition::set(&mut status, failure),
+    let mut failures = sets.new.iter().chain(&sets.old);
+    match failures.find_map(|set| condition::find(&set["status"], REPLICA_FAILURE)) {
+        Some(failure) => {
+            let mut failure = failure.clone();
+            failure.set("lastUpdateTime", failure["lastTransitionTime"].clone());
+            condition::set(&mut status, failure);
+        }
         None => condition::remove(&mut status, REPLICA_FAILURE),
     }
     status
@@ -93,13 +100,6 @@ pub(super) fn deadline(deployment: &Object) -> Option<Duration> {
         .ok()
         .filter(|_| seconds != i64::from(i32::MAX))
         .map(Duration::from_secs)
-}
-
-/// Whether the last rollout is complete and no other has started: then progress is not checked.
-fn is_resync(deployment: &Object, status: &Value) -> bool {
-    let progressing = condition::find(&deployment["status"], PROGRESSING);
-    let has_ended = progressing.is_some_and(|it| it["reason"].str() == "NewReplicaSetAvailable");
-    has_ended && status["replicas"].int() == status["updatedReplicas"].int()
 }
 
 fn sync_progress_condition(
@@ -121,6 +121,11 @@ fn sync_progress_condition(
             &text(now),
         )
     };
+    let has_timed_out = |progressing: &Value| match progressing["reason"].str() {
+        "NewReplicaSetAvailable" => false,
+        "ProgressDeadlineExceeded" => true,
+        _ => due(deployment, progressing).is_some_and(|due| due < now),
+    };
     if is_complete(deployment, status) {
         condition::set(
             status,
@@ -132,7 +137,7 @@ fn sync_progress_condition(
         );
     } else if is_progressing(&deployment["status"], status) {
         renew_progressing(status, note("True", "ReplicaSetUpdated", "is progressing."));
-    } else if has_timed_out(deployment, status, now) {
+    } else if condition::find(status, PROGRESSING).is_some_and(has_timed_out) {
         condition::set(
             status,
             note(
@@ -174,33 +179,10 @@ fn renew_progressing(status: &mut Value, mut condition: Value) {
     condition::set(status, condition);
 }
 
-fn has_timed_out(deployment: &Object, status: &Value, now: Timestamp) -> bool {
-    let Some(progressing) = condition::find(status, PROGRESSING) else {
-        return false;
-    };
-    match progressing["reason"].str() {
-        "NewReplicaSetAvailable" => false,
-        "ProgressDeadlineExceeded" => true,
-        _ => due(deployment, progressing).is_some_and(|due| due < now),
-    }
-}
-
 fn due(deployment: &Object, progressing: &Value) -> Option<Timestamp> {
     let updated = time::to_unix(progressing["lastUpdateTime"].str()).unwrap_or_default();
     Timestamp::from_second(updated.checked_add(deadline(deployment)?.as_secs().try_into().ok()?)?)
         .ok()
-}
-
-/// The ReplicaFailure condition of the new set, or of any old one.
-fn replica_failure(sets: &ReplicaSets) -> Option<Value> {
-    let failures = sets
-        .new
-        .iter()
-        .chain(&sets.old)
-        .filter_map(|set| condition::find(&set["status"], REPLICA_FAILURE));
-    let mut failure = failures.into_iter().next()?.clone();
-    failure.set("lastUpdateTime", failure["lastTransitionTime"].clone());
-    Some(failure)
 }
 
 /// How long until a rollout without progress must be checked: a second after its deadline.
@@ -317,12 +299,12 @@ mod tests {
     fn terminating_replicas_are_unknown_while_a_set_has_no_count() {
         let mut old = Object::clone(&set("old", 1, 1, 1));
         old.entry("status").set("observedGeneration", 1);
-        let unsaid = ReplicaSets {
+        let has_no_count = ReplicaSets {
             new: None,
             old: vec![Arc::new(old)],
         };
         assert_eq!(
-            (n_terminating(&unsaid), n_terminating(&sets(1, 1, 1))),
+            (n_terminating(&has_no_count), n_terminating(&sets(1, 1, 1))),
             (None, Some(0))
         );
     }

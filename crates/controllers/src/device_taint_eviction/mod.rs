@@ -8,9 +8,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_sdk::api::{DeleteOptions, Patch};
 use mizzen_sdk::cache::{Entry, IndexFunction};
-use mizzen_sdk::condition::added;
 use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::queue::Queue;
@@ -19,6 +17,7 @@ use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::{Value, value};
 
+use crate::common::eviction::mark_and_delete;
 use crate::common::pod::condition;
 use crate::pod_index::contains_bytes;
 use crate::resource_claim::{self, PodClaim};
@@ -27,6 +26,7 @@ use plan::{eviction_time, is_reserved_for};
 
 const POOL: &str = "pool";
 const WORKERS: usize = 8;
+const REASON: &str = "DeletionByDeviceTaintManager";
 
 struct DeviceTaintEviction {
     context: ControllerContext,
@@ -43,7 +43,14 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
     let queue = context.queue("device-taint-eviction-controller");
     let (pods, claims) = (context.informer(&PODS), context.informer(&RESOURCE_CLAIMS));
     let slices = context.informer(&RESOURCE_SLICES);
-    claims.add_index(POOL, by_pool(pools_of_claim));
+    claims.add_index(
+        POOL,
+        by_pool(|claim| {
+            let results = claim["status"]["allocation"]["devices"]["results"].list();
+            let pool = |result: &Value| pool_of(&result["driver"], &result["pool"]);
+            results.iter().map(pool).collect()
+        }),
+    );
     slices.add_index(
         POOL,
         by_pool(|slice| {
@@ -89,15 +96,6 @@ fn by_pool(pools: fn(&Object) -> Vec<String>) -> IndexFunction<Object> {
 
 fn pool_of(driver: &Value, pool: &Value) -> String {
     format!("{}/{}", driver.str(), pool.str())
-}
-
-fn pools_of_claim(claim: &Object) -> Vec<String> {
-    let results = claim["status"]["allocation"]["devices"]["results"]
-        .list()
-        .iter();
-    results
-        .map(|result| pool_of(&result["driver"], &result["pool"]))
-        .collect()
 }
 
 /// The new and the old state of an event's object.
@@ -192,42 +190,24 @@ impl DeviceTaintEviction {
 
     async fn evict(&self, pod: &Object) -> Result<Action, Error> {
         self.record_event(pod, "Marking for deletion");
-        match self.mark_and_delete(pod).await {
-            Err(Error::Api(error)) if is_not_found(&error) => {}
-            outcome => outcome?,
-        }
-        self.planned.lock().remove(&pod.key());
-        Ok(Action::AwaitChange)
-    }
-
-    async fn mark_and_delete(&self, pod: &Object) -> Result<(), Error> {
-        const REASON: &str = "DeletionByDeviceTaintManager";
-        let (api, key) = (&self.context.api, pod.key());
         let known = condition(pod, "DisruptionTarget");
-        if known.is_none_or(|known| known["reason"].str() != REASON) {
-            let condition = value!({
+        let is_marked = known.is_some_and(|known| known["reason"].str() == REASON);
+        let condition = (!is_marked).then(|| {
+            value!({
                 "type": "DisruptionTarget",
                 "observedGeneration": (pod["metadata"]["generation"].clone()),
                 "status": "True",
                 "lastTransitionTime": (self.context.now_text()),
                 "reason": REASON,
                 "message": "Device Taint manager: deleting due to NoExecute taint",
-            });
-            let status = added(pod, condition);
-            let change = value!({"metadata": {"uid": (pod.uid())}, "status": status});
-            api.patch(&PODS, &key, "status", Patch::Strategic, &change)
-                .await?;
+            })
+        });
+        match mark_and_delete(&self.context, pod, condition).await {
+            Err(Error::Api(error)) if is_not_found(&error) => {}
+            outcome => outcome?,
         }
-        api.delete(
-            &PODS,
-            &key,
-            &DeleteOptions {
-                uid: Some(pod.uid()),
-                ..DeleteOptions::default()
-            },
-        )
-        .await?;
-        Ok(())
+        self.planned.lock().remove(&pod.key());
+        Ok(Action::AwaitChange)
     }
 
     fn record_event(&self, pod: &Object, message: &str) {

@@ -21,7 +21,7 @@ use mizzen_sdk::resource::{POD_DISRUPTION_BUDGETS, PODS};
 use mizzen_sdk::{Key, Object};
 use mizzen_value::{Value, time};
 
-use crate::common::api_errors::message;
+use crate::common::owner_events::enqueue_objects;
 use crate::select::{index_labels, index_selectors, objects_selecting, select_objects};
 use crate::{Action, Controller, ControllerContext, Error, Reconcile};
 use plan::{ExpectedFrom, PodRequirement};
@@ -57,8 +57,7 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
     );
     index_labels(&pods);
     index_selectors(&budgets, selector);
-    let todo = queue.clone();
-    budgets.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
+    enqueue_objects(&budgets, &queue);
     let (mut guarded, todo, clock) = (
         on_pod_event(&context, &budgets, &queue),
         stale.clone(),
@@ -150,21 +149,13 @@ impl Reconcile for Budgets {
         match self.sync_budget(&budget).await {
             Err(error) if !error.is_conflict() => {
                 let status =
-                    plan::failed_status(&budget, &error_message(&error), &self.context.now_text());
+                    plan::failed_status(&budget, &error.message(), &self.context.now_text());
                 self.write_status(&budget, status)
                     .await
                     .map(|()| Action::AwaitChange)
             }
             outcome => outcome,
         }
-    }
-}
-
-/// The server's message, or the error itself.
-fn error_message(error: &Error) -> String {
-    match error {
-        Error::Api(error) => message(error),
-        error => error.to_string(),
     }
 }
 
@@ -187,7 +178,7 @@ impl Budgets {
             .inspect_err(|error| {
                 let text = format!(
                     "Failed to calculate the number of expected pods: {}",
-                    error_message(error)
+                    error.message()
                 );
                 self.record_event(
                     budget,

@@ -149,7 +149,7 @@ pub(crate) fn status(
     }
     status.set(
         "conditions",
-        conditions(budget, is, reason, "", generation, now),
+        conditions(budget, (is, reason, ""), generation, now),
     );
     Some(status)
 }
@@ -161,16 +161,15 @@ pub(crate) fn failed_status(budget: &Value, error: &str, now: &str) -> Option<Va
     status.set("disruptionsAllowed", 0);
     status.set(
         "conditions",
-        conditions(budget, "False", "SyncFailed", error, generation, now),
+        conditions(budget, ("False", "SyncFailed", error), generation, now),
     );
     (status != budget["status"]).then_some(status)
 }
 
+/// The conditions with DisruptionAllowed set to a status, reason and message.
 fn conditions(
     budget: &Value,
-    is: &str,
-    reason: &str,
-    text: &str,
+    (is, reason, text): (&str, &str, &str),
     generation: i64,
     now: &str,
 ) -> Value {

@@ -73,7 +73,10 @@ pub(crate) fn plan<'a>(endpoints: &Value, slices: &[&'a Value]) -> MirroringPlan
 fn groups(endpoints: &Value, plan: &mut MirroringPlan) -> BTreeMap<GroupKey, AddressGroup> {
     let mut groups: BTreeMap<GroupKey, AddressGroup> = BTreeMap::new();
     for subset in Subsets::from_list(&endpoints["subsets"]).to_list() {
-        let ports: Vec<Value> = subset["ports"].list().iter().map(slice_port).collect();
+        let mut ports = subset["ports"].list().to_vec();
+        ports
+            .iter_mut()
+            .for_each(|port| port.set_default("name", ""));
         let ready = subset["addresses"]
             .list()
             .iter()
@@ -102,12 +105,6 @@ fn groups(endpoints: &Value, plan: &mut MirroringPlan) -> BTreeMap<GroupKey, Add
         plan.n_skipped += all.len() - n_added;
     }
     groups
-}
-
-fn slice_port(port: &Value) -> Value {
-    let mut port = port.clone();
-    port.set_default("name", "");
-    port
 }
 
 fn endpoint(address: &Value, ready: bool) -> Option<(IpFamily, Value)> {

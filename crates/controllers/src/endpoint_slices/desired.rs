@@ -44,7 +44,11 @@ pub(crate) fn desired_endpoints(
         let node = pod["spec"]["nodeName"].str();
         let labels = known.entry(node).or_insert_with(|| nodes(node)).as_ref();
         if labels.is_none() && !service["spec"]["publishNotReadyAddresses"].bool() {
-            wanted.skipped.push(missing_node_message(service, pod));
+            let (service, pod) = (&service["metadata"], pod["metadata"]["name"].str());
+            let (namespace, service) = (service["namespace"].str(), service["name"].str());
+            wanted.skipped.push(format!(
+                "skipping Pod {pod} for Service {namespace}/{service}: Node {node} Not Found"
+            ));
             continue;
         }
         let endpoint = endpoint(service, pod, labels.unwrap_or(&Value::Null), family);
@@ -55,13 +59,6 @@ pub(crate) fn desired_endpoints(
         }
     }
     wanted
-}
-
-fn missing_node_message(service: &Value, pod: &Value) -> String {
-    let (service, name) = (&service["metadata"], pod["metadata"]["name"].str());
-    let (namespace, service) = (service["namespace"].str(), service["name"].str());
-    let node = pod["spec"]["nodeName"].str();
-    format!("skipping Pod {name} for Service {namespace}/{service}: Node {node} Not Found")
 }
 
 fn endpoint(service: &Value, pod: &Value, labels: &Value, family: IpFamily) -> Value {
@@ -114,13 +111,13 @@ fn ports(service: &Value, pod: &Value) -> Vec<Value> {
 /// The address families of a service.
 pub(crate) fn families(service: &Value) -> Vec<IpFamily> {
     let spec = &service["spec"];
-    let said: Vec<IpFamily> = spec["ipFamilies"]
+    let specified: Vec<IpFamily> = spec["ipFamilies"]
         .list()
         .iter()
         .filter_map(|name| IpFamily::from_name(name.str()))
         .collect();
-    if !said.is_empty() {
-        return said;
+    if !specified.is_empty() {
+        return specified;
     }
     match member::parse_address(spec["clusterIP"].str()) {
         Some(own) => vec![IpFamily::from_address(own)],
@@ -166,10 +163,7 @@ mod tests {
         );
         match expect {
             Ok(expect) => assert_eq!((endpoint, wanted.skipped), (Some(expect), vec![])),
-            Err(complaint) => assert_eq!(
-                (endpoint, wanted.skipped),
-                (None, vec![complaint.to_string()])
-            ),
+            Err(reason) => assert_eq!((endpoint, wanted.skipped), (None, vec![reason.to_string()])),
         }
     }
 
@@ -221,12 +215,12 @@ mod tests {
 
     #[test]
     fn a_pod_with_a_missing_node_is_left_out() {
-        let complaint = "skipping Pod p for Service a/s: Node gone Not Found";
+        let reason = "skipping Pod p for Service a/s: Node gone Not Found";
         check(
             &service(value!({})),
             &pod("gone"),
             IpFamily::V4,
-            Err(complaint),
+            Err(reason),
         );
     }
 

@@ -19,15 +19,16 @@ mod zones;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mizzen_sdk::cache::Entry;
 use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::{Event, Informer};
-use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::{NODES, PODS, SERVICES};
 use mizzen_sdk::{Key, Object};
 use mizzen_value::Value;
 use tokio::sync::Notify;
 
 use crate::common::api_errors::message;
+use crate::common::owner_events::enqueue_objects;
 use crate::select::{index_labels, index_selectors, select_objects};
 use crate::services::member::{IpFamily, selects_pods};
 use crate::services::publish::SlicePublisher;
@@ -51,7 +52,7 @@ struct EndpointSliceController {
     nodes: Informer<Object>,
     publisher: SlicePublisher,
     triggers: TriggerTimeTracker,
-    sharing: TopologyCache,
+    topology_cache: TopologyCache,
 }
 
 /// Creates the controller.
@@ -67,13 +68,30 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
     );
     index_labels(&pods);
     index_selectors(&services, selector);
-    let todo = queue.clone();
-    services.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
+    enqueue_objects(&services, &queue);
     pods.add_handler(enqueue_services_of_pod(&services, &queue));
     let moved = Arc::new(Notify::new());
-    nodes.add_handler(on_node_event(moved.clone()));
+    let notify = moved.clone();
+    nodes.add_handler(move |event: Event<Object>| {
+        let topology = |node: &Entry<Object>| {
+            let node = node.object().ok()?;
+            Some((
+                node.label(zones::ZONE).map(String::from),
+                zones::is_node_ready(&node),
+            ))
+        };
+        let is_same = match &event {
+            Event::Updated { old, new } => {
+                topology(old).is_some_and(|old| Some(old) == topology(new))
+            }
+            _ => false,
+        };
+        if !is_same {
+            notify.notify_one();
+        }
+    });
     let publisher = SlicePublisher::new(&context, pack::CONTROLLER, &queue, BATCH);
-    let (triggers, sharing) = (TriggerTimeTracker::default(), TopologyCache::default());
+    let (triggers, topology_cache) = (TriggerTimeTracker::default(), TopologyCache::default());
     let slices = Arc::new(EndpointSliceController {
         context,
         services,
@@ -81,48 +99,23 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
         nodes,
         publisher,
         triggers,
-        sharing,
+        topology_cache,
     });
-    Controller::new(queue.clone(), WORKERS, slices.clone())
-        .with_task(follow_nodes(slices, queue, moved))
-}
-
-/// Notifies the topology cache when nodes are added, deleted, or change in labels, readiness or
-/// CPU.
-fn on_node_event(moved: Arc<Notify>) -> impl FnMut(Event<Object>) + Send + 'static {
-    let place = |node: &Object| {
-        (
-            node.label(zones::ZONE).map(String::from),
-            zones::is_node_ready(node),
-        )
-    };
-    move |event| {
-        let is_same = match &event {
-            Event::Updated { old, new } => match (old.object(), new.object()) {
-                (Ok(old), Ok(new)) => place(&old) == place(&new),
-                _ => false,
-            },
-            _ => false,
-        };
-        if !is_same {
-            moved.notify_one();
+    let todo = queue.clone();
+    Controller::new(queue, WORKERS, slices.clone()).with_task(async move {
+        loop {
+            moved.notified().await;
+            let overloaded = slices.topology_cache.set_ratios(slices.zone_ratios());
+            overloaded.into_iter().for_each(|key| todo.add(key));
         }
-    }
-}
-
-async fn follow_nodes(slices: Arc<EndpointSliceController>, queue: Queue<Key>, moved: Arc<Notify>) {
-    loop {
-        moved.notified().await;
-        let overloaded = slices.sharing.set_ratios(slices.zone_ratios());
-        overloaded.into_iter().for_each(|key| queue.add(key));
-    }
+    })
 }
 
 impl Reconcile for EndpointSliceController {
     async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
         let Some(service) = self.services.lister().by_key(key)? else {
             self.triggers.forget(key);
-            self.sharing.remove(key);
+            self.topology_cache.remove(key);
             return Ok(Action::AwaitChange);
         };
         let outcome = match selects_pods(&service) {
@@ -141,6 +134,15 @@ impl Reconcile for EndpointSliceController {
     }
 }
 
+/// The sync of a service's slices of one address family.
+struct FamilySync<'a> {
+    service: &'a Object,
+    pods: &'a [&'a Value],
+    slices: &'a [&'a Value],
+    family: IpFamily,
+    trigger_time: Option<&'a str>,
+}
+
 impl EndpointSliceController {
     async fn sync_service(&self, key: &Key, service: &Object) -> Result<(), Error> {
         let pods = match selector(service) {
@@ -156,10 +158,14 @@ impl EndpointSliceController {
         for family in &families {
             let own = |slice: &&Arc<Object>| slice["addressType"].str() == family.name();
             let own: Vec<&Value> = slices.iter().filter(own).map(|slice| &slice.0).collect();
-            errors.extend(
-                self.publish_family(key, service, &pods, &own, *family, moment.as_deref())
-                    .await,
-            );
+            let sync = FamilySync {
+                service,
+                pods: &pods,
+                slices: &own,
+                family: *family,
+                trigger_time: moment.as_deref(),
+            };
+            errors.extend(self.publish_family(sync).await);
         }
         let is_foreign = |slice: &&Arc<Object>| {
             IpFamily::from_name(slice["addressType"].str())
@@ -176,32 +182,29 @@ impl EndpointSliceController {
         join(errors)
     }
 
-    /// Syncs the slices of one address family; the errors are added to `plan`.
-    async fn publish_family(
-        &self,
-        key: &Key,
-        service: &Object,
-        pods: &[&Value],
-        slices: &[&Value],
-        family: IpFamily,
-        moment: Option<&str>,
-    ) -> Vec<String> {
-        let ratios = self.sharing.ratios(|| self.zone_ratios());
+    /// Syncs the slices of one address family; returns the errors.
+    async fn publish_family(&self, sync: FamilySync<'_>) -> Vec<String> {
+        let FamilySync {
+            service, family, ..
+        } = sync;
+        let ratios = self.topology_cache.ratios(|| self.zone_ratios());
         let mut plan = {
             let nodes = |name: &str| self.node_labels(name);
             let around = NodeTopology {
                 nodes: &nodes,
                 ratios: ratios.as_ref(),
             };
-            plan(service, pods, slices, &around, family)
+            plan(service, sync.pods, sync.slices, &around, family)
         };
         let (changes, mut errors) = (&mut plan.changes, plan.skipped);
         changes
             .create
             .iter_mut()
             .chain(&mut changes.update)
-            .for_each(|slice| trigger::annotate(slice, moment));
-        let note = self.sharing.set_hints(key, family, plan.shares);
+            .for_each(|slice| trigger::annotate(slice, sync.trigger_time));
+        let note = self
+            .topology_cache
+            .set_hints(&service.key(), family, plan.shares);
         if let Err(error) = self
             .publisher
             .publish(("Service", service), plan.changes)

@@ -26,9 +26,16 @@ pub(crate) fn pack<'a>(
     for slice in slices {
         keep(service, group, slice, &mut changes);
     }
-    fill_changed(group, &mut changes);
+    // Slices that change anyway are filled first, the fullest of them before the rest.
+    changes
+        .update
+        .sort_by_key(|slice| std::cmp::Reverse(slice["endpoints"].list().len()));
+    for slice in &mut changes.update {
+        fill(group, slice);
+    }
     while !group.endpoints.is_empty() {
-        let mut slice = best_fit(group, &mut changes)
+        let mut slice = changes
+            .take_best_fit(group)
             .unwrap_or_else(|| new_slice(service, family, &group.ports));
         fill(group, &mut slice);
         match slice["metadata"]["name"].str() {
@@ -57,7 +64,15 @@ fn keep<'a>(
     }
     let is_changed = is_changed || kept.len() != old.len();
     let labels = labels(service);
-    let are_labels_changed = !are_labels_same(&slice["metadata"]["labels"], &labels);
+    // Kubernetes: a change of the reserved labels alone causes no write.
+    let free = |labels: &Value| {
+        let mut labels = labels.clone();
+        labels
+            .make_map()
+            .retain(|name, _| !RESERVED.contains(&name));
+        labels
+    };
+    let are_labels_changed = free(&slice["metadata"]["labels"]) != free(&labels);
     match (is_changed, are_labels_changed) {
         (true, _) if kept.is_empty() => changes.delete.push(slice),
         (false, false) => changes.unchanged.push(slice),
@@ -72,16 +87,6 @@ fn keep<'a>(
     }
 }
 
-/// Fills slices that change anyway, the fullest first.
-fn fill_changed(group: &mut PortEndpoints, changes: &mut SliceChanges) {
-    changes
-        .update
-        .sort_by_key(|slice| std::cmp::Reverse(slice["endpoints"].list().len()));
-    for slice in &mut changes.update {
-        fill(group, slice);
-    }
-}
-
 fn fill(group: &mut PortEndpoints, slice: &mut Value) {
     let endpoints = slice.entry("endpoints").make_list();
     while endpoints.len() < MAX_ENDPOINTS {
@@ -92,18 +97,20 @@ fn fill(group: &mut PortEndpoints, slice: &mut Value) {
     }
 }
 
-/// The slice that all remaining endpoints fill best; none if they do not fit into one.
-fn best_fit(group: &PortEndpoints, changes: &mut SliceChanges) -> Option<Value> {
-    let left = group.endpoints.len();
-    let with = |slice: &Value| left + slice["endpoints"].list().len();
-    let fitting = changes
-        .unchanged
-        .iter()
-        .enumerate()
-        .filter(|(_, slice)| with(slice) <= MAX_ENDPOINTS);
-    let fitting = fitting.filter(|_| left < MAX_ENDPOINTS);
-    let (at, _) = fitting.max_by_key(|(at, slice)| (with(slice), std::cmp::Reverse(*at)))?;
-    Some(changes.unchanged.remove(at).clone())
+impl SliceChanges<'_> {
+    /// The slice that all remaining endpoints fill best; none if they do not fit into one.
+    fn take_best_fit(&mut self, group: &PortEndpoints) -> Option<Value> {
+        let left = group.endpoints.len();
+        let with = |slice: &Value| left + slice["endpoints"].list().len();
+        let fitting = self
+            .unchanged
+            .iter()
+            .enumerate()
+            .filter(|(_, slice)| with(slice) <= MAX_ENDPOINTS);
+        let fitting = fitting.filter(|_| left < MAX_ENDPOINTS);
+        let (at, _) = fitting.max_by_key(|(at, slice)| (with(slice), std::cmp::Reverse(*at)))?;
+        Some(self.unchanged.remove(at).clone())
+    }
 }
 
 /// A new slice of a service.
@@ -125,18 +132,6 @@ fn labels(service: &Value) -> Value {
     labels.set(SERVICE_NAME, service["metadata"]["name"].clone());
     labels.set(MANAGED_BY, CONTROLLER);
     labels
-}
-
-/// Kubernetes: a change of the reserved labels alone causes no write.
-fn are_labels_same(one: &Value, other: &Value) -> bool {
-    let free = |labels: &Value| {
-        let mut labels = labels.clone();
-        labels
-            .make_map()
-            .retain(|name, _| !RESERVED.contains(&name));
-        labels
-    };
-    free(one) == free(other)
 }
 
 #[cfg(test)]

@@ -54,8 +54,20 @@ pub(crate) fn plan<'a>(
         changes.append(pack(service, family.name(), group, &slices));
     }
     changes.delete.extend(old.into_values().flatten());
-    ensure_placeholder(service, family, slices.len(), &mut changes);
-    let shares = add_hints(service, &mut changes, around.ratios);
+    changes.ensure_placeholder(service, family, slices.len());
+    let mut shares = None;
+    match TrafficDistribution::from_service(service) {
+        TrafficDistribution::Unset => hints::remove_hints(&mut changes),
+        TrafficDistribution::PreferSameZone => {
+            hints::reconcile_traffic_distribution(&mut changes, false);
+        }
+        TrafficDistribution::PreferSameNode => {
+            hints::reconcile_traffic_distribution(&mut changes, true);
+        }
+        TrafficDistribution::TopologyAware => {
+            shares = Some(hints::add_topology_hints(&mut changes, around.ratios));
+        }
+    }
     changes.recycle(|slice| is_owned(slice, service));
     SlicePlan {
         changes,
@@ -78,46 +90,24 @@ fn is_owned(slice: &Value, service: &Value) -> bool {
         .any(is_it)
 }
 
-/// A service without endpoints has an empty placeholder slice, which shows that it was synced.
-fn ensure_placeholder(
-    service: &Value,
-    family: IpFamily,
-    n_slices: usize,
-    changes: &mut SliceChanges,
-) {
-    if changes.delete.len() != n_slices || !changes.create.is_empty() {
-        return;
-    }
-    let place = new_slice(service, family.name(), &[]);
-    match changes.delete.as_slice() {
-        [only] if is_placeholder(only, &place) => changes.unchanged.append(&mut changes.delete),
-        _ => changes.create.push(place),
-    }
-}
-
-fn is_placeholder(slice: &Value, place: &Value) -> bool {
-    slice["endpoints"].list().is_empty()
-        && slice["ports"].list().is_empty()
-        && slice["addressType"] == place["addressType"]
-        && slice["metadata"]["labels"] == place["metadata"]["labels"]
-}
-
-fn add_hints(
-    service: &Value,
-    changes: &mut SliceChanges,
-    ratios: Option<&ByZone>,
-) -> Option<Result<ByZone<usize>, String>> {
-    match TrafficDistribution::from_service(service) {
-        TrafficDistribution::Unset => hints::remove_hints(changes),
-        TrafficDistribution::PreferSameZone => {
-            hints::reconcile_traffic_distribution(changes, false)
+impl SliceChanges<'_> {
+    /// A service without endpoints has an empty placeholder slice, which shows that it was synced.
+    fn ensure_placeholder(&mut self, service: &Value, family: IpFamily, n_slices: usize) {
+        if self.delete.len() != n_slices || !self.create.is_empty() {
+            return;
         }
-        TrafficDistribution::PreferSameNode => hints::reconcile_traffic_distribution(changes, true),
-        TrafficDistribution::TopologyAware => {
-            return Some(hints::add_topology_hints(changes, ratios));
+        let place = new_slice(service, family.name(), &[]);
+        let is_placeholder = |slice: &Value| {
+            slice["endpoints"].list().is_empty()
+                && slice["ports"].list().is_empty()
+                && slice["addressType"] == place["addressType"]
+                && slice["metadata"]["labels"] == place["metadata"]["labels"]
+        };
+        match self.delete.as_slice() {
+            [only] if is_placeholder(only) => self.unchanged.append(&mut self.delete),
+            _ => self.create.push(place),
         }
     }
-    None
 }
 
 #[cfg(test)]

@@ -114,9 +114,9 @@ mod tests {
 
     #[test]
     fn hints_are_reported_once_and_recomputed_when_nodes_change() {
-        let (sharing, key) = (TopologyCache::default(), Key::new("a", "s"));
+        let (topology_cache, key) = (TopologyCache::default(), Key::new("a", "s"));
         let note = |shares| {
-            sharing
+            topology_cache
                 .set_hints(&key, IpFamily::V4, shares)
                 .map(|note| note.message)
         };
@@ -126,22 +126,22 @@ mod tests {
         assert_eq!(note(Some(Ok(even.clone()))).as_deref(), Some(enabled));
         assert_eq!(note(Some(Ok(even))), None);
         assert!(
-            sharing
+            topology_cache
                 .set_ratios(Some(shares(&[("a", 0.5), ("b", 0.5)])))
                 .is_empty()
         );
         assert_eq!(
-            sharing.set_ratios(None).as_slice(),
+            topology_cache.set_ratios(None).as_slice(),
             std::slice::from_ref(&key)
         );
         let disabled = "Topology Aware Hints has been disabled, addressType: IPv4";
         assert_eq!(
-            sharing
+            topology_cache
                 .set_hints(&key, IpFamily::V4, None)
                 .map(|note| note.message)
                 .as_deref(),
             Some(disabled)
         );
-        assert!(sharing.set_ratios(None).is_empty());
+        assert!(topology_cache.set_ratios(None).is_empty());
     }
 }

@@ -25,7 +25,11 @@ pub(crate) type ByZone<T = f64> = BTreeMap<String, T>;
 /// zone.
 pub(crate) fn cpu_ratios<'a>(nodes: impl Iterator<Item = &'a Value>) -> Option<ByZone> {
     let mut cpus: ByZone<i64> = ByZone::new();
-    for node in nodes.filter(|node| counts(node)) {
+    let counts = |node: &&Value| {
+        let labels = &node["metadata"]["labels"];
+        EXCLUDED.iter().all(|label| labels.get(label).is_none()) && is_node_ready(node)
+    };
+    for node in nodes.filter(counts) {
         let zone = node["metadata"]["labels"][ZONE].str();
         let cpu = Quantity::of(node["status"]["allocatable"]["cpu"].str()).milli_value();
         if zone.is_empty() || cpu == 0 {
@@ -36,11 +40,6 @@ pub(crate) fn cpu_ratios<'a>(nodes: impl Iterator<Item = &'a Value>) -> Option<B
     let total: i64 = cpus.values().sum();
     let share = |(zone, cpu): (String, i64)| (zone, cpu as f64 / total as f64);
     (cpus.len() > 1).then(|| cpus.into_iter().map(share).collect())
-}
-
-fn counts(node: &Value) -> bool {
-    let labels = &node["metadata"]["labels"];
-    EXCLUDED.iter().all(|label| labels.get(label).is_none()) && is_node_ready(node)
 }
 
 /// Whether a node is ready.
@@ -82,7 +81,15 @@ pub(super) fn assign_zone_hints(
 
     let mut shares = ByZone::new();
     update_unchanged(changes, |slice| keep(slice, &allocations, &mut shares));
-    stay(changes, &mut shares)?;
+    // Every endpoint gets the hint for its own zone first.
+    for endpoint in endpoints(changes).filter(|endpoint| is_ready(endpoint)) {
+        let zone = endpoint["zone"].str().to_string();
+        if zone.is_empty() {
+            return Err("One or more endpoints do not have a zone specified".into());
+        }
+        endpoint.set("hints", for_zone(&zone));
+        *shares.entry(zone).or_default() += 1;
+    }
     let (mut giving, mut receiving) = givers_and_receivers(&allocations, &shares);
     move_over(changes, &mut giving, &mut receiving, &mut shares);
     match shares.is_empty() {
@@ -145,19 +152,6 @@ fn keep(slice: &Value, allocations: &ByZone<Allocation>, shares: &mut ByZone<usi
     own.into_iter()
         .for_each(|(zone, n)| *shares.entry(zone).or_default() += n);
     true
-}
-
-/// Gives every endpoint the hint for its own zone first.
-fn stay(changes: &mut SliceChanges, shares: &mut ByZone<usize>) -> Result<(), String> {
-    for endpoint in endpoints(changes).filter(|endpoint| is_ready(endpoint)) {
-        let zone = endpoint["zone"].str().to_string();
-        if zone.is_empty() {
-            return Err("One or more endpoints do not have a zone specified".into());
-        }
-        endpoint.set("hints", for_zone(&zone));
-        *shares.entry(zone).or_default() += 1;
-    }
-    Ok(())
 }
 
 /// How many endpoints zones give away, and how many they receive.

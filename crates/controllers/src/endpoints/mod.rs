@@ -6,16 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mizzen_sdk::api::DeleteOptions;
-use mizzen_sdk::cache::Version;
 use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::{ENDPOINTS, PODS, SERVICES};
-use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::Value;
-use tokio::time::timeout;
 
+use crate::common::api_errors::ignore_not_found;
 use crate::common::api_errors::{is_namespace_terminating, message};
+use crate::common::cache_wait::has_write_within;
+use crate::common::owner_events::enqueue_objects;
 use crate::select::{index_labels, index_selectors, select_objects};
 use crate::services::member::selects_pods;
 use crate::services::trigger::TriggerTimeTracker;
@@ -45,8 +45,7 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
     let endpoints = context.informer(&ENDPOINTS);
     index_labels(&pods);
     index_selectors(&services, selector);
-    let todo = queue.clone();
-    services.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
+    enqueue_objects(&services, &queue);
     pods.add_handler(enqueue_services_of_pod(&services, &queue));
     let todo = queue.clone();
     endpoints.add_handler(move |event: Event<Object>| match event {
@@ -104,15 +103,13 @@ impl EndpointsController {
         if endpoints.annotation(LEADER_ANNOTATION).is_some() {
             return Ok(Action::AwaitChange);
         }
-        match self
-            .context
-            .api
-            .delete(&ENDPOINTS, key, &DeleteOptions::default())
-            .await
-        {
-            Err(error) if !is_not_found(&error) => Err(error.into()),
-            _ => Ok(Action::AwaitChange),
-        }
+        ignore_not_found(
+            self.context
+                .api
+                .delete(&ENDPOINTS, key, &DeleteOptions::default())
+                .await,
+        )?;
+        Ok(Action::AwaitChange)
     }
 
     async fn write_endpoints(&self, service: &Object, wanted: Object) -> Result<Action, Error> {
@@ -122,21 +119,18 @@ impl EndpointsController {
             false => self.context.api.update(&ENDPOINTS, &wanted).await,
         };
         match written {
-            Ok(written) => self.see(&written).await,
+            Ok(written) => match has_write_within(PATIENCE, &self.endpoints, &written).await {
+                true => Ok(Action::AwaitChange),
+                false => Err(Error::Other(
+                    "endpoints informer cache is out of date".into(),
+                )),
+            },
             Err(error) if is_new && is_namespace_terminating(&error) => Ok(Action::AwaitChange),
             Err(error) => {
                 self.record_failure(service, &wanted, is_new, &message(&error));
                 Err(error.into())
             }
         }
-    }
-
-    /// Waits until the cache has the write, so that it is not repeated.
-    async fn see(&self, written: &Object) -> Result<Action, Error> {
-        let version = Version::parse(written.version());
-        let seen = timeout(PATIENCE, self.endpoints.wait_for(&written.key(), version)).await;
-        seen.map(|()| Action::AwaitChange)
-            .map_err(|_| Error::Other("endpoints informer cache is out of date".into()))
     }
 
     fn record_failure(&self, service: &Object, wanted: &Object, is_new: bool, error: &str) {

@@ -26,7 +26,15 @@ pub(crate) fn plan(
     if current.is_some_and(|current| is_right(current, service, &subsets)) {
         return None;
     }
-    let mut endpoints = current.cloned().unwrap_or_else(|| empty(service));
+    let mut endpoints = current.cloned().unwrap_or_else(|| {
+        let metadata = &service["metadata"];
+        let (name, namespace) = (metadata["name"].clone(), metadata["namespace"].clone());
+        value!({
+            "apiVersion": "v1",
+            "kind": "Endpoints",
+            "metadata": {"name": name, "namespace": namespace}
+        })
+    });
     let (subsets, truncated) = truncate(subsets);
     endpoints.set("subsets", subsets);
     endpoints.entry("metadata").set("labels", labels(service));
@@ -37,15 +45,6 @@ pub(crate) fn plan(
         annotations.set(OVER_CAPACITY, "truncated");
     }
     Some(endpoints)
-}
-
-fn empty(service: &Value) -> Value {
-    let metadata = &service["metadata"];
-    value!({
-        "apiVersion": "v1",
-        "kind": "Endpoints",
-        "metadata": {"name": (metadata["name"].clone()), "namespace": (metadata["namespace"].clone())}
-    })
 }
 
 /// The pods' addresses by port.
@@ -66,7 +65,13 @@ fn subsets(service: &Value, pods: &[&Value]) -> Subsets {
         }
         for port in spec["ports"].list() {
             if let Some(number) = member::port_number(pod, port) {
-                subsets.add(&address, &endpoint_port(port, number), ready);
+                let port = value!({
+                    "name": (port["name"].clone()),
+                    "port": (number),
+                    "protocol": (port["protocol"].clone()),
+                    "appProtocol": (port["appProtocol"].clone())
+                });
+                subsets.add(&address, &port, ready);
             }
         }
     }
@@ -105,15 +110,6 @@ fn family(service: &Value, pod: &Value) -> IpFamily {
         .unwrap_or(IpFamily::V4)
 }
 
-fn endpoint_port(port: &Value, number: i64) -> Value {
-    value!({
-        "name": (port["name"].clone()),
-        "port": (number),
-        "protocol": (port["protocol"].clone()),
-        "appProtocol": (port["appProtocol"].clone())
-    })
-}
-
 fn labels(service: &Value) -> Value {
     let mut labels = service["metadata"]["labels"].clone();
     labels.make_map().remove(HEADLESS);
@@ -130,19 +126,16 @@ fn is_right(current: &Value, service: &Value, subsets: &[Value]) -> bool {
     let is_over = current["metadata"]["annotations"]
         .get(OVER_CAPACITY)
         .is_some();
-    !is_over
-        && without_versions(&now) == without_versions(subsets)
-        && are_labels_right(
-            &current["metadata"]["labels"],
-            &service["metadata"]["labels"],
-        )
-}
-
-/// Kubernetes: the headless label is not compared; it cannot change.
-fn are_labels_right(labels: &Value, wanted: &Value) -> bool {
+    // Kubernetes: the headless label is not compared; it cannot change.
+    let (labels, wanted) = (
+        &current["metadata"]["labels"],
+        &service["metadata"]["labels"],
+    );
     let own = |name: &str| name == HEADLESS || name == MANAGED_BY.0;
     let rest = || labels.entries().filter(|(name, _)| !own(name));
-    labels[MANAGED_BY.0].str() == MANAGED_BY.1
+    !is_over
+        && without_versions(&now) == without_versions(subsets)
+        && labels[MANAGED_BY.0].str() == MANAGED_BY.1
         && rest().all(|(name, value)| wanted[name] == *value)
         && rest().count() == wanted.entries().count()
 }

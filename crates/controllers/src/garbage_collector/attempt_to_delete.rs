@@ -1,7 +1,6 @@
 //! attemptToDelete: decides for one object on its live state and that of its owners.
 
 use mizzen_sdk::Object;
-use mizzen_value::Value;
 
 use super::GarbageCollector;
 use super::decide::{self, CollectionAction, DeletionCase, choose_action};
@@ -144,7 +143,7 @@ impl GarbageCollector {
                     .note_absent(if is_namespaced { beside } else { above });
                 Ok(decide::OwnerState::Dangling)
             }
-            Some(owner) if waits(&owner["metadata"]) => {
+            Some(owner) if owner.is_going() && has_finalizer(&owner["metadata"], FOREGROUND) => {
                 Ok(decide::OwnerState::WaitingForDependentsDeletion)
             }
             Some(_) => Ok(decide::OwnerState::Solid),
@@ -159,8 +158,4 @@ impl GarbageCollector {
         let effects = self.graph.lock().on_absent(identity);
         self.enqueue_effects(effects);
     }
-}
-
-fn waits(metadata: &Value) -> bool {
-    !metadata["deletionTimestamp"].is_null() && has_finalizer(metadata, FOREGROUND)
 }

@@ -17,26 +17,28 @@ pub(super) enum Uid {
     Other(Box<str>),
 }
 
-impl From<&str> for Uid {
-    fn from(text: &str) -> Uid {
-        read_uuid(text.as_bytes()).map_or_else(|| Uid::Other(text.into()), Uid::Uuid)
+impl Uid {
+    fn parse_uuid(text: &[u8]) -> Option<[u8; 16]> {
+        if text.len() != 36 || [8, 13, 18, 23].iter().any(|at| text[*at] != b'-') {
+            return None;
+        }
+        let mut digits = text
+            .iter()
+            .enumerate()
+            .filter(|(at, _)| ![8, 13, 18, 23].contains(at))
+            .map(|(_, d)| *d);
+        let mut uuid = [0; 16];
+        for byte in &mut uuid {
+            *byte = digit(digits.next()?)? << 4 | digit(digits.next()?)?;
+        }
+        Some(uuid)
     }
 }
 
-fn read_uuid(text: &[u8]) -> Option<[u8; 16]> {
-    if text.len() != 36 || [8, 13, 18, 23].iter().any(|at| text[*at] != b'-') {
-        return None;
+impl From<&str> for Uid {
+    fn from(text: &str) -> Uid {
+        Uid::parse_uuid(text.as_bytes()).map_or_else(|| Uid::Other(text.into()), Uid::Uuid)
     }
-    let mut digits = text
-        .iter()
-        .enumerate()
-        .filter(|(at, _)| ![8, 13, 18, 23].contains(at))
-        .map(|(_, d)| *d);
-    let mut uuid = [0; 16];
-    for byte in &mut uuid {
-        *byte = digit(digits.next()?)? << 4 | digit(digits.next()?)?;
-    }
-    Some(uuid)
 }
 
 /// Upper case is left to `Other`, so that every uid is written as it was read.

@@ -27,22 +27,22 @@ pub(super) enum CollectError {
 #[derive(Clone)]
 pub(super) struct LiveObjects {
     api: Api,
-    census: MetadataInformers,
+    metadata_informers: MetadataInformers,
 }
 
 impl LiveObjects {
-    /// `census` maps kinds to resources.
-    pub(super) fn new(api: &Api, census: &MetadataInformers) -> LiveObjects {
+    /// `metadata_informers` maps kinds to resources.
+    pub(super) fn new(api: &Api, metadata_informers: &MetadataInformers) -> LiveObjects {
         LiveObjects {
             api: api.metadata_only(),
-            census: census.clone(),
+            metadata_informers: metadata_informers.clone(),
         }
     }
 
     /// The resource and key of an object.
     fn rest_mapping(&self, identity: &ObjectIdentity) -> Result<(Resource, Key), CollectError> {
         let (version, kind) = (&identity.kind.api_version, &identity.kind.kind);
-        let served = self.census.discovered();
+        let served = self.metadata_informers.discovered();
         let resource = served.find(version, kind).cloned();
         let resource =
             resource.ok_or_else(|| CollectError::UnknownKind(format!("{version}/{kind}")))?;
@@ -185,7 +185,7 @@ impl LiveObjects {
         &self,
         owner: &ObjectIdentity,
     ) -> Result<Vec<ObjectIdentity>, CollectError> {
-        let served = self.census.discovered();
+        let served = self.metadata_informers.discovered();
         let mut found = Vec::new();
         for kind in served.preferred(&["list", "patch"]) {
             // A namespaced owner has dependents in its namespace only.

@@ -60,9 +60,9 @@ struct GarbageCollector {
 /// Creates the controller.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("generic-garbage-collector");
-    let census = context.metadata_informers().clone();
+    let metadata_informers = context.metadata_informers().clone();
     let collector = Arc::new(GarbageCollector {
-        live: LiveObjects::new(&context.api, &census),
+        live: LiveObjects::new(&context.api, &metadata_informers),
         context: context.named("garbage-collector-controller"),
         graph: Mutex::default(),
         to_delete: Queue::new("garbage_collector_attempt_to_delete"),
@@ -70,30 +70,33 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
         unresolved: Mutex::default(),
         failures: FailureLog::after(WARN_AFTER),
     });
-    census.add_handler(Arc::new(Arc::downgrade(&collector)));
+    metadata_informers.add_handler(Arc::new(Arc::downgrade(&collector)));
     let work = Controller::default()
-        .with_task(census.clone().run())
+        .with_task(metadata_informers.clone().run())
         .with_metrics(collector.to_delete.clone())
         .with_metrics(collector.to_orphan.clone());
     let work = (0..N_DELETE_WORKERS).fold(work, |work, _| {
         work.with_task(
             collector
                 .clone()
-                .run_attempt_to_delete_worker(census.clone()),
+                .run_attempt_to_delete_worker(metadata_informers.clone()),
         )
     });
     (0..N_ORPHAN_WORKERS).fold(work, |work, _| {
         work.with_task(
             collector
                 .clone()
-                .run_attempt_to_orphan_worker(census.clone()),
+                .run_attempt_to_orphan_worker(metadata_informers.clone()),
         )
     })
 }
 
 impl GarbageCollector {
-    async fn run_attempt_to_delete_worker(self: Arc<GarbageCollector>, census: MetadataInformers) {
-        census.wait_for_sync().await;
+    async fn run_attempt_to_delete_worker(
+        self: Arc<GarbageCollector>,
+        metadata_informers: MetadataInformers,
+    ) {
+        metadata_informers.wait_for_sync().await;
         while let Some(uid) = self.to_delete.get().await {
             match self.attempt_to_delete(&uid).await {
                 Ok(AttemptResult::Done) | Err(CollectError::Misplaced) => {
@@ -101,19 +104,15 @@ impl GarbageCollector {
                     self.to_delete.forget(&uid);
                 }
                 Ok(AttemptResult::Requeue) => self.to_delete.add_rate_limited(uid.clone()),
-                Err(trouble) => self.requeue(&uid, &trouble),
+                Err(error) => self.requeue(&uid, &error),
             }
             self.to_delete.done(&uid);
         }
     }
 
-    fn requeue(&self, uid: &Uid, trouble: &CollectError) {
-        self.log_failure(
-            uid,
-            trouble,
-            "an object could not be examined for garbage collection",
-        );
-        if matches!(trouble, CollectError::UnknownKind(_)) {
+    fn requeue(&self, uid: &Uid, error: &CollectError) {
+        self.log_failure(uid, error, "attempt to delete failed");
+        if matches!(error, CollectError::UnknownKind(_)) {
             self.unresolved.lock().insert(uid.clone());
         }
         self.to_delete.add_rate_limited(uid.clone());
@@ -127,17 +126,16 @@ impl GarbageCollector {
         }
     }
 
-    async fn run_attempt_to_orphan_worker(self: Arc<GarbageCollector>, census: MetadataInformers) {
-        census.wait_for_sync().await;
+    async fn run_attempt_to_orphan_worker(
+        self: Arc<GarbageCollector>,
+        metadata_informers: MetadataInformers,
+    ) {
+        metadata_informers.wait_for_sync().await;
         while let Some(uid) = self.to_orphan.get().await {
             match self.attempt_to_orphan(&uid).await {
                 Ok(()) => self.to_orphan.forget(&uid),
-                Err(trouble) => {
-                    self.log_failure(
-                        &uid,
-                        &trouble,
-                        "the dependents of an object could not be orphaned",
-                    );
+                Err(error) => {
+                    self.log_failure(&uid, &error, "attempt to orphan failed");
                     self.to_orphan.add_rate_limited(uid.clone());
                 }
             }
@@ -161,7 +159,7 @@ impl GarbageCollector {
     fn record_invalid_namespace(&self, dependent: &ObjectIdentity, owner: &ObjectIdentity) {
         let namespace = &dependent.namespace;
         let message = format!("ownerRef {owner} does not exist in namespace {namespace:?}");
-        let (resource, object) = reference(dependent);
+        let (resource, object) = dependent.involved_object();
         self.context.record_event(
             &resource,
             &object,
@@ -170,30 +168,24 @@ impl GarbageCollector {
     }
 }
 
-/// The involved object of an event.
-fn reference(
-    ObjectIdentity {
-        kind,
-        namespace,
-        name,
-        uid,
-    }: &ObjectIdentity,
-) -> (Resource, Object) {
-    let (group, version) = kind
-        .api_version
-        .split_once('/')
-        .unwrap_or(("", &kind.api_version));
-    let own = |text: &str| Cow::Owned(text.to_string());
-    let resource = Resource {
-        group: own(group),
-        version: own(version),
-        plural: own(""),
-        kind: own(&kind.kind),
-        namespaced: !namespace.is_empty(),
-    };
-    let (namespace, name) = (&**namespace, &**name);
-    let metadata = value!({ "namespace": namespace, "name": name, "uid": (uid.to_string()) });
-    (resource, Object(value!({ "metadata": metadata })))
+impl ObjectIdentity {
+    /// The involved object of an event.
+    fn involved_object(&self) -> (Resource, Object) {
+        let api_version = &*self.kind.api_version;
+        let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+        let own = |text: &str| Cow::Owned(text.to_string());
+        let resource = Resource {
+            group: own(group),
+            version: own(version),
+            plural: own(""),
+            kind: own(&self.kind.kind),
+            namespaced: !self.namespace.is_empty(),
+        };
+        let (namespace, name) = (&*self.namespace, &*self.name);
+        let uid = self.uid.to_string();
+        let metadata = value!({ "namespace": namespace, "name": name, "uid": uid });
+        (resource, Object(value!({ "metadata": metadata })))
+    }
 }
 
 impl MetadataHandler for GarbageCollector {

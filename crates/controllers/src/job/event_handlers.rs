@@ -18,17 +18,17 @@ pub(super) fn register(
     todo: &Queue<Key>,
     orphans: &Queue<Key>,
 ) {
-    let wake = JobEventHandlers {
+    let handlers = JobEventHandlers {
         jobs: jobs.clone(),
         pods: pods.clone(),
         todo: todo.clone(),
         orphans: orphans.clone(),
     };
     jobs.add_handler({
-        let wake = wake.clone();
-        move |event: Event<Object>| wake.on_job_event(&event)
+        let handlers = handlers.clone();
+        move |event: Event<Object>| handlers.on_job_event(&event)
     });
-    pods.add_handler(move |event: Event<Object>| wake.on_pod_event(&event));
+    pods.add_handler(move |event: Event<Object>| handlers.on_pod_event(&event));
 }
 
 #[derive(Clone)]

@@ -120,8 +120,15 @@ fn parse_count(text: Option<&str>) -> i64 {
 /// stopped being ready, when it was deleted, or when it was created.
 pub(crate) fn finish_time(pod: &Object) -> i64 {
     containers_finish_time(pod)
-        .or_else(|| ready_false_time(pod))
-        .or_else(|| deletion_time(pod))
+        .or_else(|| {
+            let ready = condition(pod, "Ready")?;
+            let time = to_unix(ready["lastTransitionTime"].str());
+            time.filter(|_| ready["status"].str() == "False")
+        })
+        .or_else(|| {
+            let deleted = to_unix(pod["metadata"]["deletionTimestamp"].str())?;
+            Some(deleted - pod["metadata"]["deletionGracePeriodSeconds"].int())
+        })
         .unwrap_or_else(|| pod.created())
 }
 
@@ -142,17 +149,6 @@ fn latest_finish<'a>(statuses: impl Iterator<Item = &'a Value>) -> Option<Option
     times
         .collect::<Option<Vec<i64>>>()
         .map(|times| times.into_iter().max())
-}
-
-fn ready_false_time(pod: &Object) -> Option<i64> {
-    let ready = condition(pod, "Ready")?;
-    let time = to_unix(ready["lastTransitionTime"].str());
-    time.filter(|_| ready["status"].str() == "False")
-}
-
-fn deletion_time(pod: &Object) -> Option<i64> {
-    let end = to_unix(pod["metadata"]["deletionTimestamp"].str())?;
-    Some(end - pod["metadata"]["deletionGracePeriodSeconds"].int())
 }
 
 #[cfg(test)]

@@ -35,7 +35,21 @@ pub(super) fn match_pod_failure_policy(job: &Value, pod: &Object) -> FailurePoli
 
 fn apply(rule: &Value, place: usize, pod: &Object) -> Option<FailurePolicyAction> {
     let cause = match &rule["onExitCodes"] {
-        Value::Null => condition_cause(&rule["onPodConditions"], pod)?,
+        Value::Null => {
+            let is_pattern = |condition: &&Value| {
+                let mut patterns = rule["onPodConditions"].list().iter();
+                patterns.any(|it| {
+                    it["type"] == condition["type"] && it["status"] == condition["status"]
+                })
+            };
+            let condition = pod["status"]["conditions"].list().iter().find(is_pattern)?;
+            let kind = condition["type"].str();
+            format!(
+                "Pod {}/{} has condition {kind}",
+                pod.namespace(),
+                pod.name()
+            )
+        }
         codes => exit_cause(codes, pod)?,
     };
     match rule["action"].str() {
@@ -51,12 +65,22 @@ fn apply(rule: &Value, place: usize, pod: &Object) -> Option<FailurePolicyAction
 
 /// The message for the first container with a matching exit code.
 fn exit_cause(codes: &Value, pod: &Object) -> Option<String> {
+    let is_match = |status: &&Value| {
+        let Some(code) = exit_code(status).filter(|code| *code != 0) else {
+            return false;
+        };
+        let container = codes["containerName"].as_str();
+        let is_listed = codes["values"].list().contains(&Value::Int(code));
+        container.is_none_or(|name| name == status["name"].str())
+            && match codes["operator"].str() {
+                "In" => is_listed,
+                "NotIn" => !is_listed,
+                _ => false,
+            }
+    };
     let statuses =
         ["containerStatuses", "initContainerStatuses"].map(|kind| pod["status"][kind].list());
-    let matching = statuses
-        .into_iter()
-        .flatten()
-        .find(|status| is_match(codes, status))?;
+    let matching = statuses.into_iter().flatten().find(is_match)?;
     let (name, code) = (matching["name"].str(), exit_code(matching)?);
     let (namespace, pod) = (pod.namespace(), pod.name());
     Some(format!(
@@ -64,40 +88,9 @@ fn exit_cause(codes: &Value, pod: &Object) -> Option<String> {
     ))
 }
 
-fn is_match(codes: &Value, status: &Value) -> bool {
-    let Some(code) = exit_code(status).filter(|code| *code != 0) else {
-        return false;
-    };
-    let is_meant = codes["containerName"]
-        .as_str()
-        .is_none_or(|name| name == status["name"].str());
-    let is_listed = codes["values"].list().contains(&Value::Int(code));
-    is_meant
-        && match codes["operator"].str() {
-            "In" => is_listed,
-            "NotIn" => !is_listed,
-            _ => false,
-        }
-}
-
 fn exit_code(status: &Value) -> Option<i64> {
     let terminated = &status["state"]["terminated"];
     (!terminated.is_null()).then(|| terminated["exitCode"].int())
-}
-
-/// The message for the first matching pod condition.
-fn condition_cause(patterns: &Value, pod: &Object) -> Option<String> {
-    let is_pattern = |condition: &&Value| {
-        let mut patterns = patterns.list().iter();
-        patterns.any(|it| it["type"] == condition["type"] && it["status"] == condition["status"])
-    };
-    let condition = pod["status"]["conditions"].list().iter().find(is_pattern)?;
-    Some(format!(
-        "Pod {}/{} has condition {}",
-        pod.namespace(),
-        pod.name(),
-        condition["type"].str()
-    ))
 }
 
 #[cfg(test)]

@@ -64,11 +64,16 @@ impl Finish {
 
 /// How a job finishes before its completions are reached. Failure is checked before success.
 pub(super) fn finish(job: &Value, progress: &JobProgress, now: Timestamp) -> Option<Finish> {
-    announced_finish(job)
-        .or_else(|| failed_by_policy(job, progress))
-        .or_else(|| out_of_patience(job, progress, now))
-        .or_else(|| failed_by_indexes(job, progress))
-        .or_else(|| succeeded_by_policy(job, progress))
+    // The interim condition of an earlier sync is final.
+    let announced = |kind: &str, succeeded: bool| {
+        true_condition(job, kind).map(|condition| Finish::from_condition(condition, succeeded))
+    };
+    announced("SuccessCriteriaMet", true)
+        .or_else(|| announced("FailureTarget", false))
+        .or_else(|| progress.failed_by_policy(job))
+        .or_else(|| progress.out_of_patience(job, now))
+        .or_else(|| progress.failed_by_indexes(job))
+        .or_else(|| progress.succeeded_by_policy(job))
 }
 
 /// Whether the completions are reached and no pod is active.
@@ -102,82 +107,74 @@ pub(super) fn time_to_deadline(job: &Value, now: Timestamp) -> Option<Duration> 
     ))
 }
 
-/// The interim condition of an earlier sync is final.
-fn announced_finish(job: &Value) -> Option<Finish> {
-    let success =
-        true_condition(job, "SuccessCriteriaMet").map(|it| Finish::from_condition(it, true));
-    success.or_else(|| {
-        true_condition(job, "FailureTarget").map(|it| Finish::from_condition(it, false))
-    })
-}
-
-fn failed_by_policy(job: &Value, progress: &JobProgress) -> Option<Finish> {
-    let failed = progress.pods.iter().filter(|pod| has_failed(job, pod));
-    let message = |judgement| match judgement {
-        FailurePolicyAction::FailJob(message) => Some(message),
-        _ => None,
-    };
-    let message = failed
-        .filter_map(|pod| message(match_pod_failure_policy(job, pod)))
-        .next()?;
-    Finish::failed("PodFailurePolicy", message)
-}
-
-fn out_of_patience(job: &Value, progress: &JobProgress, now: Timestamp) -> Option<Finish> {
-    if progress.n_failed > job["spec"]["backoffLimit"].int() || restarts_reach_limit(job, progress)
-    {
-        return Finish::failed(
-            "BackoffLimitExceeded",
-            "Job has reached the specified backoff limit",
-        );
+impl JobProgress {
+    fn failed_by_policy(&self, job: &Value) -> Option<Finish> {
+        let failed = self.pods.iter().filter(|pod| has_failed(job, pod));
+        let message = |action| match action {
+            FailurePolicyAction::FailJob(message) => Some(message),
+            _ => None,
+        };
+        let message = failed
+            .filter_map(|pod| message(match_pod_failure_policy(job, pod)))
+            .next()?;
+        Finish::failed("PodFailurePolicy", message)
     }
-    if time_to_deadline(job, now).is_some_and(|left| left.is_zero()) {
-        return Finish::failed(
-            "DeadlineExceeded",
-            "Job was active longer than specified deadline",
-        );
-    }
-    None
-}
 
-/// Whether the restarts of containers (restartPolicy OnFailure) reach backoffLimit.
-fn restarts_reach_limit(job: &Value, progress: &JobProgress) -> bool {
-    if job.at("spec.template.spec.restartPolicy").str() != "OnFailure" {
-        return false;
+    fn out_of_patience(&self, job: &Value, now: Timestamp) -> Option<Finish> {
+        if self.n_failed > job["spec"]["backoffLimit"].int() || self.restarts_reach_limit(job) {
+            return Finish::failed(
+                "BackoffLimitExceeded",
+                "Job has reached the specified backoff limit",
+            );
+        }
+        if time_to_deadline(job, now).is_some_and(|left| left.is_zero()) {
+            return Finish::failed(
+                "DeadlineExceeded",
+                "Job was active longer than specified deadline",
+            );
+        }
+        None
     }
-    let alive = progress
-        .pods
-        .iter()
-        .filter(|pod| matches!(pod["status"]["phase"].str(), "Running" | "Pending"));
-    let restarts = alive.flat_map(|pod| {
-        let kinds = ["initContainerStatuses", "containerStatuses"];
-        kinds
-            .into_iter()
-            .flat_map(|kind| pod["status"][kind].list())
-            .map(|status| status["restartCount"].int())
-    });
-    restarts.sum::<i64>() >= job["spec"]["backoffLimit"].int().max(1)
-}
 
-fn failed_by_indexes(job: &Value, progress: &JobProgress) -> Option<Finish> {
-    let indexes = progress.indexes.as_ref()?;
-    let n_failed = indexes.failed.as_ref()?.len();
-    if job["spec"]["maxFailedIndexes"]
-        .as_int()
-        .is_some_and(|limit| n_failed > limit)
-    {
-        let message = "Job has exceeded the specified maximal number of failed indexes";
-        return Finish::failed("MaxFailedIndexesExceeded", message);
+    /// Whether the restarts of containers (restartPolicy OnFailure) reach backoffLimit.
+    fn restarts_reach_limit(&self, job: &Value) -> bool {
+        if job.at("spec.template.spec.restartPolicy").str() != "OnFailure" {
+            return false;
+        }
+        let alive = self
+            .pods
+            .iter()
+            .filter(|pod| matches!(pod["status"]["phase"].str(), "Running" | "Pending"));
+        let restarts = alive.flat_map(|pod| {
+            let kinds = ["initContainerStatuses", "containerStatuses"];
+            kinds
+                .into_iter()
+                .flat_map(|kind| pod["status"][kind].list())
+                .map(|status| status["restartCount"].int())
+        });
+        restarts.sum::<i64>() >= job["spec"]["backoffLimit"].int().max(1)
     }
-    if n_failed > 0 && n_failed + indexes.succeeded.len() >= job["spec"]["completions"].int() {
-        return Finish::failed("FailedIndexes", "Job has failed indexes");
-    }
-    None
-}
 
-fn succeeded_by_policy(job: &Value, progress: &JobProgress) -> Option<Finish> {
-    let message = met_rule(job, &progress.indexes.as_ref()?.succeeded)?;
-    Some(Finish::new(true, "SuccessPolicy", message))
+    fn failed_by_indexes(&self, job: &Value) -> Option<Finish> {
+        let indexes = self.indexes.as_ref()?;
+        let n_failed = indexes.failed.as_ref()?.len();
+        if job["spec"]["maxFailedIndexes"]
+            .as_int()
+            .is_some_and(|limit| n_failed > limit)
+        {
+            let message = "Job has exceeded the specified maximal number of failed indexes";
+            return Finish::failed("MaxFailedIndexesExceeded", message);
+        }
+        if n_failed > 0 && n_failed + indexes.succeeded.len() >= job["spec"]["completions"].int() {
+            return Finish::failed("FailedIndexes", "Job has failed indexes");
+        }
+        None
+    }
+
+    fn succeeded_by_policy(&self, job: &Value) -> Option<Finish> {
+        let message = met_rule(job, &self.indexes.as_ref()?.succeeded)?;
+        Some(Finish::new(true, "SuccessPolicy", message))
+    }
 }
 
 #[cfg(test)]

@@ -46,9 +46,7 @@ use orphan::OrphanPods;
 use plan::plan;
 use pod_control::{JobPodControl, ManagedPods};
 use progress::JobProgress;
-use track::{
-    TrackedPods, count_released, set_finished, set_suspended, set_unless_empty, track_pods,
-};
+use track::{TrackedPods, count_released, set_finished, set_suspended, track_pods};
 use writes::JobWrites;
 
 use crate::common::controller_index;
@@ -140,29 +138,35 @@ impl Jobs {
         let mut job = known.clone();
         begin(&mut job, now);
         let progress = JobProgress::from_pods(&job, pods, self.backoff(key));
-        let verdict = finish(&job, &progress, now);
-        let acted = self.manage_pods(&job, &progress, verdict.is_some()).await;
-        let finish = self.finish_after_managing(&mut job, &progress, verdict, &acted, now);
+        let decided = finish(&job, &progress, now);
+        let managed = self.manage_pods(&job, &progress, decided.is_some()).await;
+        let is_over = decided.is_some();
+        let finish = match is_over {
+            true => decided.filter(|_| managed.n_active == 0),
+            false => completions_reached(&job, &progress, managed.n_active),
+        };
+        if !is_over && finish.is_none() && !job.is_going() && set_suspended(&mut job, now) {
+            let note = match facts::is_suspended(&job) {
+                true => Note::normal("Suspended", "", "Job suspended"),
+                false => Note::normal("Resumed", "", "Job resumed"),
+            };
+            self.context.record_event(&JOBS, &job, note);
+        }
         let deadline = if finish.is_none() {
             time_to_deadline(&job, now)
         } else {
             None
         };
-        note_counts(job.entry("status"), &acted);
-        let round = track_pods(&mut job, &progress, finish.as_ref(), now);
+        managed.set_counts(job.entry("status"));
+        let tracked = track_pods(&mut job, &progress, finish.as_ref(), now);
         let job = self
             .write_uncounted(key, known, job, progress.backoff)
             .await?;
-        self.flush_uncounted_and_write(
-            key,
-            job,
-            round,
-            finish.as_ref().filter(|_| acted.n_terminating == 0),
-            now,
-        )
-        .await?;
-        acted.failure.map_or(Ok(()), Err)?;
-        let next = acted
+        let finish = finish.as_ref().filter(|_| managed.n_terminating == 0);
+        self.flush_uncounted_and_write(job, tracked, finish, now)
+            .await?;
+        managed.failure.map_or(Ok(()), Err)?;
+        let next = managed
             .requeue_after
             .map(|wait| wait.max(SYNC_BATCH_PERIOD))
             .into_iter()
@@ -203,46 +207,22 @@ impl Jobs {
             owner: job,
             owner_kind: &JOBS,
         };
-        let actor = JobPodControl {
+        let control = JobPodControl {
             owner,
             writes: &self.writes,
             progress,
         };
         match (is_over, job.is_going()) {
-            (true, _) => actor.delete_active_pods().await,
+            (true, _) => control.delete_active_pods().await,
             (false, true) => ManagedPods::unchanged(progress),
             (false, false) => {
                 let plan = plan(job, progress, &|second| self.context.elapsed_since(second));
-                actor.apply_plan(plan).await
+                control.apply_plan(plan).await
             }
         }
     }
 
-    /// How the job finishes after its pods were managed. It is finished only when all pods are
-    /// deleted or counted.
-    fn finish_after_managing(
-        &self,
-        job: &mut Object,
-        progress: &JobProgress,
-        verdict: Option<Finish>,
-        acted: &ManagedPods,
-        now: Timestamp,
-    ) -> Option<Finish> {
-        if verdict.is_some() {
-            return verdict.filter(|_| acted.n_active == 0);
-        }
-        let finish = completions_reached(job, progress, acted.n_active);
-        if finish.is_none() && !job.is_going() && set_suspended(job, now) {
-            let note = match facts::is_suspended(job) {
-                true => Note::normal("Suspended", "", "Job suspended"),
-                false => Note::normal("Resumed", "", "Job resumed"),
-            };
-            self.context.record_event(&JOBS, job, note);
-        }
-        finish
-    }
-
-    /// JobWrites the status with the uncounted pods, if it changed.
+    /// Writes the status with the uncounted pods, if it changed.
     async fn write_uncounted(
         &self,
         key: &Key,
@@ -262,16 +242,15 @@ impl Jobs {
     /// all are counted.
     async fn flush_uncounted_and_write(
         &self,
-        key: &Key,
         mut job: Object,
-        mut round: TrackedPods,
+        mut tracked: TrackedPods,
         finish: Option<&Finish>,
         now: Timestamp,
     ) -> Result<(), Error> {
-        let before = job["status"].clone();
-        let released = self.remove_tracking_finalizers(key, &mut round).await;
-        count_released(job.entry("status"), &round.held);
-        let finish = finish.filter(|_| released.is_ok() && !round.is_full);
+        let (key, before) = (&job.key(), job["status"].clone());
+        let released = self.remove_tracking_finalizers(key, &mut tracked).await;
+        count_released(job.entry("status"), &tracked.held);
+        let finish = finish.filter(|_| released.is_ok() && !tracked.is_full);
         let finish = finish.filter(|finish| set_finished(job.entry("status"), finish, now));
         if job["status"] != before {
             let job = self.write_status(key, &job).await?;
@@ -292,17 +271,17 @@ impl Jobs {
     async fn remove_tracking_finalizers(
         &self,
         key: &Key,
-        round: &mut TrackedPods,
+        tracked: &mut TrackedPods,
     ) -> Result<(), Error> {
         let outcomes = join_all(
-            round
+            tracked
                 .released
                 .iter()
                 .map(|pod| remove_tracking_finalizer(&self.context, pod)),
         )
         .await;
         let mut failure = None;
-        for (pod, outcome) in round.released.iter().zip(outcomes) {
+        for (pod, outcome) in tracked.released.iter().zip(outcomes) {
             match outcome {
                 Ok(pod) => pod.iter().for_each(|pod| self.writes.note_pod(key, pod)),
                 Err(error) => {
@@ -310,22 +289,22 @@ impl Jobs {
                     continue;
                 }
             }
-            round.held.remove(pod.uid());
+            tracked.held.remove(pod.uid());
         }
         failure.map_or(Ok(()), Err)
     }
 
     fn record_finished(&self, job: &Object, finish: &Finish) {
-        let tell = |note: Note| self.context.record_event(&JOBS, job, note);
+        let record = |note: Note| self.context.record_event(&JOBS, job, note);
         if !finish.succeeded {
-            return tell(Note::warning(&finish.reason, "", &finish.message));
+            return record(Note::warning(&finish.reason, "", &finish.message));
         }
         let completions = job["spec"]["completions"].as_int();
         if completions.is_some_and(|completions| job["status"]["succeeded"].int() > completions) {
             let message = "Too many succeeded pods running after completion count reached";
-            tell(Note::warning("TooManySucceededPods", "", message));
+            record(Note::warning("TooManySucceededPods", "", message));
         }
-        tell(Note::normal("Completed", "", "Job completed"));
+        record(Note::normal("Completed", "", "Job completed"));
     }
 
     fn backoff(&self, key: &Key) -> JobBackoff {
@@ -346,12 +325,6 @@ fn begin(job: &mut Object, now: Timestamp) {
     if !is_suspended {
         status.set_default("startTime", from_unix(now.as_second()));
     }
-}
-
-fn note_counts(status: &mut Value, acted: &ManagedPods) {
-    set_unless_empty(status, "active", acted.n_active);
-    status.set("ready", acted.n_ready);
-    status.set("terminating", acted.n_terminating);
 }
 
 /// The pod after its adoption, which the cache does not have yet.

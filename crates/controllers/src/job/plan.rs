@@ -30,7 +30,10 @@ pub(super) enum JobPlan {
 /// Plans for a job that is not finished.
 pub(super) fn plan(job: &Value, progress: &JobProgress, elapsed: Elapsed) -> JobPlan {
     if facts::is_suspended(job) {
-        return delete(progress.active.clone());
+        return match progress.active.is_empty() {
+            true => JobPlan::Keep,
+            false => JobPlan::Delete(progress.active.clone()),
+        };
     }
     let (n_wanted, n_active) = (n_wanted(job, progress), progress.active.len() as i64);
     let mut surplus = surplus(job, progress, (n_active - n_wanted).max(0) as usize);
@@ -45,7 +48,7 @@ pub(super) fn plan(job: &Value, progress: &JobProgress, elapsed: Elapsed) -> Job
     };
     match n_wanted - n_leaving - n_active {
         ..=0 => JobPlan::Keep,
-        n => create(job, progress, (n as usize).min(MAX_PODS_PER_SYNC), elapsed),
+        n => progress.create(job, (n as usize).min(MAX_PODS_PER_SYNC), elapsed),
     }
 }
 
@@ -57,14 +60,6 @@ fn n_wanted(job: &Value, progress: &JobProgress) -> i64 {
         // After the first success the active pods may finish, and no new ones are created.
         None if progress.n_succeeded > 0 => progress.active.len() as i64,
         None => parallelism,
-    }
-}
-
-fn delete(pods: Vec<Arc<Object>>) -> JobPlan {
-    if pods.is_empty() {
-        JobPlan::Keep
-    } else {
-        JobPlan::Delete(pods)
     }
 }
 
@@ -94,20 +89,22 @@ fn misplaced(job: &Value, pods: Vec<Arc<Object>>) -> (Vec<Arc<Object>>, Vec<Arc<
     (misplaced, placed)
 }
 
-fn create(job: &Value, progress: &JobProgress, n: usize, elapsed: Elapsed) -> JobPlan {
-    let has_own_limit = facts::has_limit_per_index(job);
-    let wait = progress.backoff.remaining(elapsed);
-    if !has_own_limit && !wait.is_zero() {
-        return JobPlan::Wait(wait);
+impl JobProgress {
+    fn create(&self, job: &Value, n: usize, elapsed: Elapsed) -> JobPlan {
+        let has_own_limit = facts::has_limit_per_index(job);
+        let wait = self.backoff.remaining(elapsed);
+        if !has_own_limit && !wait.is_zero() {
+            return JobPlan::Wait(wait);
+        }
+        let Some(indexes) = &self.indexes else {
+            return JobPlan::Create(vec![None; n]);
+        };
+        let pending = pending(job, self, indexes, n);
+        if has_own_limit {
+            return indexes.create_due_indexes(pending, elapsed);
+        }
+        create_for(pending)
     }
-    let Some(indexes) = &progress.indexes else {
-        return JobPlan::Create(vec![None; n]);
-    };
-    let pending = pending(job, progress, indexes, n);
-    if has_own_limit {
-        return create_due_indexes(pending, indexes, elapsed);
-    }
-    create_for(pending)
 }
 
 fn create_for(indexes: Vec<i64>) -> JobPlan {
@@ -134,17 +131,19 @@ fn pending(job: &Value, progress: &JobProgress, indexes: &IndexProgress, n: usiz
     busy.first_missing(n, job["spec"]["completions"].int())
 }
 
-/// Each index has its own back-off; indexes whose back-off is over are created now.
-fn create_due_indexes(pending: Vec<i64>, indexes: &IndexProgress, elapsed: Elapsed) -> JobPlan {
-    let wait = |index: &i64| remaining_of_index(indexes.last_failed.get(index), elapsed);
-    let shortest = pending.iter().map(wait).min();
-    let due: Vec<i64> = pending
-        .into_iter()
-        .filter(|index| wait(index).is_zero())
-        .collect();
-    match shortest {
-        Some(shortest) if due.is_empty() => JobPlan::Wait(shortest),
-        _ => create_for(due),
+impl IndexProgress {
+    /// Each index has its own back-off; indexes whose back-off is over are created now.
+    fn create_due_indexes(&self, pending: Vec<i64>, elapsed: Elapsed) -> JobPlan {
+        let wait = |index: &i64| remaining_of_index(self.last_failed.get(index), elapsed);
+        let shortest = pending.iter().map(wait).min();
+        let due: Vec<i64> = pending
+            .into_iter()
+            .filter(|index| wait(index).is_zero())
+            .collect();
+        match shortest {
+            Some(shortest) if due.is_empty() => JobPlan::Wait(shortest),
+            _ => create_for(due),
+        }
     }
 }
 

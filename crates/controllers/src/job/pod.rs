@@ -2,7 +2,7 @@
 
 use mizzen_sdk::Object;
 use mizzen_sdk::resource::JOBS;
-use mizzen_value::{Value, value};
+use mizzen_value::value;
 
 use super::facts::{
     self, COMPLETION_INDEX, FAILURE_COUNT, IGNORED_FAILURE_COUNT, TRACKING_FINALIZER,
@@ -38,6 +38,7 @@ pub(super) fn new_pod(job: &Object, progress: &JobProgress, index: Option<i64>) 
 }
 
 fn give_index(pod: &mut Object, job: &Object, index: i64) {
+    const VARIABLE: &str = "JOB_COMPLETION_INDEX";
     let metadata = pod.entry("metadata");
     metadata.set("generateName", prefix(job.name(), index));
     metadata
@@ -49,10 +50,17 @@ fn give_index(pod: &mut Object, job: &Object, index: i64) {
     let spec = pod.entry("spec");
     spec.set("hostname", format!("{}-{index}", job.name()));
     for kind in ["initContainers", "containers"] {
-        spec.entry(kind)
-            .list_mut()
-            .iter_mut()
-            .for_each(add_index_variable);
+        for container in spec.entry(kind).list_mut() {
+            let variables = container.entry("env").make_list();
+            if variables
+                .iter()
+                .all(|known| known["name"].str() != VARIABLE)
+            {
+                let path = format!("metadata.labels['{COMPLETION_INDEX}']");
+                let source = value!({"fieldRef": {"fieldPath": path}});
+                variables.push(value!({"name": VARIABLE, "valueFrom": source}));
+            }
+        }
     }
     if spec["initContainers"].is_null() {
         spec.remove("initContainers");
@@ -64,20 +72,6 @@ fn prefix(name: &str, index: i64) -> String {
     let suffix = format!("-{index}-");
     let room = LONGEST_PREFIX - suffix.len();
     format!("{}{suffix}", name.get(..room).unwrap_or(name))
-}
-
-/// Adds JOB_COMPLETION_INDEX, unless the container defines it.
-fn add_index_variable(container: &mut Value) {
-    const NAME: &str = "JOB_COMPLETION_INDEX";
-    let variables = container.entry("env").make_list();
-    if variables
-        .iter()
-        .any(|variable| variable["name"].str() == NAME)
-    {
-        return;
-    }
-    let path = format!("metadata.labels['{COMPLETION_INDEX}']");
-    variables.push(value!({"name": NAME, "valueFrom": {"fieldRef": {"fieldPath": path}}}));
 }
 
 /// Carries the failure counts over from the replaced pod.
@@ -104,6 +98,8 @@ fn carry_failure_count(pod: &mut Object, job: &Object, replaced: Option<&Object>
 
 #[cfg(test)]
 mod tests {
+    use mizzen_value::Value;
+
     use std::sync::Arc;
 
     use super::*;

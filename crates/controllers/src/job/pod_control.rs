@@ -11,12 +11,14 @@ use super::plan::JobPlan;
 use super::pod::new_pod;
 use super::progress::JobProgress;
 use super::remove_tracking_finalizer;
+use super::track::set_unless_empty;
 use super::writes::JobWrites;
 use crate::Error;
 use crate::common::api_errors::is_namespace_terminating;
 use crate::common::batch::slow_start_batch;
 use crate::common::pod::is_ready;
 use crate::common::pod_control::PodControl;
+use mizzen_value::Value;
 
 /// The pods of a job after a sync created and deleted some.
 #[derive(Debug)]
@@ -39,6 +41,12 @@ impl ManagedPods {
             requeue_after: None,
             failure: None,
         }
+    }
+
+    pub(super) fn set_counts(&self, status: &mut Value) {
+        set_unless_empty(status, "active", self.n_active);
+        status.set("ready", self.n_ready);
+        status.set("terminating", self.n_terminating);
     }
 
     /// The same after deletions.

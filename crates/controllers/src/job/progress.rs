@@ -77,7 +77,10 @@ impl JobProgress {
         let uncounted = Uncounted::from_job(job);
         let new = |counted: &HashSet<String>, has_ended: &dyn Fn(&Object) -> bool| {
             let is_new = |pod: &&Arc<Object>| {
-                is_valid(job, pod) && !counted.contains(pod.uid()) && has_ended(pod)
+                is_tracked(pod)
+                    && (!facts::is_indexed(job) || valid_completion_index(job, pod).is_some())
+                    && !counted.contains(pod.uid())
+                    && has_ended(pod)
             };
             pods.iter().filter(is_new).cloned().collect::<Vec<_>>()
         };
@@ -107,11 +110,6 @@ impl JobProgress {
             uncounted,
         }
     }
-}
-
-/// Whether a finished pod is to be counted.
-fn is_valid(job: &Value, pod: &Object) -> bool {
-    is_tracked(pod) && (!facts::is_indexed(job) || valid_completion_index(job, pod).is_some())
 }
 
 impl IndexProgress {
@@ -153,7 +151,7 @@ fn has_failed_for_good(job: &Value, pod: &Object) -> bool {
     let limit = job["spec"]["backoffLimitPerIndex"].int();
     match match_pod_failure_policy(job, pod) {
         FailurePolicyAction::FailIndex => true,
-        judgement => judgement.is_counted() && facts::failure_count(pod) >= limit,
+        action => action.is_counted() && facts::failure_count(pod) >= limit,
     }
 }
 

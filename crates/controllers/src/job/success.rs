@@ -11,22 +11,17 @@ pub(super) fn met_rule(job: &Value, succeeded: &Indexes) -> Option<String> {
     }
     let completions = job["spec"]["completions"].int();
     let mut rules = job["spec"]["successPolicy"]["rules"].list().iter();
-    let place = rules.position(|rule| is_met(rule, completions, succeeded))?;
+    let place = rules.position(|rule| {
+        let count = rule["succeededCount"].as_int();
+        let is_enough = |n: i64| count.is_some_and(|count| n >= count);
+        let Some(wanted) = rule["succeededIndexes"].as_str() else {
+            return is_enough(succeeded.len());
+        };
+        let wanted = Indexes::parse(wanted, completions);
+        let n_common = wanted.n_common(succeeded);
+        !wanted.is_empty() && (n_common == wanted.len() || is_enough(n_common))
+    })?;
     Some(format!("Matched rules at index {place}"))
-}
-
-fn is_met(rule: &Value, completions: i64, succeeded: &Indexes) -> bool {
-    let is_enough = |n: i64| {
-        rule["succeededCount"]
-            .as_int()
-            .is_some_and(|count| n >= count)
-    };
-    let Some(wanted) = rule["succeededIndexes"].as_str() else {
-        return is_enough(succeeded.len());
-    };
-    let wanted = Indexes::parse(wanted, completions);
-    let n_common = wanted.n_common(succeeded);
-    !wanted.is_empty() && (n_common == wanted.len() || is_enough(n_common))
 }
 
 #[cfg(test)]

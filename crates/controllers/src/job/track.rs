@@ -46,24 +46,24 @@ pub(super) fn track_pods(
     let tracked = || progress.pods.iter().filter(|pod| is_tracked(pod));
     let held = tracked().map(|pod| pod.uid().to_string()).collect();
     count_released(job.entry("status"), &held);
-    let mut round = TrackedPods {
+    let mut tracked_pods = TrackedPods {
         released: Vec::new(),
         held,
         is_full: false,
     };
     let mut n_indexes = 0;
     for pod in tracked()
-        .filter(|pod| can_remove_finalizer(job, progress, finish, pod))
+        .filter(|pod| progress.can_remove_finalizer(job, finish, pod))
         .collect::<Vec<_>>()
     {
-        round.released.push(pod.clone());
-        n_indexes += usize::from(count_finished_pod(job, progress, finish, pod));
+        tracked_pods.released.push(pod.clone());
+        n_indexes += usize::from(progress.count_finished_pod(job, finish, pod));
         if n_indexes + n_uncounted(&job["status"]) >= MAX_UNCOUNTED {
-            round.is_full = true;
+            tracked_pods.is_full = true;
             break;
         }
     }
-    set_indexes(job.entry("status"), progress);
+    progress.set_indexes(job.entry("status"));
     if let Some(finish) = finish.filter(|finish| !finish.is_announced) {
         let condition = condition(
             finish.interim_condition(),
@@ -74,7 +74,7 @@ pub(super) fn track_pods(
         );
         set_condition(job.entry("status"), condition);
     }
-    round
+    tracked_pods
 }
 
 /// The third step: turns the uids of pods without a finalizer into counts. `held` are those that
@@ -125,8 +125,8 @@ pub(super) fn set_suspended(job: &mut Object, now: Timestamp) -> bool {
         false => ("False", "JobResumed", "Job resumed"),
     };
     let known = condition::find(&job["status"]["conditions"], "Suspended");
-    let is_news = known.map_or(is_suspended, |known| known["status"].str() != truth);
-    if is_news {
+    let is_changed = known.map_or(is_suspended, |known| known["status"].str() != truth);
+    if is_changed {
         let status = job.entry("status");
         set_condition(status, condition("Suspended", truth, reason, message, now));
         // activeDeadlineSeconds starts anew when a job is resumed.
@@ -135,7 +135,7 @@ pub(super) fn set_suspended(job: &mut Object, now: Timestamp) -> bool {
             false => status.set("startTime", from_unix(now.as_second())),
         }
     }
-    is_news
+    is_changed
 }
 
 /// Sets a field, or removes it where Go's omitempty would.
@@ -147,59 +147,64 @@ pub(super) fn set_unless_empty(status: &mut Value, field: &str, value: impl Into
     }
 }
 
-/// Whether a pod may lose its finalizer.
-fn can_remove_finalizer(
-    job: &Object,
-    progress: &JobProgress,
-    finish: Option<&Finish>,
-    pod: &Object,
-) -> bool {
-    if job.is_going() || finish.is_some() || has_succeeded(pod) {
-        return true;
+impl JobProgress {
+    /// Whether a pod may lose its finalizer.
+    fn can_remove_finalizer(&self, job: &Object, finish: Option<&Finish>, pod: &Object) -> bool {
+        if job.is_going() || finish.is_some() || has_succeeded(pod) {
+            return true;
+        }
+        let is_waited_for = |index| {
+            let last_failed = self
+                .indexes
+                .as_ref()
+                .and_then(|indexes| indexes.last_failed.get(&index));
+            last_failed.is_some_and(|last| last.uid() == pod.uid())
+        };
+        has_failed(job, pod) && !facts::completion_index(pod).is_some_and(is_waited_for)
     }
-    let is_waited_for = |index| {
-        let last_failed = progress
-            .indexes
-            .as_ref()
-            .and_then(|indexes| indexes.last_failed.get(&index));
-        last_failed.is_some_and(|last| last.uid() == pod.uid())
-    };
-    has_failed(job, pod) && !facts::completion_index(pod).is_some_and(is_waited_for)
-}
 
-/// Counts a finished pod in the status. Returns whether it was the success of an index; those need
-/// no uid, because an index cannot be counted twice.
-fn count_finished_pod(
-    job: &mut Object,
-    progress: &JobProgress,
-    finish: Option<&Finish>,
-    pod: &Object,
-) -> bool {
-    let (indexes, index) = (progress.indexes.as_ref(), valid_completion_index(job, pod));
-    let is_noted = |field: &str| match field {
-        "succeeded" => progress.uncounted.succeeded.contains(pod.uid()),
-        _ => progress.uncounted.failed.contains(pod.uid()),
-    };
-    if has_succeeded(pod) && !is_noted("failed") {
-        if let Some(indexes) = indexes {
-            return index.is_some_and(|index| !indexes.known.has(index));
+    /// Counts a finished pod in the status. Returns whether it was the success of an index; those need
+    /// no uid, because an index cannot be counted twice.
+    fn count_finished_pod(&self, job: &mut Object, finish: Option<&Finish>, pod: &Object) -> bool {
+        let (indexes, index) = (self.indexes.as_ref(), valid_completion_index(job, pod));
+        let is_noted = |field: &str| match field {
+            "succeeded" => self.uncounted.succeeded.contains(pod.uid()),
+            _ => self.uncounted.failed.contains(pod.uid()),
+        };
+        if has_succeeded(pod) && !is_noted("failed") {
+            if let Some(indexes) = indexes {
+                return index.is_some_and(|index| !indexes.known.has(index));
+            }
+            if !is_noted("succeeded") {
+                push_uncounted(job, "succeeded", pod);
+            }
+            return false;
         }
-        if !is_noted("succeeded") {
-            push_uncounted(job, "succeeded", pod);
+        // Pods that are active when the job fails count as failed.
+        let is_failure = has_failed(job, pod) || finish.is_some_and(|finish| !finish.succeeded);
+        let has_place = indexes.is_none() || index.is_some();
+        if is_failure
+            && has_place
+            && !is_noted("failed")
+            && match_pod_failure_policy(job, pod).is_counted()
+        {
+            push_uncounted(job, "failed", pod);
         }
-        return false;
+        false
     }
-    // Pods that are active when the job fails count as failed.
-    let is_failure = has_failed(job, pod) || finish.is_some_and(|finish| !finish.succeeded);
-    let has_place = indexes.is_none() || index.is_some();
-    if is_failure
-        && has_place
-        && !is_noted("failed")
-        && match_pod_failure_policy(job, pod).is_counted()
-    {
-        push_uncounted(job, "failed", pod);
+
+    fn set_indexes(&self, status: &mut Value) {
+        let Some(indexes) = &self.indexes else {
+            return;
+        };
+        set_unless_empty(status, "succeeded", indexes.succeeded.len());
+        set_unless_empty(status, "completedIndexes", indexes.succeeded.to_string());
+        match &indexes.failed {
+            // An empty failedIndexes is written too.
+            Some(failed) => status.set("failedIndexes", failed.to_string()),
+            None => drop(status.remove("failedIndexes")),
+        }
     }
-    false
 }
 
 fn push_uncounted(job: &mut Object, field: &str, pod: &Object) {
@@ -210,19 +215,6 @@ fn push_uncounted(job: &mut Object, field: &str, pod: &Object) {
 fn n_uncounted(status: &Value) -> usize {
     let uncounted = &status["uncountedTerminatedPods"];
     uncounted["succeeded"].list().len() + uncounted["failed"].list().len()
-}
-
-fn set_indexes(status: &mut Value, progress: &JobProgress) {
-    let Some(indexes) = &progress.indexes else {
-        return;
-    };
-    set_unless_empty(status, "succeeded", indexes.succeeded.len());
-    set_unless_empty(status, "completedIndexes", indexes.succeeded.to_string());
-    match &indexes.failed {
-        // An empty failedIndexes is written too.
-        Some(failed) => status.set("failedIndexes", failed.to_string()),
-        None => drop(status.remove("failedIndexes")),
-    }
 }
 
 fn condition(kind: &str, truth: &str, reason: &str, message: &str, now: Timestamp) -> Value {
@@ -274,11 +266,11 @@ mod tests {
             pods.into_iter().map(Arc::new).collect(),
             JobBackoff::default(),
         );
-        let round = track_pods(job, &progress, finish, now());
-        let names: Vec<&str> = round.released.iter().map(|pod| pod.name()).collect();
+        let tracked_pods = track_pods(job, &progress, finish, now());
+        let names: Vec<&str> = tracked_pods.released.iter().map(|pod| pod.name()).collect();
         assert_eq!(names.join(" "), released);
         assert_eq!(job["status"], status);
-        round
+        tracked_pods
     }
 
     #[test]
@@ -290,10 +282,10 @@ mod tests {
             pod("c", "Running"),
         ];
         let noted = value!({"uncountedTerminatedPods": {"succeeded": ["a"], "failed": ["b"]}});
-        let mut round = check(&mut job, pods, None, "a b", noted);
+        let mut tracked_pods = check(&mut job, pods, None, "a b", noted);
         // One finalizer could not be removed.
-        round.held.remove("a");
-        count_released(job.entry("status"), &round.held);
+        tracked_pods.held.remove("a");
+        count_released(job.entry("status"), &tracked_pods.held);
         assert_eq!(
             job["status"],
             value!({"succeeded": 1, "uncountedTerminatedPods": {"failed": ["b"]}})
@@ -370,10 +362,10 @@ mod tests {
             .collect();
         let mut job = job(value!({"completions": 600}));
         let progress = JobProgress::from_pods(&job, pods, JobBackoff::default());
-        let round = track_pods(&mut job, &progress, None, now());
+        let tracked_pods = track_pods(&mut job, &progress, None, now());
         assert!(
-            round.is_full
-                && round.released.len() == MAX_UNCOUNTED
+            tracked_pods.is_full
+                && tracked_pods.released.len() == MAX_UNCOUNTED
                 && n_uncounted(&job["status"]) == MAX_UNCOUNTED
         );
     }

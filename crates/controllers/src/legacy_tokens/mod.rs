@@ -52,12 +52,12 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
 
 impl LegacyTokenCleaner {
     async fn run(self) {
-        let mut looks = interval(PERIOD);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut checks = interval(PERIOD);
+        checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
-            looks.tick().await;
+            checks.tick().await;
             if let Err(error) = self.clean().await {
-                tracing::warn!(%error, "cannot look for unused legacy tokens");
+                tracing::warn!(%error, "legacy token cleanup failed");
             }
         }
     }
@@ -82,7 +82,7 @@ impl LegacyTokenCleaner {
                 CleanupAction::Delete => self.delete(&secret).await,
             };
             if let Err(error) = outcome {
-                tracing::debug!(%error, secret = %secret.key(), "cannot throw away a token");
+                tracing::debug!(%error, secret = %secret.key(), "legacy token not cleaned up");
             }
         }
         Ok(())

@@ -44,7 +44,9 @@ impl DiscoveredKinds {
     pub(crate) async fn discover(client: &Client) -> Result<DiscoveredKinds, Error> {
         let mut served = DiscoveredKinds::default();
         for root in ["/api", "/apis"] {
-            served.add(&*aggregated_discovery(client, root).await?);
+            let request = Request::get(root).header("accept", ACCEPT).body(Vec::new());
+            let request = request.map_err(Error::HttpError)?;
+            served.add(&*client.request::<Object>(request).await?);
         }
         Ok(served)
     }
@@ -123,14 +125,6 @@ impl DiscoveredKinds {
         );
         (!list.is_empty()).then_some(all)
     }
-}
-
-async fn aggregated_discovery(client: &Client, root: &str) -> Result<Object, Error> {
-    let request = Request::get(root)
-        .header("accept", ACCEPT)
-        .body(Vec::new())
-        .map_err(Error::HttpError)?;
-    client.request(request).await
 }
 
 #[cfg(test)]

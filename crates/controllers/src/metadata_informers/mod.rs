@@ -95,7 +95,7 @@ struct MetadataInformersShared {
     served: watch::Sender<Arc<DiscoveredKinds>>,
     progress: watch::Sender<SyncProgress>,
     /// Notified when discovery may have changed.
-    wake: Notify,
+    rediscover: Notify,
     /// Locked by the task that runs the informers.
     turn: Mutex<()>,
 }
@@ -116,7 +116,7 @@ impl MetadataInformers {
             listeners: RwLock::default(),
             served: watch::Sender::new(Arc::default()),
             progress: watch::Sender::new(SyncProgress::default()),
-            wake: Notify::new(),
+            rediscover: Notify::new(),
             turn: Mutex::default(),
         }))
     }
@@ -169,7 +169,7 @@ impl MetadataInformers {
                 }
             }
             tokio::select! {
-                () = self.0.wake.notified() => {
+                () = self.0.rediscover.notified() => {
                     wait = DISCOVERY_DELAY;
                     sleep(wait).await;
                 }

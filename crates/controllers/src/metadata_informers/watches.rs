@@ -41,7 +41,7 @@ impl MetadataWatches {
     /// Starts and stops watches so that every discovered kind has one.
     pub(super) fn sync_watches(
         &mut self,
-        census: &Arc<MetadataInformersShared>,
+        metadata_informers: &Arc<MetadataInformersShared>,
         served: &DiscoveredKinds,
     ) {
         let wanted: HashSet<&Resource> = served
@@ -60,22 +60,27 @@ impl MetadataWatches {
             .cloned()
             .collect();
         lost.iter()
-            .for_each(|resource| self.stop_watch(census, resource));
+            .for_each(|resource| self.stop_watch(metadata_informers, resource));
         wanted
             .into_iter()
-            .for_each(|resource| self.start_watch(census, resource));
+            .for_each(|resource| self.start_watch(metadata_informers, resource));
     }
 
-    fn start_watch(&mut self, census: &Arc<MetadataInformersShared>, resource: &Resource) {
+    fn start_watch(
+        &mut self,
+        metadata_informers: &Arc<MetadataInformersShared>,
+        resource: &Resource,
+    ) {
         if self.kinds.contains_key(resource) {
             return;
         }
-        let mut source: ListWatch<Object> = ListWatch::at(census.client.clone(), resource.path(""));
+        let mut source: ListWatch<Object> =
+            ListWatch::at(metadata_informers.client.clone(), resource.path(""));
         source.forget_managed_fields = true;
         source.metadata_only = true;
         let is_known = Arc::new(AtomicBool::new(false));
         let teller = HandlerSink {
-            census: census.clone(),
+            metadata_informers: metadata_informers.clone(),
             of: resource.clone(),
             is_known: is_known.clone(),
         };
@@ -83,23 +88,27 @@ impl MetadataWatches {
         let task = self.tasks.spawn(async move {
             reflector.run().await;
         });
-        census
+        metadata_informers
             .progress
             .send_modify(|progress| progress.n_followed += 1);
         self.kinds
             .insert(resource.clone(), MetadataWatch { task, is_known });
     }
 
-    fn stop_watch(&mut self, census: &Arc<MetadataInformersShared>, resource: &Resource) {
+    fn stop_watch(
+        &mut self,
+        metadata_informers: &Arc<MetadataInformersShared>,
+        resource: &Resource,
+    ) {
         let Some(followed) = self.kinds.remove(resource) else {
             return;
         };
         followed.task.abort();
-        census.progress.send_modify(|progress| {
+        metadata_informers.progress.send_modify(|progress| {
             progress.n_followed -= 1;
             progress.n_known -= usize::from(followed.is_known.load(Ordering::Acquire));
         });
-        census.notify(|listener| listener.on_watch_stopped(resource));
+        metadata_informers.notify(|listener| listener.on_watch_stopped(resource));
     }
 }
 
@@ -117,29 +126,29 @@ impl<'a> ObjectMetadataList<'a> {
 
 /// Passes the events of one kind to the handlers.
 struct HandlerSink {
-    census: Arc<MetadataInformersShared>,
+    metadata_informers: Arc<MetadataInformersShared>,
     of: Resource,
     is_known: Arc<AtomicBool>,
 }
 
 impl HandlerSink {
-    fn wake(&self) {
+    fn rediscover(&self) {
         if CHANGES_DISCOVERY.contains(&(&self.of.group, &self.of.plural)) {
-            self.census.wake.notify_one();
+            self.metadata_informers.rediscover.notify_one();
         }
     }
 }
 
 impl Sink<Object> for HandlerSink {
     fn replace(&mut self, entries: Vec<Entry<Object>>, _version: Version) {
-        self.census
+        self.metadata_informers
             .notify(|listener| listener.on_replace(&self.of, ObjectMetadataList(&entries)));
         if !self.is_known.swap(true, Ordering::AcqRel) {
-            self.census
+            self.metadata_informers
                 .progress
                 .send_modify(|progress| progress.n_known += 1);
         }
-        self.wake();
+        self.rediscover();
     }
 
     fn change(&mut self, delta: Delta<Object>) {
@@ -148,13 +157,13 @@ impl Sink<Object> for HandlerSink {
         };
         match delta.is_gone() {
             true => self
-                .census
+                .metadata_informers
                 .notify(|listener| listener.on_delete(&self.of, &object)),
             false => self
-                .census
+                .metadata_informers
                 .notify(|listener| listener.on_update(&self.of, &object)),
         }
-        self.wake();
+        self.rediscover();
     }
 
     fn bookmark(&mut self, _version: Version) {}
@@ -162,6 +171,8 @@ impl Sink<Object> for HandlerSink {
 
 fn decode(entry: &Entry<Object>) -> Option<Value> {
     let read = json::outline(entry.text(), &DROPPED_METADATA);
-    read.inspect_err(|error| tracing::debug!(key = %entry.key(), %error, "cannot be read"))
-        .ok()
+    read.inspect_err(
+        |error| tracing::debug!(key = %entry.key(), %error, "object metadata not decoded"),
+    )
+    .ok()
 }

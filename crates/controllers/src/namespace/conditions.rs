@@ -18,113 +18,97 @@ pub(super) struct DeletionProgress {
     pub finalizers: BTreeMap<String, usize>,
 }
 
-/// The wanted state of a condition.
-struct ConditionUpdate {
-    kind: &'static str,
-    /// Reason and message if it is True.
-    bad: Option<(&'static str, String)>,
-    good: (&'static str, &'static str),
-}
+/// Type, reason and message if it is True, reason and message if it is False.
+type WantedCondition = (
+    &'static str,
+    Option<(&'static str, String)>,
+    (&'static str, &'static str),
+);
 
 /// Updates the conditions; whether anything changed.
 pub(super) fn update(conditions: &mut Vec<Value>, progress: &DeletionProgress, now: &str) -> bool {
     let mut changed = false;
-    for news in condition_updates(progress) {
-        changed |= news.set(conditions, now);
+    for (kind, bad, good) in wanted_conditions(progress) {
+        let status = if bad.is_some() { "True" } else { "False" };
+        let (reason, message) = bad.unwrap_or((good.0, good.1.into()));
+        let new = value!({
+            "type": kind, "status": status, "lastTransitionTime": now, "reason": reason, "message": message,
+        });
+        changed |= condition::set(conditions, new);
     }
     changed
 }
 
-fn condition_updates(progress: &DeletionProgress) -> [ConditionUpdate; 5] {
+fn wanted_conditions(progress: &DeletionProgress) -> [WantedCondition; 5] {
+    let errors = join_sorted(progress.errors.iter().cloned()).map(|list| {
+        let n = progress.errors.len();
+        let message = format!("Failed to delete all resource types, {n} remaining: {list}");
+        ("ContentDeletionFailed", message)
+    });
+    let resources = progress.remaining.iter().map(|((resource, group), count)| {
+        format!("{resource}.{group} has {count} resource instances")
+    });
+    let resources = join_sorted(resources).map(|list| {
+        let message = format!("Some resources are remaining: {list}");
+        ("SomeResourcesRemain", message)
+    });
+    let finalizers = progress.finalizers.iter();
+    let finalizers =
+        finalizers.map(|(name, count)| format!("{name} in {count} resource instances"));
+    let finalizers = join_sorted(finalizers).map(|list| {
+        let message = format!("Some content in the namespace has finalizers remaining: {list}");
+        ("SomeFinalizersRemain", message)
+    });
+    let discovery = progress
+        .discovery
+        .clone()
+        .map(|why| ("DiscoveryFailed", why));
     [
-        ConditionUpdate {
-            kind: "NamespaceDeletionDiscoveryFailure",
-            bad: progress
-                .discovery
-                .clone()
-                .map(|why| ("DiscoveryFailed", why)),
-            good: (
+        (
+            "NamespaceDeletionDiscoveryFailure",
+            discovery,
+            (
                 "ResourcesDiscovered",
                 "All resources successfully discovered",
             ),
-        },
-        ConditionUpdate {
-            kind: "NamespaceDeletionGroupVersionParsingFailure",
-            bad: None,
-            good: (
+        ),
+        (
+            "NamespaceDeletionGroupVersionParsingFailure",
+            None,
+            (
                 "ParsedGroupVersions",
                 "All legacy kube types successfully parsed",
             ),
-        },
-        ConditionUpdate {
-            kind: "NamespaceDeletionContentFailure",
-            bad: failed(&progress.errors),
-            good: (
+        ),
+        (
+            "NamespaceDeletionContentFailure",
+            errors,
+            (
                 "ContentDeleted",
                 "All content successfully deleted, may be waiting on finalization",
             ),
-        },
-        ConditionUpdate {
-            kind: "NamespaceContentRemaining",
-            bad: remaining(&progress.remaining),
-            good: ("ContentRemoved", "All content successfully removed"),
-        },
-        ConditionUpdate {
-            kind: "NamespaceFinalizersRemaining",
-            bad: held(&progress.finalizers),
-            good: (
+        ),
+        (
+            "NamespaceContentRemaining",
+            resources,
+            ("ContentRemoved", "All content successfully removed"),
+        ),
+        (
+            "NamespaceFinalizersRemaining",
+            finalizers,
+            (
                 "ContentHasNoFinalizers",
                 "All content-preserving finalizers finished",
             ),
-        },
+        ),
     ]
 }
 
-fn failed(errors: &[String]) -> Option<(&'static str, String)> {
-    let mut sorted = errors.to_vec();
-    sorted.sort();
-    let message = format!(
-        "Failed to delete all resource types, {} remaining: {}",
-        errors.len(),
-        sorted.join(", ")
-    );
-    (!errors.is_empty()).then_some(("ContentDeletionFailed", message))
-}
-
-fn remaining(remaining: &BTreeMap<(String, String), usize>) -> Option<(&'static str, String)> {
-    let mut list: Vec<String> = remaining
-        .iter()
-        .map(|((resource, group), count)| {
-            format!("{resource}.{group} has {count} resource instances")
-        })
-        .collect();
-    list.sort();
-    let message = format!("Some resources are remaining: {}", list.join(", "));
-    (!list.is_empty()).then_some(("SomeResourcesRemain", message))
-}
-
-fn held(finalizers: &BTreeMap<String, usize>) -> Option<(&'static str, String)> {
-    let mut list: Vec<String> = finalizers
-        .iter()
-        .map(|(finalizer, count)| format!("{finalizer} in {count} resource instances"))
-        .collect();
-    list.sort();
-    let message = format!(
-        "Some content in the namespace has finalizers remaining: {}",
-        list.join(", ")
-    );
-    (!list.is_empty()).then_some(("SomeFinalizersRemain", message))
-}
-
-impl ConditionUpdate {
-    fn set(self, conditions: &mut Vec<Value>, now: &str) -> bool {
-        let status = if self.bad.is_some() { "True" } else { "False" };
-        let (reason, message) = self.bad.unwrap_or((self.good.0, self.good.1.into()));
-        let new = value!({
-            "type": (self.kind), "status": status, "lastTransitionTime": now, "reason": reason, "message": message,
-        });
-        condition::set(conditions, new)
-    }
+/// Sorts and joins items; none if there are none.
+fn join_sorted(items: impl Iterator<Item = String>) -> Option<String> {
+    let mut items: Vec<String> = items.collect();
+    items.sort();
+    (!items.is_empty()).then(|| items.join(", "))
 }
 
 #[cfg(test)]

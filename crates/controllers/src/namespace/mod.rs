@@ -49,13 +49,13 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
                 todo.add_after(event.key().clone(), DELETION_GRACE);
             }
         });
-    let census = context.metadata_informers().clone();
-    census.add_handler(Arc::new(ContentHandler {
+    let metadata_informers = context.metadata_informers().clone();
+    metadata_informers.add_handler(Arc::new(ContentHandler {
         namespaces: context.informer(&NAMESPACES),
         todo: queue.clone(),
     }));
     Controller::new(queue, WORKERS, Arc::new(NamespaceController { context }))
-        .with_task(census.run())
+        .with_task(metadata_informers.run())
 }
 
 /// Enqueues a terminating namespace when one of its objects is deleted: it may have been the last

@@ -7,7 +7,9 @@ use mizzen_value::address::Block;
 /// The prefix lengths of podCIDRs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NodeMasks {
+    /// Of IPv4.
     pub v4: u32,
+    /// Of IPv6.
     pub v6: u32,
 }
 

@@ -7,11 +7,12 @@ use std::sync::Arc;
 
 use mizzen_sdk::api::Patch;
 use mizzen_sdk::event::Note;
-use mizzen_sdk::informer::{Event, Informer};
+use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::NODES;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::{Value, value};
 
+use crate::common::owner_events::enqueue_objects;
 use crate::{Action, Controller, ControllerContext, Error, Options, Reconcile};
 use cidr_set::CidrSet;
 
@@ -42,8 +43,7 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
         .with_event_source("cidrAllocator");
     let queue = context.queue("cidrallocator_node");
     let nodes = context.informer(&NODES);
-    let todo = queue.clone();
-    nodes.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
+    enqueue_objects(&nodes, &queue);
     Controller::new(
         queue,
         4,

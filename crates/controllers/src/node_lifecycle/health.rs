@@ -72,7 +72,7 @@ pub(super) fn check_health(
     now: CheckTime,
     monitor: NodeMonitor,
 ) -> NodeHealthCheck {
-    let health = update_health(known, node, renewed, now);
+    let health = NodeHealth::update(known, node, renewed, now);
     let before = condition(node, "Ready");
     let grace = if before.is_some() {
         monitor.grace_period
@@ -106,41 +106,46 @@ pub(super) fn now_text(now: Timestamp) -> String {
     time::from_unix(now.as_second())
 }
 
-fn update_health(
-    known: Option<&NodeHealth>,
-    node: &Value,
-    renewed: &str,
-    now: CheckTime,
-) -> NodeHealth {
-    let heartbeat =
-        condition(node, "Ready").map(|condition| condition["lastHeartbeatTime"].clone());
-    // Kubernetes: only a later renewTime counts (node_lifecycle_controller.go). Then a node whose
-    // clock is set back by an hour is not ready for an hour although it renews its lease; here any
-    // new renewTime is a heartbeat.
-    let is_renewed = |known: &NodeHealth| !renewed.is_empty() && known.renewed != renewed;
-    let seen = match known {
-        Some(known) if known.heartbeat == heartbeat && !is_renewed(known) => known.seen,
-        None if heartbeat.is_none() && renewed.is_empty() => {
-            created(node, now).unwrap_or(now.monotonic)
+impl NodeHealth {
+    /// The health after a check of the heartbeats.
+    fn update(
+        known: Option<&NodeHealth>,
+        node: &Value,
+        renewed: &str,
+        now: CheckTime,
+    ) -> NodeHealth {
+        let heartbeat =
+            condition(node, "Ready").map(|condition| condition["lastHeartbeatTime"].clone());
+        // Kubernetes: only a later renewTime counts (node_lifecycle_controller.go). Then a node whose
+        // clock is set back by an hour is not ready for an hour although it renews its lease; here any
+        // new renewTime is a heartbeat.
+        let is_renewed = |known: &NodeHealth| !renewed.is_empty() && known.renewed != renewed;
+        let seen = match known {
+            Some(known) if known.heartbeat == heartbeat && !is_renewed(known) => known.seen,
+            None if heartbeat.is_none() && renewed.is_empty() => {
+                now.creation_of(node).unwrap_or(now.monotonic)
+            }
+            _ => now.monotonic,
+        };
+        NodeHealth {
+            seen,
+            heartbeat,
+            renewed: renewed.to_string(),
         }
-        _ => now.monotonic,
-    };
-    NodeHealth {
-        seen,
-        heartbeat,
-        renewed: renewed.to_string(),
     }
 }
 
-/// When a node was created, on the monotonic clock; not in the future.
-fn created(node: &Value, now: CheckTime) -> Option<Timestamp> {
-    let seconds = time::to_unix(node["metadata"]["creationTimestamp"].str())?;
-    let age = now
-        .wall
-        .duration_since(Timestamp::from_second(seconds).ok()?);
-    now.monotonic
-        .checked_sub(age.max(SignedDuration::ZERO))
-        .ok()
+impl CheckTime {
+    /// When a node was created, on the monotonic clock; not in the future.
+    fn creation_of(self, node: &Value) -> Option<Timestamp> {
+        let seconds = time::to_unix(node["metadata"]["creationTimestamp"].str())?;
+        let age = self
+            .wall
+            .duration_since(Timestamp::from_second(seconds).ok()?);
+        self.monotonic
+            .checked_sub(age.max(SignedDuration::ZERO))
+            .ok()
+    }
 }
 
 /// The conditions of a node without heartbeats.
@@ -152,29 +157,23 @@ fn silent(node: &Value, now: &str) -> Vec<Value> {
             .find(|condition| condition["type"].str() == kind)
         {
             Some(condition) if condition["status"].str() == "Unknown" => (),
-            Some(condition) => stopped(condition, now),
-            None => conditions.push(never_reported(kind, node, now)),
+            Some(condition) => {
+                condition.set("status", "Unknown");
+                condition.set("reason", "NodeStatusUnknown");
+                condition.set("message", "Kubelet stopped posting node status.");
+                condition.set("lastTransitionTime", now);
+            }
+            None => conditions.push(value!({
+                "type": kind,
+                "status": "Unknown",
+                "lastHeartbeatTime": (node["metadata"]["creationTimestamp"].clone()),
+                "lastTransitionTime": now,
+                "reason": "NodeStatusNeverUpdated",
+                "message": "Kubelet never posted node status.",
+            })),
         }
     }
     conditions
-}
-
-fn stopped(condition: &mut Value, now: &str) {
-    condition.set("status", "Unknown");
-    condition.set("reason", "NodeStatusUnknown");
-    condition.set("message", "Kubelet stopped posting node status.");
-    condition.set("lastTransitionTime", now);
-}
-
-fn never_reported(kind: &str, node: &Value, now: &str) -> Value {
-    value!({
-        "type": kind,
-        "status": "Unknown",
-        "lastHeartbeatTime": (node["metadata"]["creationTimestamp"].clone()),
-        "lastTransitionTime": now,
-        "reason": "NodeStatusNeverUpdated",
-        "message": "Kubelet never posted node status.",
-    })
 }
 
 #[cfg(test)]
@@ -211,9 +210,9 @@ mod tests {
 
     /// Checks the same node at each second with each renewTime; returns the last check.
     #[track_caller]
-    fn check(node: Value, looks: &[(i64, &str)], wanted: Option<&str>) -> NodeHealthCheck {
+    fn check(node: Value, checks: &[(i64, &str)], wanted: Option<&str>) -> NodeHealthCheck {
         let mut last = None::<NodeHealthCheck>;
-        for (second, renewed) in looks {
+        for (second, renewed) in checks {
             last = Some(look(
                 last.as_ref().map(|look| &look.health),
                 &node,

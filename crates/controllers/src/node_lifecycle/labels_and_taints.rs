@@ -30,7 +30,18 @@ const RECONCILED_LABELS: [(&str, &str); 2] = [
 
 /// The node's taints with the condition taints corrected; none if they are right.
 pub(super) fn taints(node: &Value, now: &str) -> Option<Vec<Value>> {
-    let wanted = wanted_taints(node);
+    let condition_taint = |condition: &Value| {
+        let is_it = |(kind, status, _): &&(&str, &str, &str)| {
+            condition["type"].str() == *kind && condition["status"].str() == *status
+        };
+        CONDITION_TAINTS.iter().find(is_it).map(|(_, _, key)| *key)
+    };
+    let is_cordoned = node["spec"]["unschedulable"].bool();
+    let conditions = node["status"]["conditions"].list().iter();
+    let wanted: Vec<&str> = conditions
+        .filter_map(condition_taint)
+        .chain(is_cordoned.then_some(taint::UNSCHEDULABLE))
+        .collect();
     let has = |key: &str| taint::has_taint(node, key, "NoSchedule");
     let missing = wanted.iter().filter(|key| !has(key));
     let add: Vec<Value> = missing
@@ -45,24 +56,6 @@ pub(super) fn taints(node: &Value, now: &str) -> Option<Vec<Value>> {
         .map(|key| taint::new_taint(key, "NoSchedule", now))
         .collect();
     taint::updated_taints(node["spec"]["taints"].list(), &add, &remove)
-}
-
-fn wanted_taints(node: &Value) -> Vec<&'static str> {
-    let taints = |condition: &Value| {
-        let is_it = |(kind, status, _): &&(&str, &str, &str)| {
-            condition["type"].str() == *kind && condition["status"].str() == *status
-        };
-        CONDITION_TAINTS.iter().find(is_it).map(|(_, _, key)| *key)
-    };
-    let cordoned = node["spec"]["unschedulable"]
-        .bool()
-        .then_some(taint::UNSCHEDULABLE);
-    node["status"]["conditions"]
-        .list()
-        .iter()
-        .filter_map(taints)
-        .chain(cordoned)
-        .collect()
 }
 
 /// The beta labels that are missing or differ.

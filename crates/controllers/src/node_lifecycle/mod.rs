@@ -20,6 +20,7 @@ use mizzen_sdk::resource::{LEASES, NODES, PODS};
 use mizzen_sdk::{Key, Object};
 use mizzen_value::value;
 
+use crate::common::owner_events::enqueue_objects;
 use crate::common::pod::condition;
 use crate::{Action, Controller, ControllerContext, Error, Reconcile, pod_index};
 use monitor::HealthMonitor;
@@ -37,23 +38,15 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
         pods.clone(),
         context.informer(&LEASES),
     );
-    sync_taints_and_labels(&context, &nodes)
+    let queue = context.queue("node_lifecycle_controller");
+    enqueue_objects(&nodes, &queue);
+    let sync = TaintAndLabelSync {
+        context: context.clone(),
+        nodes: nodes.clone(),
+    };
+    Controller::new(queue, 8, Arc::new(sync))
         .merge(watch_new_pods(&context, &nodes, &pods))
         .with_task(monitor.run())
-}
-
-fn sync_taints_and_labels(context: &ControllerContext, nodes: &Informer<Object>) -> Controller {
-    let queue = context.queue("node_lifecycle_controller");
-    let todo = queue.clone();
-    nodes.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
-    Controller::new(
-        queue,
-        8,
-        Arc::new(TaintAndLabelSync {
-            context: context.clone(),
-            nodes: nodes.clone(),
-        }),
-    )
 }
 
 /// Pods that are added to a node that is not ready.
@@ -78,12 +71,12 @@ fn watch_new_pods(
             todo.add(event.key().clone());
         }
     });
-    let newcomers = NewPods {
+    let new_pods = NewPods {
         context: context.clone(),
         nodes: nodes.clone(),
         pods: pods.clone(),
     };
-    Controller::new(queue, 4, Arc::new(newcomers))
+    Controller::new(queue, 4, Arc::new(new_pods))
 }
 
 struct TaintAndLabelSync {

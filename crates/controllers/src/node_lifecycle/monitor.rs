@@ -18,7 +18,7 @@ use super::health::{CheckTime, NodeHealth, NodeHealthCheck, check_health};
 use super::zones::{DisruptionChange, ZoneStates, zone_of};
 use super::{pods, taints};
 use crate::common::pod::condition;
-use crate::{ControllerContext, Error, pod_index, taint};
+use crate::{ControllerContext, pod_index, taint};
 
 /// How often the taint queues are processed.
 const TAINT_PERIOD: Duration = Duration::from_millis(100);
@@ -68,11 +68,11 @@ impl HealthMonitor {
 
     /// Runs until the future is dropped.
     pub(super) async fn run(mut self) {
-        let mut looks = interval(self.context.options.node_monitor.period);
-        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut checks = interval(self.context.options.node_monitor.period);
+        checks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             tokio::select! {
-                _ = looks.tick() => self.monitor_node_health().await,
+                _ = checks.tick() => self.monitor_node_health().await,
                 () = sleep(TAINT_PERIOD), if !self.zones.are_queues_empty() => self.taint_due_nodes().await,
             }
         }
@@ -83,8 +83,8 @@ impl HealthMonitor {
         self.classify_nodes(&nodes).await;
         let mut ready: BTreeMap<String, Vec<bool>> = BTreeMap::new();
         for some in nodes.chunks(MAX_CONCURRENT_UPDATES) {
-            let looks = join_all(some.iter().map(|node| self.try_update_node_health(node))).await;
-            for (node, look) in looks.into_iter().flatten() {
+            let checks = join_all(some.iter().map(|node| self.try_update_node_health(node))).await;
+            for (node, look) in checks.into_iter().flatten() {
                 if node.label(EXCLUDED).is_none() {
                     ready
                         .entry(zone_of(&node))
@@ -197,7 +197,7 @@ impl HealthMonitor {
                         .flatten()?;
                 }
                 Err(error) => {
-                    tracing::debug!(node = node.name(), %error, "cannot write what was found");
+                    tracing::debug!(node = node.name(), %error, "node conditions not written");
                     return None;
                 }
             }
@@ -230,12 +230,12 @@ impl HealthMonitor {
         known.health = Some(look.health);
         let is_ready = look.ready.as_deref() == Some("True");
         if look.lost || (known.again && !is_ready) {
-            let failed = mark_pods_not_ready(&self.context, &self.pods, node.name())
-                .await
-                .is_err();
-            self.known
-                .entry(node.name().into())
-                .and_modify(|known| known.again = failed);
+            let pods = pod_index::pods_on_node(&self.pods, node.name());
+            known.again = pods.is_err();
+            for pod in pods.unwrap_or_default() {
+                let marked = pods::mark_pod_not_ready(&self.context, &pod).await;
+                known.again |= marked.is_err();
+            }
         }
     }
 
@@ -278,7 +278,7 @@ impl HealthMonitor {
         let change =
             |node: &Object| taint::updated_taints(node["spec"]["taints"].list(), &[], &ours);
         if let Err(error) = taints::change(&self.context, node.name(), change).await {
-            tracing::debug!(node = node.name(), %error, "cannot take taints off");
+            tracing::debug!(node = node.name(), %error, "NoExecute taints not removed");
         }
     }
 
@@ -330,18 +330,6 @@ impl HealthMonitor {
 fn decode(entry: &Entry<Object>) -> Option<Object> {
     entry
         .read()
-        .inspect_err(|error| tracing::warn!(%error, "cannot read a node"))
+        .inspect_err(|error| tracing::warn!(%error, "node not decoded"))
         .ok()
-}
-
-async fn mark_pods_not_ready(
-    context: &ControllerContext,
-    all: &Informer<Object>,
-    node: &str,
-) -> Result<(), Error> {
-    let mut outcome = Ok(());
-    for pod in pod_index::pods_on_node(all, node)? {
-        outcome = outcome.and(pods::mark_pod_not_ready(context, &pod).await);
-    }
-    outcome
 }

@@ -57,7 +57,7 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
             if let Err(error) = collector.gc(&mut quarantine).await
                 && let Some(unlogged) = failures.failed()
             {
-                tracing::warn!(%error, unlogged, "pods could not be garbage collected");
+                tracing::warn!(%error, unlogged, "pod garbage collection failed");
             }
         }
     })
@@ -140,7 +140,7 @@ impl PodGc {
                 .filter_map(Result::err)
                 .filter(|error| !is_not_found(error))
             {
-                tracing::debug!(%error, "a pod could not be collected");
+                tracing::debug!(%error, "pod not deleted");
             }
         }
     }

@@ -24,28 +24,25 @@ pub(super) fn is_end(phase: &str) -> bool {
 pub(super) fn over_threshold(mut ended: Vec<Arc<Object>>, threshold: usize) -> Vec<Arc<Object>> {
     let n_gone = ended.len().saturating_sub(threshold);
     if n_gone > 0 {
-        ended.sort_by_cached_key(|pod| (!is_evicted(pod), pod.created(), pod.name().to_string()));
+        ended.sort_by_cached_key(|pod| {
+            let status = &pod["status"];
+            let is_evicted =
+                status["phase"].str() == "Failed" && status["reason"].str() == "Evicted";
+            (!is_evicted, pod.created(), pod.name().to_string())
+        });
     }
     ended.truncate(n_gone);
     ended
 }
 
-fn is_evicted(pod: &Object) -> bool {
-    let status = &pod["status"];
-    status["phase"].str() == "Failed" && status["reason"].str() == "Evicted"
-}
-
 /// Whether a terminating pod has no kubelet: it has no node, or its node is out of service.
 pub(super) fn is_stuck(pod: &Object, node: Option<&Object>) -> bool {
+    let is_out_of_service = |node: &Object| {
+        let mut taints = node["spec"]["taints"].list().iter();
+        !is_true(&node["status"]["conditions"], "Ready")
+            && taints.any(|taint| taint["key"].str() == OUT_OF_SERVICE)
+    };
     pod["spec"]["nodeName"].str().is_empty() || node.is_some_and(is_out_of_service)
-}
-
-fn is_out_of_service(node: &Object) -> bool {
-    !is_true(&node["status"]["conditions"], "Ready")
-        && node["spec"]["taints"]
-            .list()
-            .iter()
-            .any(|taint| taint["key"].str() == OUT_OF_SERVICE)
 }
 
 /// Missing nodes that pods refer to, and since when.

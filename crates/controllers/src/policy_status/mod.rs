@@ -14,12 +14,14 @@ use mizzen_kinds::{Shapes, expression_kinds, expression_warnings};
 use mizzen_object::GroupVersionKind;
 use mizzen_object::schema::Struct;
 use mizzen_sdk::api::Patch;
-use mizzen_sdk::informer::{Event, Informer};
+use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::VALIDATING_ADMISSION_POLICIES;
 use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::{Value, value};
 
+use crate::common::api_errors::ignore_not_found;
+use crate::common::owner_events::enqueue_objects;
 use crate::metadata_informers::DiscoveredKinds;
 use crate::{Action, Controller, ControllerContext, Error, Reconcile};
 
@@ -48,8 +50,7 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("validatingadmissionpolicy-status-controller");
     let queue = context.queue(MANAGER);
     let policies = context.informer(&VALIDATING_ADMISSION_POLICIES);
-    let todo = queue.clone();
-    policies.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
+    enqueue_objects(&policies, &queue);
     Controller::new(
         queue,
         WORKERS,
@@ -59,12 +60,10 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
 
 impl Reconcile for PolicyStatusController {
     async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
-        let Some(policy) = self
-            .policies
-            .lister()
-            .by_key(key)?
-            .filter(|policy| is_new(policy))
-        else {
+        let is_new = |policy: &Arc<Object>| {
+            policy["metadata"]["generation"].int() > policy["status"]["observedGeneration"].int()
+        };
+        let Some(policy) = self.policies.lister().by_key(key)?.filter(is_new) else {
             return Ok(Action::AwaitChange);
         };
         let mut types = PolicyTypes {
@@ -76,15 +75,13 @@ impl Reconcile for PolicyStatusController {
         }
         let status = status(&policy, expression_warnings(&policy, &types));
         let how = Patch::Apply { manager: MANAGER };
-        match self
-            .context
-            .api
-            .patch(&VALIDATING_ADMISSION_POLICIES, key, "status", how, &status)
-            .await
-        {
-            Err(error) if !is_not_found(&error) => Err(error.into()),
-            _ => Ok(Action::AwaitChange),
-        }
+        ignore_not_found(
+            self.context
+                .api
+                .patch(&VALIDATING_ADMISSION_POLICIES, key, "status", how, &status)
+                .await,
+        )?;
+        Ok(Action::AwaitChange)
     }
 }
 
@@ -112,10 +109,6 @@ impl PolicyStatusController {
         }
         Ok(())
     }
-}
-
-fn is_new(policy: &Object) -> bool {
-    policy["metadata"]["generation"].int() > policy["status"]["observedGeneration"].int()
 }
 
 fn status(policy: &Object, warnings: Vec<Value>) -> Value {

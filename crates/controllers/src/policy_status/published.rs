@@ -29,7 +29,11 @@ pub(super) fn shape(page: &Value, kind: &GroupVersionKind) -> Option<Arc<Struct>
         schema["x-kubernetes-group-version-kind"]
             .list()
             .iter()
-            .any(|said| is(said, kind))
+            .any(|known| {
+                known["group"].str() == kind.group
+                    && known["version"].str() == kind.version
+                    && known["kind"].str() == kind.kind
+            })
     };
     let (name, schema) = schemas.entries().find(|(_, schema)| is_meant(schema))?;
     let mut whole = SchemaResolver {
@@ -42,12 +46,6 @@ pub(super) fn shape(page: &Value, kind: &GroupVersionKind) -> Option<Arc<Struct>
     shape.define(Vec::new(), Vec::new());
     shape.define_rest(Arc::new(Structural::compile(&schema, false)));
     Some(Arc::new(shape))
-}
-
-fn is(said: &Value, kind: &GroupVersionKind) -> bool {
-    said["group"].str() == kind.group
-        && said["version"].str() == kind.version
-        && said["kind"].str() == kind.kind
 }
 
 /// Replaces references by what they refer to.

@@ -2,9 +2,8 @@
 
 use std::sync::Arc;
 
-use mizzen_sdk::cache::{Entry, IndexFunction};
+use mizzen_sdk::cache::Entry;
 use mizzen_sdk::informer::{Event, Informer};
-use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::{
     PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, VOLUME_ATTRIBUTES_CLASSES,
 };
@@ -12,6 +11,7 @@ use mizzen_sdk::{Key, Object};
 use mizzen_value::Value;
 
 use super::FinalizerPlan;
+use crate::common::owner_events::enqueue_objects;
 use crate::{Action, Controller, ControllerContext, Error, Reconcile};
 
 const FINALIZER: &str = "kubernetes.io/vac-protection";
@@ -29,16 +29,29 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("volumeattributesclass-protection-controller");
     let queue = context.queue("vacprotection");
     let classes = context.informer(&VOLUME_ATTRIBUTES_CLASSES);
-    let todo = queue.clone();
-    classes.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
+    enqueue_objects(&classes, &queue);
     let users = [
         context.informer(&PERSISTENT_VOLUME_CLAIMS),
         context.informer(&PERSISTENT_VOLUMES),
     ];
+    let classes_of = |entry: &Entry<Object>| {
+        let object = entry.object();
+        object
+            .map(|object| class_names(&object))
+            .unwrap_or_default()
+    };
     for informer in &users {
-        informer.add_index(CLASS, by_class());
+        informer.add_index(CLASS, Arc::new(classes_of));
         let todo = queue.clone();
-        informer.add_handler(move |event: Event<Object>| on_user_event(&event, &todo));
+        // The object may not use the classes of its last state any more.
+        informer.add_handler(move |event: Event<Object>| {
+            if let Event::Updated { old: last, .. } | Event::Deleted { last, .. } = &event {
+                let names = classes_of(last);
+                names
+                    .into_iter()
+                    .for_each(|name| todo.add(Key::cluster(name)));
+            }
+        });
     }
     Controller::new(
         queue,
@@ -49,29 +62,6 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
             users,
         }),
     )
-}
-
-/// Enqueues the classes that an object may not use any more.
-fn on_user_event(event: &Event<Object>, todo: &Queue<Key>) {
-    let (Event::Updated { old: last, .. } | Event::Deleted { last, .. }) = event else {
-        return;
-    };
-    let names = last
-        .object()
-        .map(|object| class_names(&object))
-        .unwrap_or_default();
-    names
-        .into_iter()
-        .for_each(|name| todo.add(Key::cluster(name)));
-}
-
-fn by_class() -> IndexFunction<Object> {
-    Arc::new(|entry: &Entry<Object>| {
-        entry
-            .object()
-            .map(|object| class_names(&object))
-            .unwrap_or_default()
-    })
 }
 
 /// The classes of a claim or volume: wanted, current and target.

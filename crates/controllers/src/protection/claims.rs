@@ -11,6 +11,7 @@ use mizzen_sdk::{Key, Object};
 use mizzen_value::Value;
 
 use super::FinalizerPlan;
+use crate::common::owner_events::enqueue_objects;
 use crate::common::pod::is_terminal;
 use crate::{Action, Controller, ControllerContext, Error, Reconcile, pod_index};
 
@@ -31,8 +32,7 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
         context.informer(&PODS),
     );
     pod_index::add_claim_index(&pods);
-    let todo = queue.clone();
-    claims.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
+    enqueue_objects(&claims, &queue);
     let todo = queue.clone();
     pods.add_handler(move |event: Event<Object>| on_pod_event(&event, &todo));
     Controller::new(
@@ -115,15 +115,15 @@ fn uses(pod: &Object, claim: &Object) -> bool {
     let has = |volume: &Value| pod_index::claim_name(pod, volume).as_deref() == Some(claim.name());
     let counts = |volume: &Value| match volume["ephemeral"].is_null() {
         true => true,
-        false => !is_shut_down(pod) && claim.is_controlled_by(pod.uid()),
+        false => {
+            let is_shut_down =
+                pod.is_going() && pod["metadata"]["deletionGracePeriodSeconds"].as_int() == Some(0);
+            !is_shut_down && claim.is_controlled_by(pod.uid())
+        }
     };
     let volumes = pod["spec"]["volumes"].list();
     !pod["spec"]["nodeName"].str().is_empty()
         && volumes.iter().any(|volume| has(volume) && counts(volume))
-}
-
-fn is_shut_down(pod: &Object) -> bool {
-    pod.is_going() && pod["metadata"]["deletionGracePeriodSeconds"].as_int() == Some(0)
 }
 
 #[cfg(test)]

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use mizzen_sdk::informer::{Event, Informer};
+use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::PERSISTENT_VOLUMES;
 use mizzen_sdk::{Key, Object};
 
 use super::FinalizerPlan;
+use crate::common::owner_events::enqueue_objects;
 use crate::{Action, Controller, ControllerContext, Error, Reconcile};
 
 const FINALIZER: &str = "kubernetes.io/pv-protection";
@@ -21,8 +22,7 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("pv-protection-controller");
     let queue = context.queue("pvprotection");
     let volumes = context.informer(&PERSISTENT_VOLUMES);
-    let todo = queue.clone();
-    volumes.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
+    enqueue_objects(&volumes, &queue);
     Controller::new(queue, 1, Arc::new(PvProtection { context, volumes }))
 }
 

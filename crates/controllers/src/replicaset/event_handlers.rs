@@ -17,7 +17,7 @@ use crate::select;
 /// The state that event handlers share with the controller.
 #[derive(Clone)]
 pub(super) struct ReplicaSetEventHandlers {
-    pub face: &'static SetKind,
+    pub set_kind: &'static SetKind,
     pub sets: Informer<Object>,
     pub known: Arc<PodFactsCache>,
     pub expectations: Arc<Expectations<Key>>,
@@ -30,13 +30,13 @@ pub(super) const EXPECTATIONS_TIMEOUT: Duration = Duration::from_secs(300);
 impl ReplicaSetEventHandlers {
     /// Registers handlers for sets and pods.
     pub(super) fn register(&self, pods: &Informer<Object>) {
-        let wake = self.clone();
+        let handlers = self.clone();
         self.sets
-            .add_handler(move |event: Event<Object>| wake.on_set(&event));
-        let wake = self.clone();
+            .add_handler(move |event: Event<Object>| handlers.on_set(&event));
+        let handlers = self.clone();
         let handler = move |event: Event<Object>| {
-            if let Err(error) = wake.on_pod(&event) {
-                tracing::warn!(%error, "cannot read a pod");
+            if let Err(error) = handlers.on_pod(&event) {
+                tracing::warn!(%error, "pod not decoded");
             }
         };
         // Events are not coalesced: a pod that was added and deleted must fulfil two expectations.
@@ -133,7 +133,7 @@ impl ReplicaSetEventHandlers {
 
     /// The set of a controller reference, if it is of this kind and its uid matches.
     fn resolve_controller_ref(&self, pod: &PodFacts, owner: &ControllerRef) -> Option<Key> {
-        if owner.kind != self.face.kind.kind {
+        if owner.kind != self.set_kind.kind.kind {
             return None;
         }
         let key = Key::new(pod.key.namespace(), owner.name.as_str());
@@ -146,7 +146,7 @@ impl ReplicaSetEventHandlers {
 
     /// Enqueues every set that may adopt an orphan.
     fn enqueue_adopters(&self, orphan: &PodFacts) {
-        let (namespace, read) = (orphan.key.namespace(), self.face.selector);
+        let (namespace, read) = (orphan.key.namespace(), self.set_kind.selector);
         let sets = select::objects_selecting(&self.sets, namespace, &orphan.labels, read);
         sets.into_iter().for_each(|set| self.queue.add(set.key()));
     }

@@ -71,31 +71,31 @@ pub(crate) fn start_replication_controllers(context: &ControllerContext) -> Cont
     start(context, &REPLICATION_CONTROLLER)
 }
 
-fn start(context: &ControllerContext, face: &'static SetKind) -> Controller {
-    let context = context.named(face.name);
-    let queue = context.queue(face.queue);
-    let (sets, pods) = (context.informer(&face.kind), context.informer(&PODS));
+fn start(context: &ControllerContext, set_kind: &'static SetKind) -> Controller {
+    let context = context.named(set_kind.name);
+    let queue = context.queue(set_kind.queue);
+    let (sets, pods) = (context.informer(&set_kind.kind), context.informer(&PODS));
     controller_index::add_controller_index(&sets);
-    select::index_selectors(&sets, face.selector);
+    select::index_selectors(&sets, set_kind.selector);
     controller_index::add_controller_index(&pods);
     let (known, expectations) = (
         Arc::<PodFactsCache>::default(),
         Arc::new(Expectations::new(EXPECTATIONS_TIMEOUT)),
     );
-    let wake = ReplicaSetEventHandlers {
-        face,
+    let handlers = ReplicaSetEventHandlers {
+        set_kind,
         sets,
         known,
         expectations,
         queue: queue.clone(),
     };
-    wake.register(&pods);
+    handlers.register(&pods);
     Controller::new(
         queue,
         WORKERS,
         Arc::new(ReplicaSetController {
             context,
-            wake,
+            handlers,
             pods,
             written: LastWrites::default(),
         }),
@@ -109,7 +109,7 @@ fn selector(selector: Value) -> Option<LabelSelector> {
 
 struct ReplicaSetController {
     context: ControllerContext,
-    wake: ReplicaSetEventHandlers,
+    handlers: ReplicaSetEventHandlers,
     pods: Informer<Object>,
     written: LastWrites,
 }
@@ -122,8 +122,8 @@ struct ClaimedPods {
 
 impl Reconcile for ReplicaSetController {
     async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
-        let Some(entry) = self.wake.sets.store().get(key) else {
-            self.wake.expectations.forget(key);
+        let Some(entry) = self.handlers.sets.store().get(key) else {
+            self.handlers.expectations.forget(key);
             self.written.forget(key);
             return Ok(Action::AwaitChange);
         };
@@ -131,17 +131,17 @@ impl Reconcile for ReplicaSetController {
             return Ok(Action::AwaitChange);
         }
         let set = entry.object()?;
-        let may_act = self.wake.expectations.is_satisfied(key) && !set.is_going();
+        let may_act = self.handlers.expectations.is_satisfied(key) && !set.is_going();
         let pods = self.claim_pods(&set).await?;
         let outcome = match may_act {
             true => self.manage_replicas(&set, self.plan(&set, &pods)?).await,
             false => Ok(()),
         };
         let now = self.context.now();
-        let failure = outcome.as_ref().err().map(describe);
+        let failure = outcome.as_ref().err().map(Error::message);
         let n_terminating = self
-            .wake
-            .face
+            .handlers
+            .set_kind
             .counts_terminating
             .then_some(pods.n_terminating);
         let seen = ObservedPods {
@@ -157,17 +157,10 @@ impl Reconcile for ReplicaSetController {
     }
 }
 
-fn describe(error: &Error) -> String {
-    match error {
-        Error::Api(error) => api_errors::message(error),
-        error => error.to_string(),
-    }
-}
-
 impl ReplicaSetController {
     /// Claims the set's pods; orphans that match are adopted.
     async fn claim_pods(&self, set: &Object) -> Result<ClaimedPods, Error> {
-        let selector = (self.wake.face.selector)(set);
+        let selector = (self.handlers.set_kind.selector)(set);
         let matches = |pod: &Arc<PodFacts>| {
             selector
                 .as_ref()
@@ -185,7 +178,7 @@ impl ReplicaSetController {
             .filter(|pod| pod.is_terminating && is_mine(pod))
             .count();
         let active = candidates.into_iter().filter(|pod| pod.is_active).collect();
-        let kind = &self.wake.face.kind;
+        let kind = &self.handlers.set_kind.kind;
         let claim = ControllerRefManager {
             context: &self.context,
             owner: set,
@@ -202,7 +195,7 @@ impl ReplicaSetController {
     fn facts(&self, entries: Vec<Entry<Object>>) -> Result<Vec<Arc<PodFacts>>, Error> {
         Ok(entries
             .iter()
-            .map(|entry| self.wake.known.get(entry))
+            .map(|entry| self.handlers.known.get(entry))
             .collect::<Result<_, _>>()?)
     }
 
@@ -226,7 +219,7 @@ impl ReplicaSetController {
         let Some(owner) = set.controller() else {
             return Ok(Vec::new());
         };
-        let sets = controller_index::controlled_by(&self.wake.sets, owner["uid"].str());
+        let sets = controller_index::controlled_by(&self.handlers.sets, owner["uid"].str());
         self.facts(
             sets.iter()
                 .flat_map(|set| controller_index::controlled_by(&self.pods, set.uid()))
@@ -243,7 +236,7 @@ impl ReplicaSetController {
     }
 
     async fn create(&self, set: &Object, n: usize) -> Result<(), Error> {
-        let (key, expectations) = (set.key(), &self.wake.expectations);
+        let (key, expectations) = (set.key(), &self.handlers.expectations);
         // Observed creations of earlier syncs must not count for the new expectations.
         expectations.forget(&key);
         expectations.expect_creations(&key, n);
@@ -261,7 +254,7 @@ impl ReplicaSetController {
     }
 
     async fn delete(&self, set: &Object, victims: Vec<Arc<PodFacts>>) -> Result<(), Error> {
-        let (key, expectations) = (set.key(), &self.wake.expectations);
+        let (key, expectations) = (set.key(), &self.handlers.expectations);
         expectations.forget(&key);
         expectations.expect_deletions(&key, victims.iter().map(|pod| pod.key.to_string()));
         let owner = self.pod_control(set);
@@ -283,7 +276,7 @@ impl ReplicaSetController {
         PodControl {
             context: &self.context,
             owner: set,
-            owner_kind: &self.wake.face.kind,
+            owner_kind: &self.handlers.set_kind.kind,
         }
     }
 
@@ -292,7 +285,7 @@ impl ReplicaSetController {
         if set["status"] == status {
             return Ok(());
         }
-        let (api, kind) = (&self.context.api, &self.wake.face.kind);
+        let (api, kind) = (&self.context.api, &self.handlers.set_kind.kind);
         let mut changed = set.clone();
         changed.set("status", status.clone());
         let written = match api.update_status(kind, &changed).await {

@@ -21,11 +21,11 @@ pub(super) enum ReplicaPlan {
 /// The number of related pods on each node.
 pub(super) type RelatedPodsPerNode = HashMap<String, usize>;
 
-/// Plans. `neighbours` is called only if victims must be chosen.
+/// Plans. `related` is called only if victims must be chosen.
 pub(super) fn plan(
     n_wanted: i64,
     active: &[Arc<PodFacts>],
-    neighbours: impl FnOnce() -> RelatedPodsPerNode,
+    related: impl FnOnce() -> RelatedPodsPerNode,
     now: Timestamp,
 ) -> ReplicaPlan {
     let n_wanted = usize::try_from(n_wanted).unwrap_or_default();
@@ -40,8 +40,8 @@ pub(super) fn plan(
     if n_surplus == n_active {
         return ReplicaPlan::Delete(active.to_vec());
     }
-    let neighbours = neighbours();
-    let crowd = |pod: &PodFacts| neighbours.get(&pod.node).copied().unwrap_or_default();
+    let related = related();
+    let crowd = |pod: &PodFacts| related.get(&pod.node).copied().unwrap_or_default();
     let mut sorted = pod_rank::sort_by_insertion(active.to_vec(), |one, another| {
         one.rank
             .compare_with_nodes(&another.rank, (crowd(one), crowd(another)), now)
@@ -54,11 +54,11 @@ pub(super) fn plan(
 pub(super) fn related_pods_per_node<'a>(
     related: impl IntoIterator<Item = &'a Arc<PodFacts>>,
 ) -> RelatedPodsPerNode {
-    let mut neighbours = RelatedPodsPerNode::new();
+    let mut per_node = RelatedPodsPerNode::new();
     for pod in related.into_iter().filter(|pod| pod.is_active) {
-        *neighbours.entry(pod.node.clone()).or_default() += 1;
+        *per_node.entry(pod.node.clone()).or_default() += 1;
     }
-    neighbours
+    per_node
 }
 
 #[cfg(test)]

@@ -23,19 +23,22 @@ pub(super) struct ObservedPods<'a> {
 }
 
 /// Calculates the status of a set.
-pub(super) fn calculate_status(set: &Object, seen: &ObservedPods) -> Value {
+pub(super) fn calculate_status(set: &Object, observed: &ObservedPods) -> Value {
     let count = |holds: &dyn Fn(&PodFacts) -> bool| {
-        seen.active.iter().filter(|pod| holds(pod)).count() as i64
+        observed.active.iter().filter(|pod| holds(pod)).count() as i64
     };
     let n_wanted_seconds = set["spec"]["minReadySeconds"].int();
     let labels = &set["spec"]["template"]["metadata"]["labels"];
-    let is_available = |pod: &PodFacts| is_available(pod, n_wanted_seconds, seen.now);
+    let is_available = |pod: &PodFacts| is_available(pod, n_wanted_seconds, observed.now);
     let mut status = set["status"].clone();
-    status.set("replicas", seen.active.len() as i64);
+    status.set("replicas", observed.active.len() as i64);
     set_count(
         &mut status,
         "fullyLabeledReplicas",
-        count(&|pod| has_labels(pod, labels)),
+        count(&|pod| {
+            let mut labels = labels.entries();
+            labels.all(|(name, value)| pod.label(name) == value.as_str())
+        }),
     );
     set_count(
         &mut status,
@@ -43,7 +46,7 @@ pub(super) fn calculate_status(set: &Object, seen: &ObservedPods) -> Value {
         count(&|pod| pod.rank.is_ready),
     );
     set_count(&mut status, "availableReplicas", count(&is_available));
-    if let Some(n_terminating) = seen.n_terminating {
+    if let Some(n_terminating) = observed.n_terminating {
         status.set("terminatingReplicas", n_terminating as i64);
     }
     set_count(
@@ -51,16 +54,16 @@ pub(super) fn calculate_status(set: &Object, seen: &ObservedPods) -> Value {
         "observedGeneration",
         set["metadata"]["generation"].int(),
     );
-    set_failure(&mut status, seen, set["spec"]["replicas"].int());
+    set_failure(&mut status, observed, set["spec"]["replicas"].int());
     status
 }
 
 /// Kubernetes: while a failure lasts its condition is not updated (replica_set_utils.go).
-fn set_failure(status: &mut Value, seen: &ObservedPods, n_wanted: i64) {
+fn set_failure(status: &mut Value, observed: &ObservedPods, n_wanted: i64) {
     let known = condition::find(&status["conditions"], REPLICA_FAILURE).is_some();
-    match &seen.failure {
+    match &observed.failure {
         Some(message) if !known => {
-            let condition = failure(seen, n_wanted, message);
+            let condition = failure(observed, n_wanted, message);
             status.entry("conditions").make_list().push(condition);
         }
         None if known => {
@@ -74,13 +77,13 @@ fn set_failure(status: &mut Value, seen: &ObservedPods, n_wanted: i64) {
     }
 }
 
-fn failure(seen: &ObservedPods, n_wanted: i64, message: &str) -> Value {
-    let reason = if (seen.active.len() as i64) < n_wanted {
+fn failure(observed: &ObservedPods, n_wanted: i64, message: &str) -> Value {
+    let reason = if (observed.active.len() as i64) < n_wanted {
         "FailedCreate"
     } else {
         "FailedDelete"
     };
-    let now = time::from_unix(seen.now.as_second());
+    let now = time::from_unix(observed.now.as_second());
     value!({
         "type": REPLICA_FAILURE,
         "status": "True",
@@ -90,16 +93,10 @@ fn failure(seen: &ObservedPods, n_wanted: i64, message: &str) -> Value {
     })
 }
 
-fn has_labels(pod: &PodFacts, labels: &Value) -> bool {
-    labels
-        .entries()
-        .all(|(name, value)| pod.label(name) == value.as_str())
-}
-
 fn is_available(pod: &PodFacts, min_ready_seconds: i64, now: Timestamp) -> bool {
-    let standing = &pod.rank;
-    standing.is_ready
-        && (min_ready_seconds == 0 || has_been_ready(standing.ready_since, min_ready_seconds, now))
+    let rank = &pod.rank;
+    rank.is_ready
+        && (min_ready_seconds == 0 || has_been_ready(rank.ready_since, min_ready_seconds, now))
 }
 
 /// Sets a count; 0 is written too.
@@ -138,14 +135,14 @@ mod tests {
 
     fn check(before: &str, active: &[Arc<PodFacts>], failure: Option<&str>, expect: &str) {
         let now = Timestamp::from_second(100).expect("a time");
-        let seen = ObservedPods {
+        let observed = ObservedPods {
             active,
             n_terminating: Some(0),
             failure: failure.map(String::from),
             now,
         };
         assert_eq!(
-            calculate_status(&set(before), &seen),
+            calculate_status(&set(before), &observed),
             json::parse(expect.as_bytes()).expect("JSON")
         );
     }

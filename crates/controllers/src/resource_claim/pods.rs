@@ -4,7 +4,6 @@
 use std::sync::Arc;
 
 use mizzen_sdk::api::Patch;
-use mizzen_sdk::cache::Version;
 use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::{PODS, RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS};
@@ -14,6 +13,7 @@ use mizzen_value::{Value, value};
 use super::OF_POD;
 use super::names::{PodClaim, entries, is_done, pod_claim};
 use crate::common::api_errors;
+use crate::common::cache_wait::wait_for_write;
 use crate::{Action, ControllerContext, Error, Reconcile};
 
 /// The annotation of a claim with the pod's entry for which it was generated.
@@ -55,7 +55,16 @@ impl Reconcile for PodSync {
             }
         }
         if !made.is_empty() {
-            let patch = status(&pod, &made);
+            let statuses: Vec<Value> = made
+                .iter()
+                .map(|(entry, name)| value!({"name": (*entry), "resourceClaimName": name}))
+                .collect();
+            let patch = value!({
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": (pod.name()), "namespace": (pod.namespace())},
+                "status": {"resourceClaimStatuses": statuses},
+            });
             self.context
                 .api
                 .patch(
@@ -133,7 +142,7 @@ impl PodSync {
             return Err(Error::Other(why));
         };
         // Kubernetes: it has no name yet, so the message has none (resourceclaim/controller.go).
-        let refused = |error| {
+        let rejected = |error| {
             Error::Other(format!(
                 "create ResourceClaim : {}",
                 api_errors::message(&error)
@@ -145,11 +154,9 @@ impl PodSync {
             .api
             .create(&RESOURCE_CLAIMS, &draft)
             .await
-            .map_err(refused)?;
+            .map_err(rejected)?;
         // The next sync must find it, or it would generate another one.
-        self.claims
-            .wait_for(&made.key(), Version::parse(made.version()))
-            .await;
+        wait_for_write(&self.claims, &made).await;
         Ok(made.name().to_string())
     }
 
@@ -193,19 +200,6 @@ fn with_reservation(claim: &Object, pod: &Object) -> Option<Object> {
         .make_list()
         .push(share);
     Some(after)
-}
-
-fn status(pod: &Object, made: &[(&str, String)]) -> Value {
-    let statuses: Vec<Value> = made
-        .iter()
-        .map(|(entry, name)| value!({"name": (*entry), "resourceClaimName": name}))
-        .collect();
-    value!({
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": (pod.name()), "namespace": (pod.namespace())},
-        "status": {"resourceClaimStatuses": statuses},
-    })
 }
 
 /// The claim of an entry, from its template.

@@ -31,6 +31,14 @@ pub(super) struct UsageCounter {
     cached: Vec<(Resource, Informer<Object>)>,
 }
 
+/// Which usage is computed.
+pub(super) struct UsageQuery<'a> {
+    pub quota: &'a Object,
+    pub source: UsageSource,
+    /// Seconds since 1970.
+    pub now: i64,
+}
+
 impl UsageCounter {
     /// Uses the informers of `context` and its API.
     pub(super) fn new(context: &ControllerContext) -> UsageCounter {
@@ -52,10 +60,8 @@ impl UsageCounter {
     /// The usage of everything that a quota limits, and the errors.
     pub(super) async fn usage(
         &self,
-        quota: &Object,
         served: &DiscoveredKinds,
-        source: UsageSource,
-        now: i64,
+        query: &UsageQuery<'_>,
     ) -> (Amounts, Vec<Error>) {
         let (mut used, mut errors) = (Amounts::new(), Vec::new());
         for kind in served.preferred(&["create", "list", "watch", "delete"]) {
@@ -68,16 +74,12 @@ impl UsageCounter {
             let Some(counted) = Counted::of(group, plural).filter(|_| *namespaced) else {
                 continue;
             };
-            let names: Vec<&str> = limits(quota)
-                .filter(|name| counted.counts_as(name))
-                .collect();
+            let limits = query.quota["spec"]["hard"].entries().map(|(name, _)| name);
+            let names: Vec<&str> = limits.filter(|name| counted.counts_as(name)).collect();
             if names.is_empty() {
                 continue;
             }
-            match self
-                .kind_usage(&kind.resource, &counted, quota, source, now)
-                .await
-            {
+            match self.kind_usage(&kind.resource, &counted, query).await {
                 Ok(amounts) => add(&mut used, &of_names(&names, amounts)),
                 Err(error) => errors.push(error),
             }
@@ -89,9 +91,7 @@ impl UsageCounter {
         &self,
         resource: &Resource,
         counted: &Counted,
-        quota: &Object,
-        source: UsageSource,
-        now: i64,
+        &UsageQuery { quota, source, now }: &UsageQuery<'_>,
     ) -> Result<Amounts, Error> {
         let (namespace, selectors) = (quota.namespace(), selectors(quota));
         let cached = self.cached.iter().find(|(known, _)| known == resource);
@@ -129,10 +129,6 @@ impl UsageCounter {
         let one = counted.usage(&Value::Null, now);
         Ok(one.into_keys().map(|name| (name, amount)).collect())
     }
-}
-
-fn limits(quota: &Object) -> impl Iterator<Item = &str> {
-    quota["spec"]["hard"].entries().map(|(name, _)| name)
 }
 
 /// The sum of the usage of objects that match all scopes.

@@ -19,7 +19,7 @@ use tokio::time::interval;
 
 use crate::metadata_informers::{MetadataHandler, MetadataInformers, ObjectMetadataList};
 use crate::{Action, Controller, ControllerContext, Error, Reconcile};
-use count::{UsageCounter, UsageSource};
+use count::{UsageCounter, UsageQuery, UsageSource};
 use plan::{is_less, limits_resource, needs_initial_usage, status};
 
 const WORKERS: usize = 5;
@@ -35,7 +35,7 @@ struct Quotas {
     context: ControllerContext,
     quotas: Informer<Object>,
     counter: UsageCounter,
-    census: MetadataInformers,
+    metadata_informers: MetadataInformers,
 }
 
 /// Creates the controller.
@@ -57,24 +57,31 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
         }
     });
     let counter = UsageCounter::new(&context);
-    let wake = QuotaEnqueuer {
+    let enqueuer = QuotaEnqueuer {
         quotas: quotas.clone(),
         todo: queue.clone(),
     };
     for (resource, cache) in counter.cached() {
-        watch_cached(&context, resource, cache, wake.clone());
+        watch_cached(&context, resource, cache, enqueuer.clone());
     }
-    let census = context.metadata_informers().clone();
-    census.add_handler(Arc::new(wake.clone()));
+    let metadata_informers = context.metadata_informers().clone();
+    metadata_informers.add_handler(Arc::new(enqueuer.clone()));
     let reconcile = Arc::new(Quotas {
         context,
         quotas,
         counter,
-        census: census.clone(),
+        metadata_informers: metadata_informers.clone(),
     });
     Controller::new(queue, WORKERS, reconcile)
-        .with_task(census.run())
-        .with_task(resync(wake))
+        .with_task(metadata_informers.run())
+        .with_task(async move {
+            let mut ticks = interval(RESYNC);
+            ticks.tick().await;
+            loop {
+                ticks.tick().await;
+                enqueuer.enqueue_all();
+            }
+        })
 }
 
 /// Enqueues quotas when an object of the informer is deleted or its usage changes.
@@ -82,7 +89,7 @@ fn watch_cached(
     context: &ControllerContext,
     resource: &Resource,
     cache: &Informer<Object>,
-    wake: QuotaEnqueuer,
+    enqueuer: QuotaEnqueuer,
 ) {
     let Some(counted) = Counted::of(&resource.group, &resource.plural) else {
         return;
@@ -100,25 +107,16 @@ fn watch_cached(
         let changed = match &event {
             Event::Added { .. } => false,
             Event::Deleted { .. } => true,
-            Event::Updated { .. } if wake.in_namespace(namespace).is_empty() => false,
+            Event::Updated { .. } if enqueuer.in_namespace(namespace).is_empty() => false,
             Event::Updated { old, new } => match (old.object(), new.object()) {
                 (Ok(old), Ok(new)) => takes(&old) != takes(&new),
                 _ => true,
             },
         };
         if changed {
-            wake.enqueue_namespace(&resource, namespace);
+            enqueuer.enqueue_namespace(&resource, namespace);
         }
     });
-}
-
-async fn resync(wake: QuotaEnqueuer) {
-    let mut ticks = interval(RESYNC);
-    ticks.tick().await;
-    loop {
-        ticks.tick().await;
-        wake.enqueue_all();
-    }
 }
 
 /// Enqueues quotas.
@@ -185,15 +183,16 @@ impl MetadataHandler for QuotaEnqueuer {
 
 impl Reconcile for Quotas {
     async fn reconcile(&self, key: &Key) -> Result<Action, Error> {
-        let served = self.census.wait_for_discovery().await;
+        let served = self.metadata_informers.wait_for_discovery().await;
         let Some(quota) = self.quotas.lister().by_key(key)? else {
             return Ok(Action::AwaitChange);
         };
-        let now = self.context.now().as_second();
-        let (used, mut errors) = self
-            .counter
-            .usage(&quota, &served, UsageSource::Caches, now)
-            .await;
+        let mut query = UsageQuery {
+            quota: &quota,
+            source: UsageSource::Caches,
+            now: self.context.now().as_second(),
+        };
+        let (used, mut errors) = self.counter.usage(&served, &query).await;
         let mut after = Action::AwaitChange;
         let mut status_now = status(&quota, &used);
         if status_now
@@ -201,10 +200,8 @@ impl Reconcile for Quotas {
             .is_some_and(|status| is_less(status, &quota["status"]))
         {
             // A stale cache must not lower the usage, so it is confirmed by the server.
-            let (used, live_errors) = self
-                .counter
-                .usage(&quota, &served, UsageSource::Server, now)
-                .await;
+            query.source = UsageSource::Server;
+            let (used, live_errors) = self.counter.usage(&served, &query).await;
             (status_now, errors) = (status(&quota, &used), live_errors);
             after = Action::Requeue(SECOND_LOOK);
         }

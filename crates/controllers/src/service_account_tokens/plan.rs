@@ -26,13 +26,9 @@ pub(crate) fn is_service_account_token(secret: &Object, account: &Object) -> boo
 /// Whether a secret lacks token, namespace or CA bundle.
 pub(super) fn needs_update(secret: &Object, root_ca: Option<&str>) -> bool {
     let data = &secret["data"];
-    lacks_certificate(data, root_ca)
+    root_ca.is_some_and(|root_ca| data["ca.crt"].str() != STANDARD.encode(root_ca))
         || data["namespace"].str().is_empty()
         || data["token"].str().is_empty()
-}
-
-fn lacks_certificate(data: &Value, root_ca: Option<&str>) -> bool {
-    root_ca.is_some_and(|root_ca| data["ca.crt"].str() != STANDARD.encode(root_ca))
 }
 
 /// Fills in missing data. `sign` signs claims; false if it cannot.
@@ -43,7 +39,17 @@ pub(super) fn fill_secret(
     sign: impl FnOnce(&Value) -> Option<String>,
 ) -> bool {
     if secret["data"]["token"].str().is_empty() {
-        let Some(token) = sign(&token_claims(secret, account)) else {
+        // The token does not expire: it is valid as long as its secret exists.
+        let (namespace, name) = (account.namespace(), account.name());
+        let claims = value!({
+            "iss": ISSUER,
+            "kubernetes.io/serviceaccount/namespace": namespace,
+            "kubernetes.io/serviceaccount/secret.name": (secret.name()),
+            "kubernetes.io/serviceaccount/service-account.name": name,
+            "kubernetes.io/serviceaccount/service-account.uid": (account.uid()),
+            "sub": (format!("system:serviceaccount:{namespace}:{name}")),
+        });
+        let Some(token) = sign(&claims) else {
             return false;
         };
         secret.entry("data").set("token", STANDARD.encode(token));
@@ -60,19 +66,6 @@ pub(super) fn fill_secret(
     annotations.set(NAME, account.name());
     annotations.set(UID, account.uid());
     true
-}
-
-/// The claims of a token. It does not expire: it is valid as long as its secret exists.
-fn token_claims(secret: &Object, account: &Object) -> Value {
-    let (namespace, name) = (account.namespace(), account.name());
-    value!({
-        "iss": ISSUER,
-        "kubernetes.io/serviceaccount/namespace": namespace,
-        "kubernetes.io/serviceaccount/secret.name": (secret.name()),
-        "kubernetes.io/serviceaccount/service-account.name": name,
-        "kubernetes.io/serviceaccount/service-account.uid": (account.uid()),
-        "sub": (format!("system:serviceaccount:{namespace}:{name}")),
-    })
 }
 
 #[cfg(test)]

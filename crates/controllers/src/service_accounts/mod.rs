@@ -6,9 +6,10 @@ use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::{NAMESPACES, SERVICE_ACCOUNTS};
 use mizzen_sdk::write::is_already_exists;
 use mizzen_sdk::{Key, Object};
-use mizzen_value::Value;
+use mizzen_value::value;
 
 use crate::common::api_errors::is_namespace_terminating;
+use crate::common::owner_events::enqueue_objects;
 use crate::{Action, Controller, ControllerContext, Error, Reconcile};
 
 const DEFAULT: &str = "default";
@@ -27,8 +28,7 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
         context.informer(&NAMESPACES),
         context.informer(&SERVICE_ACCOUNTS),
     );
-    let todo = queue.clone();
-    namespaces.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
+    enqueue_objects(&namespaces, &queue);
     let todo = queue.clone();
     accounts.add_handler(move |event: Event<Object>| {
         if let Event::Deleted { last, .. } = event {
@@ -57,23 +57,13 @@ impl Reconcile for ServiceAccountsController {
         {
             return Ok(Action::AwaitChange);
         }
-        match self
-            .context
-            .api
-            .create(&SERVICE_ACCOUNTS, &draft(key.name()))
-            .await
-        {
+        let account = value!({"metadata": {"name": DEFAULT, "namespace": (key.name())}});
+        let api = &self.context.api;
+        match api.create(&SERVICE_ACCOUNTS, &account).await {
             Err(error) if !is_already_exists(&error) && !is_namespace_terminating(&error) => {
                 Err(error.into())
             }
             _ => Ok(Action::AwaitChange),
         }
     }
-}
-
-fn draft(namespace: &str) -> Value {
-    let mut account = Value::object();
-    account.entry("metadata").set("name", DEFAULT);
-    account.entry("metadata").set("namespace", namespace);
-    account
 }

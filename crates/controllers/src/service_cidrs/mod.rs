@@ -8,10 +8,10 @@ use std::time::Duration;
 use mizzen_sdk::api::Patch;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::resource::{IP_ADDRESSES, SERVICE_CIDRS};
-use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::{Value, value};
 
+use crate::common::api_errors::ignore_not_found;
 use crate::{Action, Controller, ControllerContext, Error, Reconcile};
 use plan::{ServiceCidrPlan, plan};
 
@@ -140,14 +140,11 @@ impl ServiceCidrController {
         how: Patch<'_>,
         change: &Value,
     ) -> Result<(), Error> {
-        match self
-            .context
-            .api
-            .patch(&SERVICE_CIDRS, &range.key(), subresource, how, change)
-            .await
-        {
-            Err(error) if !is_not_found(&error) => Err(error.into()),
-            _ => Ok(()),
-        }
+        ignore_not_found(
+            self.context
+                .api
+                .patch(&SERVICE_CIDRS, &range.key(), subresource, how, change)
+                .await,
+        )
     }
 }

@@ -14,10 +14,10 @@ use mizzen_sdk::resource::ENDPOINT_SLICES;
 use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::Value;
-use tokio::time::timeout;
 
 use super::slice::{MANAGED_BY, SERVICE_NAME, SliceChanges};
 use crate::common::api_errors::{is_namespace_terminating, message};
+use crate::common::cache_wait::has_write_within;
 use crate::select::{index_labels, select_objects};
 use crate::{ControllerContext, Error};
 
@@ -136,8 +136,12 @@ impl SlicePublisher {
     async fn see(&self, slice: &Object) -> Result<(), Error> {
         let version = Version::parse(slice.version());
         self.own.note(slice.uid(), Some(version));
-        let seen = timeout(PATIENCE, self.slices.wait_for(&slice.key(), version)).await;
-        seen.map_err(|_| Error::Other("EndpointSlice informer cache is out of date".into()))
+        match has_write_within(PATIENCE, &self.slices, slice).await {
+            true => Ok(()),
+            false => Err(Error::Other(
+                "EndpointSlice informer cache is out of date".into(),
+            )),
+        }
     }
 }
 

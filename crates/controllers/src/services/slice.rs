@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use mizzen_object::owner_references::controller_reference;
 use mizzen_value::{Value, value};
 
+use crate::common::template::generate_name;
+
 /// The label with the name of the service.
 pub(crate) const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// The label with the name of the controller.
@@ -65,24 +67,16 @@ impl<'a> SliceChanges<'a> {
 
 /// A key of a set of ports, independent of their order.
 pub(crate) fn port_key(ports: &[Value]) -> String {
-    let mut keys: Vec<String> = ports.iter().map(one_port_key).collect();
+    let key = |port: &Value| {
+        let [name, protocol, app_protocol] = ["name", "protocol", "appProtocol"].map(|field| {
+            let text = port[field].as_str();
+            text.map_or("-".to_string(), |text| format!("{text:?}"))
+        });
+        format!("{name}:{protocol}:{}:{app_protocol}", port["port"].int())
+    };
+    let mut keys: Vec<String> = ports.iter().map(key).collect();
     keys.sort();
     keys.join(",")
-}
-
-fn one_port_key(port: &Value) -> String {
-    let part = |name: &str| {
-        port[name]
-            .as_str()
-            .map_or("-".to_string(), |text| format!("{text:?}"))
-    };
-    format!(
-        "{}:{}:{}:{}",
-        part("name"),
-        part("protocol"),
-        port["port"].int(),
-        part("appProtocol")
-    )
 }
 
 /// The identity of an endpoint. All other fields may change in place.
@@ -131,7 +125,7 @@ pub(crate) fn empty_slice(
         "apiVersion": "discovery.k8s.io/v1",
         "kind": "EndpointSlice",
         "metadata": {
-            "generateName": (prefix(metadata["name"].str())),
+            "generateName": (generate_name(metadata["name"].str())),
             "namespace": (metadata["namespace"].clone()),
             "labels": (labels),
             "ownerReferences": [(controller_reference(owner, "v1", kind))]
@@ -140,16 +134,6 @@ pub(crate) fn empty_slice(
         "endpoints": [],
         "ports": (ports.to_vec())
     })
-}
-
-/// The generateName. A dash follows, if it fits.
-fn prefix(name: &str) -> String {
-    const MAX_NAME: usize = 253;
-    if name.len() < MAX_NAME {
-        format!("{name}-")
-    } else {
-        name.into()
-    }
 }
 
 #[cfg(test)]

@@ -46,7 +46,12 @@ impl Subsets {
             address["ip"].str().to_string(),
             address["targetRef"]["uid"].str().to_string(),
         );
-        let offered = self.ports.entry(port_key(port)).or_default();
+        let port = (!port.is_null()).then(|| {
+            let [name, protocol] = ["name", "protocol"].map(|field| port[field].str().into());
+            let app_protocol = port["appProtocol"].as_str().map(String::from);
+            (name, protocol, port["port"].int(), app_protocol)
+        });
+        let offered = self.ports.entry(port).or_default();
         *offered.entry(key.clone()).or_insert(true) &= ready;
         self.addresses.entry(key).or_insert_with(|| address.clone());
     }
@@ -74,37 +79,23 @@ impl Subsets {
                 subset.set(name, list);
             }
         }
-        let ports: Vec<Value> = ports.iter().filter_map(|port| port_value(port)).collect();
+        let port = |port: &&PortKey| {
+            let (name, protocol, number, app_protocol) = port.as_ref()?;
+            let mut port = value!({"port": (*number), "protocol": (protocol.as_str())});
+            if !name.is_empty() {
+                port.set("name", name.as_str());
+            }
+            if let Some(app_protocol) = app_protocol {
+                port.set("appProtocol", app_protocol.as_str());
+            }
+            Some(port)
+        };
+        let ports: Vec<Value> = ports.iter().filter_map(port).collect();
         if !ports.is_empty() {
             subset.set("ports", ports);
         }
         subset
     }
-}
-
-fn port_key(port: &Value) -> PortKey {
-    let app_protocol = port["appProtocol"].as_str().map(String::from);
-    let key = || {
-        (
-            port["name"].str().into(),
-            port["protocol"].str().into(),
-            port["port"].int(),
-            app_protocol,
-        )
-    };
-    (!port.is_null()).then(key)
-}
-
-fn port_value(port: &PortKey) -> Option<Value> {
-    let (name, protocol, number, app_protocol) = port.as_ref()?;
-    let mut port = value!({"port": (*number), "protocol": (protocol.as_str())});
-    if !name.is_empty() {
-        port.set("name", name.as_str());
-    }
-    if let Some(app_protocol) = app_protocol {
-        port.set("appProtocol", app_protocol.as_str());
-    }
-    Some(port)
 }
 
 #[cfg(test)]

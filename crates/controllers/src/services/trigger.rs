@@ -34,11 +34,11 @@ impl TriggerTimeTracker {
     ) -> Option<String> {
         let metadata = &service["metadata"];
         let key = Key::new(metadata["namespace"].str(), metadata["name"].str());
-        let seen = change_times(service, pods);
+        let seen = ServiceChangeTimes::new(service, pods);
         let mut all = self.0.lock();
         let moment = match all.get(&key) {
             None => seen.service,
-            Some(before) => earliest_change(before, &seen),
+            Some(before) => seen.earliest_change_since(before),
         };
         all.insert(key, seen);
         moment.map(time::from_unix)
@@ -49,29 +49,25 @@ impl TriggerTimeTracker {
     }
 }
 
-fn change_times<'a>(service: &Value, pods: impl Iterator<Item = &'a Value>) -> ServiceChangeTimes {
-    let of = |pod: &Value| {
-        let changed = time::to_unix(condition(pod, "Ready")["lastTransitionTime"].str())?;
-        Some((pod["metadata"]["name"].str().to_string(), changed))
-    };
-    let service = time::to_unix(service["metadata"]["creationTimestamp"].str());
-    ServiceChangeTimes {
-        service,
-        pods: pods.filter_map(of).collect(),
+impl ServiceChangeTimes {
+    fn new<'a>(service: &Value, pods: impl Iterator<Item = &'a Value>) -> ServiceChangeTimes {
+        let of = |pod: &Value| {
+            let changed = time::to_unix(condition(pod, "Ready")["lastTransitionTime"].str())?;
+            Some((pod["metadata"]["name"].str().to_string(), changed))
+        };
+        ServiceChangeTimes {
+            service: time::to_unix(service["metadata"]["creationTimestamp"].str()),
+            pods: pods.filter_map(of).collect(),
+        }
     }
-}
 
-fn earliest_change(before: &ServiceChangeTimes, now: &ServiceChangeTimes) -> Option<i64> {
-    let later = |(name, at): (&String, &i64)| {
-        before
-            .pods
-            .get(name)
-            .is_none_or(|known| at > known)
-            .then_some(*at)
-    };
-    let pods = now.pods.iter().filter_map(later);
-    pods.chain(now.service.filter(|_| now.service > before.service))
-        .min()
+    fn earliest_change_since(&self, before: &ServiceChangeTimes) -> Option<i64> {
+        let is_later =
+            |(name, at): &(&String, &i64)| before.pods.get(*name).is_none_or(|known| *at > known);
+        let pods = self.pods.iter().filter(is_later).map(|(_, at)| *at);
+        pods.chain(self.service.filter(|_| self.service > before.service))
+            .min()
+    }
 }
 
 /// Sets the annotation, or removes an old one.

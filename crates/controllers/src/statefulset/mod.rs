@@ -27,6 +27,7 @@ use mizzen_sdk::resource::{PERSISTENT_VOLUME_CLAIMS, PODS, STATEFUL_SETS};
 use mizzen_sdk::{Key, Object};
 
 use crate::common::controller_ref_manager::ControllerRefManager;
+use crate::common::owner_events::enqueue_objects;
 use crate::common::read_your_writes::LastWrites;
 use crate::common::{controller_index, owner_events, pod as any};
 use crate::controller_history::{ControllerHistory, limit, revision};
@@ -61,8 +62,7 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
         ControllerHistory::new(&context),
     );
     controller_index::add_controller_index(&pods);
-    let todo = queue.clone();
-    sets.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
+    enqueue_objects(&sets, &queue);
     let todo = queue.clone();
     claims.add_handler(move |event: Event<Object>| {
         if let (Event::Deleted { .. }, Ok(claim)) = (&event, event.object().object()) {
@@ -212,20 +212,20 @@ impl StatefulSets {
             claims: |name: &str| self.claim(set, name),
             now,
         });
-        let actor = StatefulPodControl {
+        let control = StatefulPodControl {
             by: self,
             set,
             n_replaced: Default::default(),
         };
-        let outcome = actor.apply_plan(&plan).await;
+        let outcome = control.apply_plan(&plan).await;
 
         let mut counts = status::count(set, &plan.pods, current, update, now);
-        counts.current -= actor.n_replaced.load(Ordering::Relaxed);
-        let told = self.update_status(set, counts, target).await;
+        counts.current -= control.n_replaced.load(Ordering::Relaxed);
+        let updated = self.update_status(set, counts, target).await;
         let forgotten = self.truncate_history(set, pods, revisions, target).await;
         outcome?;
         forgotten?;
-        let waits = told?
+        let waits = updated?
             .into_iter()
             .chain(self.until_available(set, pods, counts));
         Ok(waits.min().map_or(Action::AwaitChange, Action::Requeue))

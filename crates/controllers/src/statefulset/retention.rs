@@ -28,11 +28,6 @@ fn wanted_owner(set: &Object, pod: &Object) -> ClaimOwner {
     }
 }
 
-fn is_retained(set: &Object) -> bool {
-    let policy = &set["spec"]["persistentVolumeClaimRetentionPolicy"];
-    policy["whenScaled"].str() != "Delete" && policy["whenDeleted"].str() != "Delete"
-}
-
 /// Whether a claim has the right owners. A claim with an earlier set or pod of the same name as
 /// owner, or with another controller, is left alone.
 pub(super) fn claim_owner_matches_set_and_pod(claim: &Object, set: &Object, pod: &Object) -> bool {
@@ -45,7 +40,9 @@ pub(super) fn claim_owner_matches_set_and_pod(claim: &Object, set: &Object, pod:
     }
     let wanted = wanted_owner(set, pod);
     let owned = by_set == (wanted == ClaimOwner::Set) && by_pod == (wanted == ClaimOwner::Pod);
-    owned && !is_owned_without_control(claim, set, pod)
+    let is_ours = |owner: &Value| [set.uid(), pod.uid()].contains(&owner["uid"].str());
+    let mut ours = claim.owners().iter().filter(|owner| is_ours(owner));
+    owned && ours.all(|owner| owner["controller"].bool())
 }
 
 /// The wanted owner references: the existing ones without set and pod, and the wanted owner.
@@ -74,7 +71,9 @@ pub(super) fn has_other_controller(claim: &Object, set: &Object, pod: &Object) -
         () if is_named(owner, &PODS, pod) => owner["uid"].str() != pod.uid(),
         () => owner["controller"].bool(),
     };
-    !is_retained(set) && claim.owners().iter().any(is_other)
+    let policy = &set["spec"]["persistentVolumeClaimRetentionPolicy"];
+    let deletes = |when: &str| policy[when].str() == "Delete";
+    (deletes("whenScaled") || deletes("whenDeleted")) && claim.owners().iter().any(is_other)
 }
 
 /// Whether a claim will be deleted with an earlier pod of the same name: a new pod must wait for
@@ -111,14 +110,6 @@ fn is_owned_by(claim: &Object, owner: &Object) -> bool {
         .owners()
         .iter()
         .any(|reference| reference["uid"].str() == owner.uid())
-}
-
-fn is_owned_without_control(claim: &Object, set: &Object, pod: &Object) -> bool {
-    let is_ours = |owner: &Value| [set.uid(), pod.uid()].contains(&owner["uid"].str());
-    claim
-        .owners()
-        .iter()
-        .any(|owner| is_ours(owner) && !owner["controller"].bool())
 }
 
 /// Whether the first reference that names the object has another uid.

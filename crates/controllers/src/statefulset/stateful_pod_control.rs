@@ -14,7 +14,7 @@ use super::{StatefulSets, identity, pod, retention, storage};
 use crate::Error;
 use crate::common::api_errors::message;
 use crate::common::batch::slow_start_batch;
-use crate::common::seen;
+use crate::common::cache_wait;
 
 /// Creates, updates and deletes the pods and claims of a set.
 pub(super) struct StatefulPodControl<'a> {
@@ -76,7 +76,7 @@ impl StatefulPodControl<'_> {
             .inspect_err(|error| self.record_failure("Create", pod, error))?;
         let outcome = self.by.context.api.create(&PODS, pod).await;
         match &outcome {
-            Ok(made) => seen::wait_for_write(&self.by.pods, made).await,
+            Ok(made) => cache_wait::wait_for_write(&self.by.pods, made).await,
             Err(error) if is_already_exists(error) => {
                 return outcome.map(drop).map_err(Error::from);
             }
@@ -111,7 +111,7 @@ impl StatefulPodControl<'_> {
             Err(error) if is_conflict(&error) => Err(error.into()),
             Err(error) => self.record_pod_event("Update", pod, Err(error.into())),
             Ok(written) => {
-                seen::wait_for_write(&self.by.pods, &written).await;
+                cache_wait::wait_for_write(&self.by.pods, &written).await;
                 self.record_pod_event("Update", pod, Ok(()))
             }
         }
@@ -135,7 +135,7 @@ impl StatefulPodControl<'_> {
                 self.record_pod_event("Delete", pod, Err(error.into()))
             }
             _ => {
-                seen::wait_for_deletion(&self.by.pods, pod).await;
+                cache_wait::wait_for_deletion(&self.by.pods, pod).await;
                 self.record_pod_event("Delete", pod, Ok(()))
             }
         }
@@ -170,7 +170,7 @@ impl StatefulPodControl<'_> {
             .await
         {
             Ok(made) => {
-                seen::wait_for_write(&self.by.claims, &made).await;
+                cache_wait::wait_for_write(&self.by.claims, &made).await;
                 let message = format!("Create Claim {name} Pod {pod} in StatefulSet {set} success");
                 self.record_event(Note::normal("SuccessfulCreate", "", message));
                 Ok(())
@@ -193,11 +193,12 @@ impl StatefulPodControl<'_> {
         let names = storage::claim_names(self.set, identity::ordinal(pod).unwrap_or_default());
         for claim in names.filter_map(|name| self.by.claim(self.set, &name)) {
             if retention::has_other_controller(&claim, self.set, pod) {
-                self.record_event(Note::warning(
-                    "ConflictingController",
-                    "",
-                    conflict(claim.name()),
-                ));
+                // Kubernetes: the typing error is upstream's (stateful_pod_control.go).
+                let message = format!(
+                    "PersistentVolumeClaim {} has a conflicting OwnerReference that acts as a manging controller, the retention policy is ignored for this claim",
+                    claim.name()
+                );
+                self.record_event(Note::warning("ConflictingController", "", message));
             }
             if !retention::claim_owner_matches_set_and_pod(&claim, self.set, pod) {
                 self.update_claim_owner(&claim, pod).await?;
@@ -220,7 +221,7 @@ impl StatefulPodControl<'_> {
             .await
         {
             Ok(written) => {
-                seen::wait_for_write(&self.by.claims, &written).await;
+                cache_wait::wait_for_write(&self.by.claims, &written).await;
                 Ok(())
             }
             Err(error) => {
@@ -266,11 +267,4 @@ impl StatefulPodControl<'_> {
     fn record_event(&self, note: Note) {
         self.by.context.record_event(&STATEFUL_SETS, self.set, note);
     }
-}
-
-/// Kubernetes: the typing error is upstream's (stateful_pod_control.go).
-fn conflict(claim: &str) -> String {
-    format!(
-        "PersistentVolumeClaim {claim} has a conflicting OwnerReference that acts as a manging controller, the retention policy is ignored for this claim"
-    )
 }

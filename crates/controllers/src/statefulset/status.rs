@@ -52,7 +52,7 @@ pub(super) fn status(
     n_collisions: i64,
 ) -> Option<Value> {
     let mut current = current;
-    if is_rolled_out(set, counts) {
+    if counts.is_rolled_out(set) {
         (current, counts.current) = (update, counts.updated);
     }
     let status = value!({
@@ -66,28 +66,27 @@ pub(super) fn status(
         "collisionCount": n_collisions,
         "availableReplicas": (counts.available),
     });
-    is_news(&set["status"], &status).then_some(status)
-}
-
-/// Whether the rolling update is complete; the update revision then becomes the current one.
-fn is_rolled_out(set: &Object, counts: StatefulSetCounts) -> bool {
-    let wanted = set["spec"]["replicas"].as_int().unwrap_or(1);
-    set.at("spec.updateStrategy.type").str() == "RollingUpdate"
-        && [counts.updated, counts.ready, counts.replicas]
-            .iter()
-            .all(|count| *count == wanted)
-}
-
-/// Kubernetes: a new collision count alone causes no write (stateful_set_utils.go,
-/// inconsistentStatus).
-fn is_news(old: &Value, new: &Value) -> bool {
-    let is_other = |(field, value): (&str, &Value)| match field {
+    // Kubernetes: a new collision count alone causes no write (stateful_set_utils.go,
+    // inconsistentStatus).
+    let old = &set["status"];
+    let is_changed = status.entries().any(|(field, value)| match field {
         "observedGeneration" => value.int() > old[field].int(),
         "collisionCount" => false,
         "currentRevision" | "updateRevision" => value.str() != old[field].str(),
         _ => value.int() != old[field].int(),
-    };
-    new.entries().any(is_other)
+    });
+    is_changed.then_some(status)
+}
+
+impl StatefulSetCounts {
+    /// Whether the rolling update is complete; the update revision then becomes the current one.
+    fn is_rolled_out(self, set: &Object) -> bool {
+        let wanted = set["spec"]["replicas"].as_int().unwrap_or(1);
+        set.at("spec.updateStrategy.type").str() == "RollingUpdate"
+            && [self.updated, self.ready, self.replicas]
+                .iter()
+                .all(|count| *count == wanted)
+    }
 }
 
 #[cfg(test)]

@@ -21,7 +21,10 @@ pub(super) fn migration_started(definition: &Object, migration: &str, now: &str)
 ///
 /// Kubernetes: storedVersions is updated after a failed migration too.
 pub(super) fn migration_ended(definition: &Object, succeeded: bool, now: &str) -> Value {
-    let is_same = is_same_as_at_the_beginning(definition);
+    // If the definition changed since the start, objects may be stored in another version.
+    let generation = definition["metadata"]["generation"].int();
+    let is_same = condition(definition, MIGRATING)
+        .is_some_and(|known| known["observedGeneration"].int() == generation);
     let (reason, message) = match (succeeded, is_same) {
         (true, true) => (
             "MigrationSucceeded",
@@ -38,7 +41,9 @@ pub(super) fn migration_ended(definition: &Object, succeeded: bool, now: &str) -
         value!({ "status": "False", "reason": reason, "message": message }),
         now,
     );
-    if let Some(version) = stored_version(definition).filter(|_| is_same) {
+    let mut versions = definition["spec"]["versions"].list().iter();
+    if let Some(version) = versions.find(|version| is_same && version["storage"].bool()) {
+        let version = version["name"].str();
         change
             .entry("status")
             .set("storedVersions", value!([version]));
@@ -46,27 +51,11 @@ pub(super) fn migration_ended(definition: &Object, succeeded: bool, now: &str) -
     change
 }
 
-/// Whether the definition did not change since the migration started: otherwise objects may be
-/// stored in another version.
-fn is_same_as_at_the_beginning(definition: &Object) -> bool {
-    let generation = definition["metadata"]["generation"].int();
-    condition(definition, MIGRATING)
-        .is_some_and(|said| said["observedGeneration"].int() == generation)
-}
-
-fn stored_version(definition: &Object) -> Option<&str> {
-    let versions = definition["spec"]["versions"].list();
-    versions
-        .iter()
-        .find(|version| version["storage"].bool())
-        .map(|version| version["name"].str())
-}
-
 /// A status patch with the resourceVersion as a precondition.
-fn status_patch(definition: &Object, mut said: Value, now: &str) -> Value {
-    said.set("type", MIGRATING);
-    said.set("lastTransitionTime", now);
-    said.set(
+fn status_patch(definition: &Object, mut condition: Value, now: &str) -> Value {
+    condition.set("type", MIGRATING);
+    condition.set("lastTransitionTime", now);
+    condition.set(
         "observedGeneration",
         definition["metadata"]["generation"].int(),
     );
@@ -75,8 +64,8 @@ fn status_patch(definition: &Object, mut said: Value, now: &str) -> Value {
         .iter_mut()
         .find(|known| known["type"].str() == MIGRATING)
     {
-        Some(known) => *known = said,
-        None => conditions.push(said),
+        Some(known) => *known = condition,
+        None => conditions.push(condition),
     }
     value!({
         "metadata": { "resourceVersion": (definition.version()) },

@@ -36,12 +36,12 @@ const WORKERS: usize = 5;
 /// Creates the controller.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("storage-version-migrator-controller");
-    let census = context.metadata_informers().clone();
+    let metadata_informers = context.metadata_informers().clone();
     let (turns, migrations) = (
         context.queue("migration_runner"),
         context.queue("storage_version_migrator"),
     );
-    census.add_handler(Arc::new(MigrationEnqueuer {
+    metadata_informers.add_handler(Arc::new(MigrationEnqueuer {
         turns: turns.clone(),
     }));
     let conductor = MigrationScheduler {
@@ -54,13 +54,13 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
             WORKERS,
             Arc::new(Migrator { context }),
         ))
-        .with_task(census.run())
+        .with_task(metadata_informers.run())
 }
 
 /// Whether the server has migrations; waits for discovery.
-async fn is_served(census: &MetadataInformers) -> bool {
+async fn is_served(metadata_informers: &MetadataInformers) -> bool {
     let Resource { kind, .. } = &STORAGE_VERSION_MIGRATIONS;
-    census
+    metadata_informers
         .wait_for_discovery()
         .await
         .find(&STORAGE_VERSION_MIGRATIONS.api_version(), kind)

@@ -77,7 +77,7 @@ impl MigrationScheduler {
     ) -> Result<(), Error> {
         let (api, of) = (&self.context.api, &migration["spec"]["resource"]);
         let key = Key::cluster(format!("{}.{}", of["resource"].str(), of["group"].str()));
-        let told = write::retry(async || {
+        let updated = write::retry(async || {
             let Some(known) = api.find(&CUSTOM_RESOURCE_DEFINITIONS, &key).await? else {
                 return Ok(());
             };
@@ -92,7 +92,7 @@ impl MigrationScheduler {
             .await
             .map(drop)
         });
-        Ok(told.await?)
+        Ok(updated.await?)
     }
 
     async fn write(

@@ -57,7 +57,7 @@ pub(super) fn fail(migration: &mut Value, why: &str, now: &str) {
 /// Kubernetes: a condition that exists is not changed.
 fn set_condition(migration: &mut Value, type_: &str, reason: &str, message: &str, now: &str) {
     if condition(migration, type_)
-        .is_some_and(|said| matches!(said["status"].str(), "True" | "False"))
+        .is_some_and(|known| matches!(known["status"].str(), "True" | "False"))
     {
         return;
     }
@@ -130,9 +130,9 @@ mod tests {
 
     #[test]
     fn an_existing_condition_is_not_changed() {
-        let said = value!([{ "type": "Running", "status": "False" }]);
+        let known = value!([{ "type": "Running", "status": "False" }]);
         check(
-            said,
+            known,
             |migration| begin(migration, "now"),
             &[r#"{"type":"Running","status":"False"}"#],
         );

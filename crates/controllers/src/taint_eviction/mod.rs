@@ -9,15 +9,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
-use mizzen_sdk::api::{DeleteOptions, Patch};
 use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::{Event, Informer};
 use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::{NODES, PODS};
 use mizzen_sdk::write::is_not_found;
-use mizzen_sdk::{Key, Object, condition};
+use mizzen_sdk::{Key, Object};
 use mizzen_value::value;
 
+use crate::common::eviction::mark_and_delete;
+use crate::common::owner_events::enqueue_objects;
 use crate::{Action, Controller, ControllerContext, Error, Reconcile, pod_index, taint};
 use plan::{EvictionPlan, EvictionRecord, TolerationTime};
 
@@ -36,8 +37,7 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
     let queue = context.queue("noexec_taint_pod");
     let (nodes, pods) = (context.informer(&NODES), context.informer(&PODS));
     pod_index::add_node_index(&pods);
-    let todo = queue.clone();
-    pods.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
+    enqueue_objects(&pods, &queue);
     let (todo, all) = (queue.clone(), pods.clone());
     nodes.add_handler(move |event: Event<Object>| on_node_event(&event, &all, &todo));
     Controller::new(
@@ -74,19 +74,20 @@ impl Reconcile for TaintEviction {
             self.forget(key);
             return Ok(Action::AwaitChange);
         };
-        let verdict = self.toleration_time(&pod)?;
+        let tolerated = self.toleration_time(&pod)?;
         let (now, known) = (
             self.context.monotonic_now(),
             self.known.lock().get(key).cloned(),
         );
-        match plan::plan(known.as_ref(), pod.uid(), verdict, now) {
+        match plan::plan(known.as_ref(), pod.uid(), tolerated, now) {
             EvictionPlan::Nothing => (),
             EvictionPlan::Forget | EvictionPlan::Cancel => self.forget(key),
             EvictionPlan::Wait(until) => {
                 self.known
                     .lock()
                     .insert(key.clone(), EvictionRecord::Until(until));
-                return Ok(Action::Requeue(time_until(until, now)));
+                let delay = Duration::try_from(until.duration_since(now)).unwrap_or_default();
+                return Ok(Action::Requeue(delay));
             }
             EvictionPlan::Evict { was_planned } => self.evict(&pod, was_planned).await?,
         }
@@ -127,7 +128,8 @@ impl TaintEviction {
         if !self.is_marked(pod) {
             self.record_event(&key, format!("Marking for deletion Pod {key}"));
         }
-        match self.mark_and_delete(pod).await {
+        let condition = plan::condition(pod, &self.context.now_text());
+        match mark_and_delete(&self.context, pod, condition).await {
             Err(Error::Api(error)) if is_not_found(&error) => Ok(()),
             Err(error) => {
                 // The event was recorded; the retry does not record it again.
@@ -149,26 +151,6 @@ impl TaintEviction {
         self.known.lock().get(&pod.key()) == Some(&EvictionRecord::Until(Timestamp::MIN))
     }
 
-    async fn mark_and_delete(&self, pod: &Object) -> Result<(), Error> {
-        let (api, key) = (&self.context.api, pod.key());
-        if let Some(condition) = plan::condition(pod, &self.context.now_text()) {
-            let status = condition::added(pod, condition);
-            let patch = value!({"metadata": {"uid": (pod.uid())}, "status": status});
-            api.patch(&PODS, &key, "status", Patch::Strategic, &patch)
-                .await?;
-        }
-        api.delete(
-            &PODS,
-            &key,
-            &DeleteOptions {
-                uid: Some(pod.uid()),
-                ..DeleteOptions::default()
-            },
-        )
-        .await?;
-        Ok(())
-    }
-
     fn record_event(&self, pod: &Key, message: String) {
         let named = value!({"metadata": {"namespace": (pod.namespace()), "name": (pod.name())}});
         self.context.record_event(
@@ -177,8 +159,4 @@ impl TaintEviction {
             Note::normal("TaintManagerEviction", "", message),
         );
     }
-}
-
-fn time_until(until: Timestamp, now: Timestamp) -> Duration {
-    Duration::try_from(until.duration_since(now)).unwrap_or_default()
 }

@@ -68,11 +68,11 @@ pub(super) fn toleration_time(tolerations: &[Value], taints: &[Value]) -> Tolera
 pub(super) fn plan(
     known: Option<&EvictionRecord>,
     uid: &str,
-    verdict: TolerationTime,
+    tolerated: TolerationTime,
     now: Timestamp,
 ) -> EvictionPlan {
-    match (known, verdict) {
-        (Some(EvictionRecord::Evicted(told)), _) if told == uid => EvictionPlan::Nothing,
+    match (known, tolerated) {
+        (Some(EvictionRecord::Evicted(evicted)), _) if evicted == uid => EvictionPlan::Nothing,
         (Some(EvictionRecord::Until(_)), TolerationTime::Forever) => EvictionPlan::Cancel,
         (_, TolerationTime::Forever) => EvictionPlan::Forget,
         (Some(EvictionRecord::Until(at)), TolerationTime::For(_)) if *at > now => {
@@ -150,8 +150,8 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_plan(known: Option<EvictionRecord>, verdict: TolerationTime, wanted: EvictionPlan) {
-        assert_eq!(plan(known.as_ref(), "uid", verdict, at(100)), wanted);
+    fn check_plan(known: Option<EvictionRecord>, tolerated: TolerationTime, wanted: EvictionPlan) {
+        assert_eq!(plan(known.as_ref(), "uid", tolerated, at(100)), wanted);
     }
 
     #[test]

@@ -5,12 +5,13 @@ use parking_lot::Mutex;
 use std::sync::Arc;
 
 use mizzen_sdk::api::Patch;
-use mizzen_sdk::informer::{Event, Informer};
+use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::NODES;
-use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::value;
 
+use crate::common::api_errors::ignore_not_found;
+use crate::common::owner_events::enqueue_objects;
 use crate::{Action, Controller, ControllerContext, Error, Reconcile};
 
 const TTL: &str = "node.alpha.kubernetes.io/ttl";
@@ -46,8 +47,7 @@ struct TtlController {
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("ttl-controller");
     let (queue, nodes) = (context.queue("ttlcontroller"), context.informer(&NODES));
-    let todo = queue.clone();
-    nodes.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
+    enqueue_objects(&nodes, &queue);
     Controller::new(
         queue,
         5,
@@ -74,15 +74,13 @@ impl Reconcile for TtlController {
         let mut annotations = value!({});
         annotations.set(TTL, seconds.to_string());
         let change = value!({"metadata": {"annotations": annotations}});
-        match self
-            .context
-            .api
-            .patch(&NODES, key, "", Patch::Strategic, &change)
-            .await
-        {
-            Err(error) if !is_not_found(&error) => Err(error.into()),
-            _ => Ok(Action::AwaitChange),
-        }
+        ignore_not_found(
+            self.context
+                .api
+                .patch(&NODES, key, "", Patch::Strategic, &change)
+                .await,
+        )?;
+        Ok(Action::AwaitChange)
     }
 }
 

@@ -5,11 +5,12 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use mizzen_sdk::api::DeleteOptions;
-use mizzen_sdk::informer::{Event, Informer};
+use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::JOBS;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::time::to_unix;
 
+use crate::common::owner_events::enqueue_objects;
 use crate::job::facts;
 use crate::{Action, Controller, ControllerContext, Error, Reconcile};
 
@@ -24,8 +25,7 @@ struct TtlAfterFinished {
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("ttl-after-finished-controller");
     let (queue, jobs) = (context.queue("ttl_jobs_to_delete"), context.informer(&JOBS));
-    let todo = queue.clone();
-    jobs.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
+    enqueue_objects(&jobs, &queue);
     Controller::new(
         queue,
         N_WORKERS,

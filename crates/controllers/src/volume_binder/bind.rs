@@ -3,13 +3,15 @@
 //! Each function returns the object to write, or none if it did not change.
 
 use mizzen_sdk::Object;
+use mizzen_sdk::resource::PERSISTENT_VOLUME_CLAIMS;
 use mizzen_value::quantity::Quantity;
-use mizzen_value::value;
 
 use super::names::{
     BIND_COMPLETED, BOUND_BY_CONTROLLER, OLD_PROVISIONER, PROVISIONER, annotate, annotation,
     has_annotation, is_for,
 };
+
+use crate::common::template::object_reference;
 
 /// The annotation of an expanded volume with the size of its file system.
 const BEFORE_RESIZE: &str = "volume.alpha.kubernetes.io/pre-resize-capacity";
@@ -20,23 +22,13 @@ pub(super) fn bind_volume_to_claim(volume: &Object, claim: &Object) -> Option<Ob
     let reference = &volume["spec"]["claimRef"];
     let names_it = is_for(volume, claim);
     if !names_it || reference["uid"].str() != claim.uid() {
-        bound.entry("spec").set("claimRef", reference_to(claim));
+        let reference = object_reference(claim, &PERSISTENT_VOLUME_CLAIMS);
+        bound.entry("spec").set("claimRef", reference);
     }
     if !names_it && !has_annotation(volume, BOUND_BY_CONTROLLER) {
         annotate(&mut bound, BOUND_BY_CONTROLLER, "yes");
     }
     changed(bound, volume)
-}
-
-fn reference_to(claim: &Object) -> mizzen_value::Value {
-    value!({
-        "kind": "PersistentVolumeClaim",
-        "namespace": (claim.namespace()),
-        "name": (claim.name()),
-        "uid": (claim.uid()),
-        "apiVersion": "v1",
-        "resourceVersion": (claim.version()),
-    })
 }
 
 /// The claim bound to the volume.
@@ -147,7 +139,7 @@ fn changed(after: Object, before: &Object) -> Option<Object> {
 
 #[cfg(test)]
 mod tests {
-    use mizzen_value::Value;
+    use mizzen_value::{Value, value};
 
     use super::*;
 

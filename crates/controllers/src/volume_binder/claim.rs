@@ -57,7 +57,7 @@ pub(super) fn plan_claim(claim: &Object, world: &ClaimContext) -> ClaimBindingPl
             "Bound claim has lost reference to PersistentVolume. Data on the volume is lost!",
         ),
         (true, _) => plan_bound_claim(claim, world.named.as_deref()),
-        (false, "") => plan_unbound_claim(claim, world),
+        (false, "") => world.plan_unbound_claim(claim),
         (false, _) => plan_named_claim(claim, world.named.as_deref()),
     }
 }
@@ -112,57 +112,57 @@ fn plan_named_claim(claim: &Object, volume: Option<&Object>) -> ClaimBindingPlan
     }
 }
 
-/// A claim without `spec.volumeName`.
-fn plan_unbound_claim(claim: &Object, world: &ClaimContext) -> ClaimBindingPlan {
-    if let Some(best) = &world.best {
-        return ClaimBindingPlan::Bind(best.clone());
-    }
-    if let Some(default) = world.default_class.as_ref().filter(|_| !has_class(claim)) {
-        return ClaimBindingPlan::AssignClass(default.clone());
-    }
-    if is_delayed(world.class.as_deref()) && !has_annotation(claim, SELECTED_NODE) {
-        return ClaimBindingPlan::Pending(Some(waits_for_pod(&world.waiting_pods)));
-    }
-    match class(claim) {
-        "" => {
-            let message =
-                "no persistent volumes available for this claim and no storage class is set";
-            ClaimBindingPlan::Pending(Some(Note::normal("FailedBinding", "", message)))
+impl ClaimContext {
+    /// A claim without `spec.volumeName`.
+    fn plan_unbound_claim(&self, claim: &Object) -> ClaimBindingPlan {
+        if let Some(best) = &self.best {
+            return ClaimBindingPlan::Bind(best.clone());
         }
-        name => provision(name, world.class.as_deref()),
-    }
-}
-
-fn waits_for_pod(pods: &[String]) -> Note {
-    match pods {
-        [] => Note::normal(
-            "WaitForFirstConsumer",
-            "",
-            "waiting for first consumer to be created before binding",
-        ),
-        [pod] => Note::normal(
-            "WaitForPodScheduled",
-            "",
-            format!("waiting for pod {pod} to be scheduled"),
-        ),
-        pods => {
-            let message = format!("waiting for pods {} to be scheduled", pods.join(","));
-            Note::normal("WaitForPodScheduled", "", message)
+        if let Some(default) = self.default_class.as_ref().filter(|_| !has_class(claim)) {
+            return ClaimBindingPlan::AssignClass(default.clone());
+        }
+        if is_delayed(self.class.as_deref()) && !has_annotation(claim, SELECTED_NODE) {
+            let (reason, message) = match &self.waiting_pods[..] {
+                [] => (
+                    "WaitForFirstConsumer",
+                    "waiting for first consumer to be created before binding".into(),
+                ),
+                [pod] => (
+                    "WaitForPodScheduled",
+                    format!("waiting for pod {pod} to be scheduled"),
+                ),
+                pods => (
+                    "WaitForPodScheduled",
+                    format!("waiting for pods {} to be scheduled", pods.join(",")),
+                ),
+            };
+            return ClaimBindingPlan::Pending(Some(Note::normal(reason, "", message)));
+        }
+        match class(claim) {
+            "" => {
+                let message =
+                    "no persistent volumes available for this claim and no storage class is set";
+                ClaimBindingPlan::Pending(Some(Note::normal("FailedBinding", "", message)))
+            }
+            name => self.provision(name),
         }
     }
-}
 
-fn provision(name: &str, class: Option<&Object>) -> ClaimBindingPlan {
-    let failed =
-        |why: String| ClaimBindingPlan::RecordEvent(Note::warning("ProvisioningFailed", "", why));
-    let Some(class) = class else {
-        return failed(format!("storageclass.storage.k8s.io {name:?} not found"));
-    };
-    let provisioner = class["provisioner"].str();
-    match legacy::csi_driver(provisioner) {
-        Some(driver) => ClaimBindingPlan::Provision(driver.into()),
-        None if legacy::is_external(provisioner) => ClaimBindingPlan::Provision(provisioner.into()),
-        None => failed(legacy::cannot_make(provisioner)),
+    fn provision(&self, name: &str) -> ClaimBindingPlan {
+        let failed = |why: String| {
+            ClaimBindingPlan::RecordEvent(Note::warning("ProvisioningFailed", "", why))
+        };
+        let Some(class) = &self.class else {
+            return failed(format!("storageclass.storage.k8s.io {name:?} not found"));
+        };
+        let provisioner = class["provisioner"].str();
+        match legacy::csi_driver(provisioner) {
+            Some(driver) => ClaimBindingPlan::Provision(driver.into()),
+            None if legacy::is_external(provisioner) => {
+                ClaimBindingPlan::Provision(provisioner.into())
+            }
+            None => failed(legacy::cannot_make(provisioner)),
+        }
     }
 }
 

@@ -35,15 +35,19 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
     let todo = queue.clone();
     // The event is recorded once for each expansion, not for every change of the claim.
     claims.add_handler(move |event: Event<Object>| {
-        let is_news = match &event {
+        let is_expansion = match &event {
             Event::Added { object, .. } => object.object().is_ok_and(|claim| is_bound(&claim)),
             Event::Updated { old, new } => match (old.object(), new.object()) {
-                (Ok(old), Ok(new)) => is_bound(&new) && has_grown(&old, &new),
+                (Ok(old), Ok(new)) => {
+                    let has_grown =
+                        request(&new) > request(&old) || capacity(&new) > capacity(&old);
+                    is_bound(&new) && has_grown
+                }
                 _ => false,
             },
             Event::Deleted { .. } => false,
         };
-        if is_news {
+        if is_expansion {
             todo.add(event.key().clone());
         }
     });
@@ -71,16 +75,16 @@ impl Reconcile for ExpandController {
 
 impl ExpandController {
     async fn record_external_expander(&self, claim: &Object, volume: &Object) -> Result<(), Error> {
-        let tell = |message: String| {
+        let record = |message: String| {
             let note = Note::normal("ExternalExpanding", "", message);
             self.context
                 .record_event(&PERSISTENT_VOLUME_CLAIMS, claim, note);
         };
         let Some((plugin, driver)) = legacy::source_of(volume) else {
-            tell("waiting for an external controller to expand this PVC".into());
+            record("waiting for an external controller to expand this PVC".into());
             return Ok(());
         };
-        tell(format!(
+        record(format!(
             "CSI migration enabled for {plugin}; waiting for external resizer to expand the pvc"
         ));
         if claim.annotation(RESIZER) == Some(driver) {
@@ -106,11 +110,6 @@ impl ExpandController {
 
 fn is_bound(claim: &Object) -> bool {
     claim["status"]["phase"].str() == "Bound"
-}
-
-/// Whether the request or the capacity of a claim grew.
-fn has_grown(old: &Object, new: &Object) -> bool {
-    request(new) > request(old) || capacity(new) > capacity(old)
 }
 
 fn capacity(claim: &Value) -> Quantity {

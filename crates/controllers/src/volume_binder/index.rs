@@ -31,7 +31,10 @@ impl PersistentVolumeController {
         self.claims.add_index(OF_VOLUME, by_field(OF_VOLUME));
         self.claims.add_index(
             WAITING,
-            by(|claim| is_waiting(claim).then(|| class(claim).into())),
+            by(|claim| {
+                let is_waiting = claim["status"]["phase"].str() != "Bound";
+                is_waiting.then(|| class(claim).into())
+            }),
         );
         self.volumes.add_index(OF_CLAIM, by(claim_key));
         self.volumes.add_index(
@@ -40,7 +43,10 @@ impl PersistentVolumeController {
         );
         self.volumes.add_index(
             UNSETTLED,
-            by(|volume| is_unsettled(volume).then(|| "yes".into())),
+            by(|volume| {
+                let phase = volume["status"]["phase"].str();
+                (!matches!(phase, "Available" | "Bound")).then(|| "yes".into())
+            }),
         );
         let binder = self.clone();
         self.claims
@@ -137,14 +143,6 @@ impl PersistentVolumeController {
             self.queue.add(entry.key().clone());
         }
     }
-}
-
-fn is_waiting(claim: &Value) -> bool {
-    claim["status"]["phase"].str() != "Bound"
-}
-
-fn is_unsettled(volume: &Value) -> bool {
-    !matches!(volume["status"]["phase"].str(), "Available" | "Bound")
 }
 
 fn by(value: impl Fn(&Value) -> Option<String> + Send + Sync + 'static) -> IndexFunction<Object> {

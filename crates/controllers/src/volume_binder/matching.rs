@@ -35,36 +35,28 @@ pub(super) fn find_matching_volume<'a>(
         .find_map(|group| best_of(claim, group, delayed))
 }
 
+/// The best of volumes with the same access modes.
 fn best_of<'a>(claim: &Value, volumes: &[&'a Object], delayed: bool) -> Option<&'a Object> {
-    let usable = || {
-        volumes
-            .iter()
-            .copied()
-            .filter(|volume| is_usable(claim, volume))
+    let is_usable = |volume: &&Object| {
+        (volume["spec"]["claimRef"].is_null() || is_for(volume, claim))
+            && size(volume) >= request(claim)
+            && volume_mode(claim) == volume_mode(volume)
+            && attributes(claim) == attributes(volume)
+            && !volume.is_going()
     };
-    let made_for_it = usable().find(|volume| is_for(volume, claim));
-    let free = || usable().filter(|volume| !delayed && is_free(claim, volume));
-    made_for_it.or_else(|| {
-        free().min_by(|one, other| {
-            size(one)
-                .cmp(&size(other))
-                .then(one.name().cmp(other.name()))
-        })
-    })
-}
-
-fn is_usable(claim: &Value, volume: &Object) -> bool {
-    (volume["spec"]["claimRef"].is_null() || is_for(volume, claim))
-        && size(volume) >= request(claim)
-        && volume_mode(claim) == volume_mode(volume)
-        && attributes(claim) == attributes(volume)
-        && !volume.is_going()
-}
-
-fn is_free(claim: &Value, volume: &Object) -> bool {
     let selector = LabelSelector::of(&claim["spec"]["selector"]);
-    let is_selected = selector.is_none_or(|selector| selector.matches(|label| volume.label(label)));
-    volume["status"]["phase"].str() == "Available" && is_selected && class(volume) == class(claim)
+    let is_free = |volume: &&Object| {
+        let selector = selector.as_ref();
+        volume["status"]["phase"].str() == "Available"
+            && selector.is_none_or(|selector| selector.matches(|label| volume.label(label)))
+            && class(volume) == class(claim)
+    };
+    let usable = || volumes.iter().copied().filter(is_usable);
+    let pre_bound = usable().find(|volume| is_for(volume, claim));
+    let free = usable().filter(|volume| !delayed && is_free(volume));
+    pre_bound.or_else(|| {
+        free.min_by(|one, other| (size(one), one.name()).cmp(&(size(other), other.name())))
+    })
 }
 
 /// Why a volume cannot be bound to the claim that names it.

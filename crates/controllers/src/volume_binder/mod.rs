@@ -24,10 +24,11 @@ use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::Informer;
 use mizzen_sdk::queue::Queue;
 use mizzen_sdk::resource::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES, PODS, STORAGE_CLASSES};
-use mizzen_sdk::write::{is_already_exists, is_not_found};
+use mizzen_sdk::write::is_already_exists;
 use mizzen_sdk::{Key, Object};
 use tokio::time::sleep;
 
+use crate::common::api_errors::ignore_not_found;
 use crate::common::pod::is_terminal;
 use crate::{Action, Controller, ControllerContext, Error, Reconcile, pod_index};
 
@@ -172,8 +173,8 @@ impl PersistentVolumeController {
     }
 
     async fn provision(&self, claim: &Object, provisioner: &str) -> Result<(), Error> {
-        if let Some(told) = bind::for_provisioner(claim, provisioner) {
-            self.save_claim(&told).await?;
+        if let Some(annotated) = bind::for_provisioner(claim, provisioner) {
+            self.save_claim(&annotated).await?;
         }
         self.record_claim_event(claim, claim::provisioning(provisioner));
         Ok(())
@@ -288,15 +289,12 @@ impl PersistentVolumeController {
             uid: Some(volume.uid()),
             ..DeleteOptions::default()
         };
-        match self
-            .context
-            .api
-            .delete(&PERSISTENT_VOLUMES, &volume.key(), &options)
-            .await
-        {
-            Err(error) if !is_not_found(&error) => Err(error.into()),
-            _ => Ok(()),
-        }
+        ignore_not_found(
+            self.context
+                .api
+                .delete(&PERSISTENT_VOLUMES, &volume.key(), &options)
+                .await,
+        )
     }
 
     /// Recycles a volume by a pod; the events of that pod enqueue the volume.
@@ -324,15 +322,12 @@ impl PersistentVolumeController {
                     .await?
             }
         }
-        match self
-            .context
-            .api
-            .delete(&PODS, &key, &DeleteOptions::default())
-            .await
-        {
-            Err(error) if !is_not_found(&error) => Err(error.into()),
-            _ => Ok(()),
-        }
+        ignore_not_found(
+            self.context
+                .api
+                .delete(&PODS, &key, &DeleteOptions::default())
+                .await,
+        )
     }
 
     async fn start_recycler(&self, volume: &Object) -> Result<(), Error> {

@@ -139,7 +139,7 @@ pub(super) fn recycler_pod(volume: &Object) -> Option<Value> {
 
 /// The outcome of a recycler pod; none while it runs.
 pub(super) fn recycler_outcome(pod: &Value) -> Option<Result<(), String>> {
-    let told = |message: &str| match message {
+    let known_message = |message: &str| match message {
         "" => "pod failed, pod.Status.Message unknown".to_string(),
         message => message.to_string(),
     };
@@ -147,7 +147,7 @@ pub(super) fn recycler_outcome(pod: &Value) -> Option<Result<(), String>> {
         "Succeeded" => Some(Ok(())),
         "Failed" => Some(Err(format!(
             "Recycle failed: failed to recycle volume: {}",
-            told(pod["status"]["message"].str())
+            known_message(pod["status"]["message"].str())
         ))),
         _ => None,
     }

@@ -3,14 +3,13 @@
 use std::time::Duration;
 
 use mizzen_sdk::Object;
-use mizzen_sdk::cache::Version;
 use mizzen_sdk::event::Note;
 use mizzen_sdk::informer::Informer;
 use mizzen_sdk::resource::{PERSISTENT_VOLUME_CLAIMS, PERSISTENT_VOLUMES};
-use tokio::time::timeout;
 
 use super::{PersistentVolumeController, bind};
 use crate::Error;
+use crate::common::cache_wait::has_write_within;
 
 /// How long to wait for the cache; after that the next write conflicts and is retried.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -80,7 +79,6 @@ impl PersistentVolumeController {
 }
 
 async fn seen(informer: &Informer<Object>, saved: Object) -> Object {
-    let version = Version::parse(saved.version());
-    let _ = timeout(PATIENCE, informer.wait_for(&saved.key(), version)).await;
+    has_write_within(PATIENCE, informer, &saved).await;
     saved
 }

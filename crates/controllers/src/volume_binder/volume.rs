@@ -30,33 +30,25 @@ pub(super) fn plan_volume(volume: &Object, claim: Option<&Object>) -> VolumePlan
         return VolumePlan::Release;
     };
     match claim["spec"]["volumeName"].str() {
-        "" if volume_mode(claim) != volume_mode(volume) => mismatch(volume, claim),
+        "" if volume_mode(claim) != volume_mode(volume) => VolumePlan::Mismatch {
+            of_volume: format!(
+                "Cannot bind PersistentVolume to requested PersistentVolumeClaim {:?} due to incompatible volumeMode.",
+                claim.name()
+            ),
+            of_claim: format!(
+                "Cannot bind PersistentVolume {:?} to requested PersistentVolumeClaim due to incompatible volumeMode.",
+                volume.name()
+            ),
+        },
         "" => VolumePlan::EnqueueClaim,
         name if name == volume.name() => VolumePlan::Phase("Bound"),
-        _ if is_surplus(volume) => VolumePlan::Release,
+        // It was provisioned for this claim, so no other claim will use it.
+        _ if has_annotation(volume, PROVISIONED_BY)
+            && volume["spec"]["persistentVolumeReclaimPolicy"].str() == "Delete" =>
+        {
+            VolumePlan::Release
+        }
         _ => VolumePlan::Unbind,
-    }
-}
-
-/// Whether a volume was provisioned for a claim that is bound to another one: no other claim will
-/// use it.
-fn is_surplus(volume: &Object) -> bool {
-    has_annotation(volume, PROVISIONED_BY)
-        && volume["spec"]["persistentVolumeReclaimPolicy"].str() == "Delete"
-}
-
-fn mismatch(volume: &Object, claim: &Object) -> VolumePlan {
-    let of_volume = format!(
-        "Cannot bind PersistentVolume to requested PersistentVolumeClaim {:?} due to incompatible volumeMode.",
-        claim.name()
-    );
-    let of_claim = format!(
-        "Cannot bind PersistentVolume {:?} to requested PersistentVolumeClaim due to incompatible volumeMode.",
-        volume.name()
-    );
-    VolumePlan::Mismatch {
-        of_volume,
-        of_claim,
     }
 }
 

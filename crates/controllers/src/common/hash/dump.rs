@@ -17,14 +17,9 @@ use super::quantity;
 
 /// Prints a pod template.
 pub(super) fn template(template: &Value) -> String {
-    let mut out = String::with_capacity(8 * 1024);
-    print(
-        &mut out,
-        "v1.PodTemplateSpec",
-        template,
-        TypePrinting::Shown,
-    );
-    out
+    let mut printer = SpewPrinter(String::with_capacity(8 * 1024));
+    printer.print("v1.PodTemplateSpec", template, TypePrinting::Shown);
+    printer.0
 }
 
 /// Whether a value's type is printed: it is in structs, but not in lists, maps and behind pointers.
@@ -47,148 +42,134 @@ struct GoField {
     kind: &'static str,
 }
 
-static GO_TYPES: LazyLock<HashMap<&'static str, GoType>> =
-    LazyLock::new(|| read(include_str!("../../../data/pod-template.types")));
-
-fn read(text: &'static str) -> HashMap<&'static str, GoType> {
-    let mut shapes = HashMap::new();
+static GO_TYPES: LazyLock<HashMap<&'static str, GoType>> = LazyLock::new(|| {
+    let mut types = HashMap::new();
     let mut current = "";
-    for line in text.lines() {
+    for line in include_str!("../../../data/pod-template.types").lines() {
         match line.split_whitespace().collect::<Vec<_>>()[..] {
             [name] => {
                 current = name;
-                shapes.insert(name, GoType::Struct(Vec::new()));
+                types.insert(name, GoType::Struct(Vec::new()));
             }
-            [name, "=", other] => drop(shapes.insert(name, GoType::Alias(other))),
+            [name, "=", other] => drop(types.insert(name, GoType::Alias(other))),
             [name, json, kind] => {
-                let field = GoField {
-                    name,
-                    json: Some(json).filter(|json| *json != "-"),
-                    kind,
-                };
-                if let Some(GoType::Struct(fields)) = shapes.get_mut(current) {
-                    fields.push(field);
+                let json = Some(json).filter(|json| *json != "-");
+                if let Some(GoType::Struct(fields)) = types.get_mut(current) {
+                    fields.push(GoField { name, json, kind });
                 }
             }
             _ => unreachable!("the file is ours"),
         }
     }
-    shapes
-}
+    types
+});
 
-fn print(out: &mut String, kind: &'static str, value: &Value, types: TypePrinting) {
-    if types == TypePrinting::Shown {
-        *out += &format!("({kind})");
-    }
-    if let Some(target) = kind.strip_prefix('*') {
-        return print_or_nil(out, value.is_null(), |out| {
-            print(out, target, value, TypePrinting::Known)
-        });
-    }
-    if let Some(item) = kind.strip_prefix("[]") {
-        return print_or_nil(out, value.list().is_empty(), |out| {
-            print_list(out, item, value)
-        });
-    }
-    if let Some((_, item)) = kind
-        .strip_prefix("map[")
-        .and_then(|kind| kind.split_once(']'))
-    {
-        return print_or_nil(out, value.is_empty(), |out| print_map(out, item, value));
-    }
-    match GO_TYPES.get(kind) {
-        Some(GoType::Alias(other)) => print(out, other, value, TypePrinting::Known),
-        Some(GoType::Struct(fields)) => print_struct(out, fields, value),
-        None => print_leaf(out, kind, value),
-    }
-}
+/// Prints values as Go's spew does.
+struct SpewPrinter(String);
 
-fn print_or_nil(out: &mut String, is_nil: bool, print: impl FnOnce(&mut String)) {
-    match is_nil {
-        true => *out += "<nil>",
-        false => print(out),
+impl SpewPrinter {
+    fn print(&mut self, kind: &'static str, value: &Value, types: TypePrinting) {
+        if types == TypePrinting::Shown {
+            self.0 += &format!("({kind})");
+        }
+        let map_item = kind
+            .strip_prefix("map[")
+            .and_then(|kind| kind.split_once(']'));
+        if let Some(target) = kind.strip_prefix('*') {
+            match value.is_null() {
+                true => self.0 += "<nil>",
+                false => self.print(target, value, TypePrinting::Known),
+            }
+        } else if let Some(item) = kind.strip_prefix("[]") {
+            match value.list().is_empty() {
+                true => self.0 += "<nil>",
+                false => self.print_list(item, value),
+            }
+        } else if let Some((_, item)) = map_item {
+            match value.is_empty() {
+                true => self.0 += "<nil>",
+                false => self.print_map(item, value),
+            }
+        } else {
+            match GO_TYPES.get(kind) {
+                Some(GoType::Alias(other)) => self.print(other, value, TypePrinting::Known),
+                Some(GoType::Struct(fields)) => self.print_struct(fields, value),
+                None => self.print_leaf(kind, value),
+            }
+        }
     }
-}
 
-fn print_struct(out: &mut String, fields: &'static [GoField], value: &Value) {
-    out.push('{');
-    for (at, field) in fields.iter().enumerate() {
-        *out += if at > 0 { " " } else { "" };
-        *out += field.name;
-        out.push(':');
-        print(
-            out,
-            field.kind,
-            field.json.map_or(value, |json| &value[json]),
-            TypePrinting::Shown,
+    fn print_struct(&mut self, fields: &'static [GoField], value: &Value) {
+        self.0.push('{');
+        for (at, field) in fields.iter().enumerate() {
+            self.0 += if at > 0 { " " } else { "" };
+            self.0 += field.name;
+            self.0.push(':');
+            let value = field.json.map_or(value, |json| &value[json]);
+            self.print(field.kind, value, TypePrinting::Shown);
+        }
+        self.0.push('}');
+    }
+
+    fn print_list(&mut self, kind: &'static str, list: &Value) {
+        self.0.push('[');
+        for (at, item) in list.list().iter().enumerate() {
+            self.0 += if at > 0 { " " } else { "" };
+            self.print(kind, item, TypePrinting::Known);
+        }
+        self.0.push(']');
+    }
+
+    fn print_map(&mut self, kind: &'static str, map: &Value) {
+        let mut members: Vec<(&str, &Value)> = map.entries().collect();
+        members.sort_by_key(|(key, _)| *key);
+        self.0 += "map[";
+        for (at, (key, item)) in members.into_iter().enumerate() {
+            self.0 += if at > 0 { " " } else { "" };
+            self.0 += key;
+            self.0.push(':');
+            self.print(kind, item, TypePrinting::Known);
+        }
+        self.0.push(']');
+    }
+
+    fn print_leaf(&mut self, kind: &str, value: &Value) {
+        match kind {
+            "string" => self.0 += value.str(),
+            "bool" => self.0 += if value.bool() { "true" } else { "false" },
+            "resource.Quantity" => quantity::print(&mut self.0, value.str()),
+            "intstr.IntOrString" => {
+                let kind = i32::from(value.as_str().is_some());
+                let (int, text) = (value.int(), value.str());
+                self.0 += &format!(
+                    "{{Type:(intstr.Type){kind} IntVal:(int32){int} StrVal:(string){text}}}"
+                );
+            }
+            "v1.Time" => self.print_time(value.str()),
+            "v1.FieldsV1" => {
+                let text = json::to_string(value);
+                let bytes: Vec<String> = text.bytes().map(|byte| byte.to_string()).collect();
+                self.0 += &format!("{{Raw:([]uint8)[{}]}}", bytes.join(" "));
+            }
+            _ => self.0 += &value.int().to_string(),
+        }
+    }
+
+    /// Go prints the location of a time that is set, here that of a machine without a time zone.
+    /// Templates have no times unless a user writes them.
+    fn print_time(&mut self, text: &str) {
+        /// Seconds from Go's year 1 to 1970.
+        const YEAR_ONE: i64 = 62_135_596_800;
+        const PLACE: &str = "{name:(string)UTC zone:([]time.zone)<nil> tx:([]time.zoneTrans)<nil> extend:(string) \
+                             cacheStart:(int64)0 cacheEnd:(int64)0 cacheZone:(*time.zone)<nil>}";
+        let (seconds, place) = match time::to_unix(text) {
+            Some(seconds) => (seconds + YEAR_ONE, PLACE),
+            None => (0, "<nil>"),
+        };
+        self.0 += &format!(
+            "{{Time:(time.Time){{wall:(uint64)0 ext:(int64){seconds} loc:(*time.Location){place}}}}}"
         );
     }
-    out.push('}');
-}
-
-fn print_list(out: &mut String, kind: &'static str, list: &Value) {
-    out.push('[');
-    for (at, item) in list.list().iter().enumerate() {
-        *out += if at > 0 { " " } else { "" };
-        print(out, kind, item, TypePrinting::Known);
-    }
-    out.push(']');
-}
-
-fn print_map(out: &mut String, kind: &'static str, map: &Value) {
-    let mut members: Vec<(&str, &Value)> = map.entries().collect();
-    members.sort_by_key(|(key, _)| *key);
-    *out += "map[";
-    for (at, (key, item)) in members.into_iter().enumerate() {
-        *out += if at > 0 { " " } else { "" };
-        *out += key;
-        out.push(':');
-        print(out, kind, item, TypePrinting::Known);
-    }
-    out.push(']');
-}
-
-fn print_leaf(out: &mut String, kind: &str, value: &Value) {
-    match kind {
-        "string" => *out += value.str(),
-        "bool" => *out += if value.bool() { "true" } else { "false" },
-        "resource.Quantity" => quantity::print(out, value.str()),
-        "intstr.IntOrString" => print_int_or_string(out, value),
-        "v1.Time" => print_time(out, value.str()),
-        "v1.FieldsV1" => print_bytes(out, json::to_string(value).as_bytes()),
-        _ => *out += &value.int().to_string(),
-    }
-}
-
-fn print_int_or_string(out: &mut String, value: &Value) {
-    let (kind, int, text) = (
-        i32::from(value.as_str().is_some()),
-        value.int(),
-        value.str(),
-    );
-    *out += &format!("{{Type:(intstr.Type){kind} IntVal:(int32){int} StrVal:(string){text}}}");
-}
-
-/// Seconds from Go's year 1 to 1970.
-const YEAR_ONE: i64 = 62_135_596_800;
-
-/// Go prints the location of a time that is set, here that of a machine without a time zone.
-/// Templates have no times unless a user writes them.
-fn print_time(out: &mut String, text: &str) {
-    const PLACE: &str = "{name:(string)UTC zone:([]time.zone)<nil> tx:([]time.zoneTrans)<nil> extend:(string) \
-                         cacheStart:(int64)0 cacheEnd:(int64)0 cacheZone:(*time.zone)<nil>}";
-    let (seconds, place) = match time::to_unix(text) {
-        Some(seconds) => (seconds + YEAR_ONE, PLACE),
-        None => (0, "<nil>"),
-    };
-    *out += &format!(
-        "{{Time:(time.Time){{wall:(uint64)0 ext:(int64){seconds} loc:(*time.Location){place}}}}}"
-    );
-}
-
-fn print_bytes(out: &mut String, bytes: &[u8]) {
-    let bytes: Vec<String> = bytes.iter().map(u8::to_string).collect();
-    *out += &format!("{{Raw:([]uint8)[{}]}}", bytes.join(" "));
 }
 
 #[cfg(test)]
@@ -196,14 +177,10 @@ mod tests {
     use super::*;
 
     fn check(kind: &'static str, value: &str, expect: &str) {
-        let mut out = String::new();
-        print(
-            &mut out,
-            kind,
-            &json::parse(value.as_bytes()).expect("JSON"),
-            TypePrinting::Shown,
-        );
-        assert_eq!(out, expect);
+        let mut printer = SpewPrinter(String::new());
+        let value = json::parse(value.as_bytes()).expect("JSON");
+        printer.print(kind, &value, TypePrinting::Shown);
+        assert_eq!(printer.0, expect);
     }
 
     #[test]

@@ -12,7 +12,10 @@ use mizzen_value::Value;
 /// The hash of a pod template. `collisions` is the collision count.
 pub(crate) fn hash_pod_template(template: &Value, collisions: Option<i64>) -> String {
     let hash = continued(FIRST, dump::template(template).as_bytes());
-    let hash = collisions.map_or(hash, |collisions| continued(hash, &eight_bytes(collisions)));
+    // Kubernetes: a 32-bit number in a buffer of eight bytes; the last four stay zero.
+    let hash = collisions.map_or(hash, |collisions| {
+        continued(hash, &u64::from(collisions as u32).to_le_bytes())
+    });
     safe_encode(&hash.to_string())
 }
 
@@ -32,11 +35,6 @@ fn continued(hash: u32, bytes: &[u8]) -> u32 {
     bytes.iter().fold(hash, |hash, byte| {
         (hash ^ u32::from(*byte)).wrapping_mul(PRIME)
     })
-}
-
-/// Kubernetes: a 32-bit number in a buffer of eight bytes; the last four stay zero.
-fn eight_bytes(number: i64) -> [u8; 8] {
-    u64::from(number as u32).to_le_bytes()
 }
 
 #[cfg(test)]

@@ -73,6 +73,47 @@ impl InfDec {
 }
 
 impl QuantityFormat {
+    /// The exponent and the format of a suffix.
+    fn parse_suffix(suffix: &str) -> (i32, QuantityFormat) {
+        const DECIMAL: [(&str, i32); 10] = [
+            ("", 0),
+            ("n", -9),
+            ("u", -6),
+            ("m", -3),
+            ("k", 3),
+            ("M", 6),
+            ("G", 9),
+            ("T", 12),
+            ("P", 15),
+            ("E", 18),
+        ];
+        const BINARY: [(&str, i32); 6] = [
+            ("Ki", 10),
+            ("Mi", 20),
+            ("Gi", 30),
+            ("Ti", 40),
+            ("Pi", 50),
+            ("Ei", 60),
+        ];
+        let find = |known: &[(&str, i32)]| {
+            known
+                .iter()
+                .find(|(name, _)| *name == suffix)
+                .map(|(_, exponent)| *exponent)
+        };
+        match (find(&DECIMAL), find(&BINARY)) {
+            (Some(exponent), _) => (exponent, QuantityFormat::Decimal),
+            (_, Some(exponent)) => (exponent, QuantityFormat::Binary),
+            _ => (
+                suffix
+                    .get(1..)
+                    .and_then(|digits| digits.parse().ok())
+                    .unwrap_or_default(),
+                QuantityFormat::Exponent,
+            ),
+        }
+    }
+
     fn name(self) -> &'static str {
         match self {
             QuantityFormat::Decimal => "DecimalSI",
@@ -98,7 +139,7 @@ impl<'a> QuantityParts<'a> {
         let (digits, rest) = split_digits(unsigned);
         let (fraction, suffix) = rest.strip_prefix('.').map_or(("", rest), split_digits);
         let whole = digits.trim_start_matches('0');
-        let (exponent, format) = parse_suffix(suffix);
+        let (exponent, format) = QuantityFormat::parse_suffix(suffix);
         let whole = if whole.is_empty() { "0" } else { whole };
         QuantityParts {
             is_negative: text.starts_with('-'),
@@ -190,7 +231,15 @@ impl<'a> QuantityParts<'a> {
         digits.for_each(|digit| multiply_and_add(&mut words, 10, u64::from(digit - b'0')));
         if self.format == QuantityFormat::Binary {
             (0..self.exponent).for_each(|_| multiply_and_add(&mut words, 2, 0));
-            if is_beyond_64_bits(&words) {
+            // Whether so many billionths exceed the largest int64.
+            let is_too_large = match words[..] {
+                [] | [_] => false,
+                [low, high] => {
+                    (u128::from(high) << 64 | u128::from(low)) > i64::MAX as u128 * 1_000_000_000
+                }
+                _ => true,
+            };
+            if is_too_large {
                 return InfDec {
                     is_negative: self.is_negative,
                     words: vec![i64::MAX as u64],
@@ -214,46 +263,6 @@ fn split_digits(text: &str) -> (&str, &str) {
     text.split_at(end)
 }
 
-fn parse_suffix(suffix: &str) -> (i32, QuantityFormat) {
-    const DECIMAL: [(&str, i32); 10] = [
-        ("", 0),
-        ("n", -9),
-        ("u", -6),
-        ("m", -3),
-        ("k", 3),
-        ("M", 6),
-        ("G", 9),
-        ("T", 12),
-        ("P", 15),
-        ("E", 18),
-    ];
-    const BINARY: [(&str, i32); 6] = [
-        ("Ki", 10),
-        ("Mi", 20),
-        ("Gi", 30),
-        ("Ti", 40),
-        ("Pi", 50),
-        ("Ei", 60),
-    ];
-    let find = |known: &[(&str, i32)]| {
-        known
-            .iter()
-            .find(|(name, _)| *name == suffix)
-            .map(|(_, exponent)| *exponent)
-    };
-    match (find(&DECIMAL), find(&BINARY)) {
-        (Some(exponent), _) => (exponent, QuantityFormat::Decimal),
-        (_, Some(exponent)) => (exponent, QuantityFormat::Binary),
-        _ => (
-            suffix
-                .get(1..)
-                .and_then(|digits| digits.parse().ok())
-                .unwrap_or_default(),
-            QuantityFormat::Exponent,
-        ),
-    }
-}
-
 /// Words of 64 bits, lowest first.
 fn multiply_and_add(words: &mut Vec<u64>, factor: u64, summand: u64) {
     let mut carry = u128::from(summand);
@@ -264,16 +273,6 @@ fn multiply_and_add(words: &mut Vec<u64>, factor: u64, summand: u64) {
     }
     if carry > 0 {
         words.push(carry as u64);
-    }
-}
-
-/// Whether so many billionths exceed the largest int64.
-fn is_beyond_64_bits(billionths: &[u64]) -> bool {
-    let limit = i64::MAX as u128 * 1_000_000_000;
-    match billionths {
-        [] | [_] => false,
-        [low, high] => (u128::from(*high) << 64 | u128::from(*low)) > limit,
-        _ => true,
     }
 }
 
