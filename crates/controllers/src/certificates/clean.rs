@@ -31,7 +31,7 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
         loop {
             checks.tick().await;
             for request in requests.lister().list().unwrap_or_default() {
-                if !is_over(&request, context.now().as_second()) {
+                if !should_delete(&request, context.now().as_second()) {
                     continue;
                 }
                 let options = DeleteOptions {
@@ -51,7 +51,7 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
 }
 
 /// Whether a request is to be deleted.
-fn is_over(request: &Object, now: i64) -> bool {
+fn should_delete(request: &Object, now: i64) -> bool {
     let conditions = request["status"]["conditions"].list();
     let is_old = |condition: &Value| {
         let updated = time::to_unix(condition["lastUpdateTime"].str());
@@ -98,7 +98,7 @@ mod tests {
             "metadata": {"creationTimestamp": (then.as_str())},
             "status": {"conditions": conditions, "certificate": certificate},
         }));
-        assert_eq!(is_over(&request, NOW), wanted, "{condition:?} {age}");
+        assert_eq!(should_delete(&request, NOW), wanted, "{condition:?} {age}");
     }
 
     #[test]

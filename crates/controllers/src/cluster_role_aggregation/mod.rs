@@ -64,7 +64,13 @@ impl Reconcile for Roles {
             let how = Patch::Apply { manager: NAME };
             self.context
                 .api
-                .patch(&CLUSTER_ROLES, key, "", how, &wanted(key.name(), rules))
+                .patch(
+                    &CLUSTER_ROLES,
+                    key,
+                    "",
+                    how,
+                    &apply_configuration(key.name(), rules),
+                )
                 .await?;
         }
         Ok(Action::AwaitChange)
@@ -72,7 +78,7 @@ impl Reconcile for Roles {
 }
 
 /// The apply configuration. Without rules the field is omitted, so that rules written by hand stay.
-fn wanted(name: &str, rules: Vec<Value>) -> Value {
+fn apply_configuration(name: &str, rules: Vec<Value>) -> Value {
     let mut role = value!({
         "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": { "name": name },
     });
@@ -146,6 +152,10 @@ mod tests {
 
     #[test]
     fn rules_written_by_hand_stay() {
-        assert!(wanted("all", Vec::new()).get("rules").is_none());
+        assert!(
+            apply_configuration("all", Vec::new())
+                .get("rules")
+                .is_none()
+        );
     }
 }

@@ -8,16 +8,18 @@
 use std::sync::Arc;
 
 use mizzen_sdk::api::Patch;
+use mizzen_sdk::informer::Informer;
 use mizzen_sdk::write::is_not_found;
 use mizzen_sdk::{Key, Object, Resource};
 use mizzen_value::{Value, value};
 
 use super::api_errors::is_invalid;
+use super::controller_index::{candidates, decode};
 use super::template::controller_reference;
 use crate::{ControllerContext, Error};
 
 /// An object that can be claimed.
-pub(crate) trait Claimable: Sync {
+pub(crate) trait Claimable: Send + Sync {
     fn key(&self) -> Key;
     fn uid(&self) -> &str;
     /// The uid of its controller.
@@ -44,34 +46,13 @@ impl Claimable for Object {
     }
 }
 
-impl<T: Claimable + Send> Claimable for Arc<T> {
-    fn key(&self) -> Key {
-        T::key(self)
-    }
-
-    fn uid(&self) -> &str {
-        T::uid(self)
-    }
-
-    fn controller(&self) -> Option<&str> {
-        T::controller(self)
-    }
-
-    fn is_going(&self) -> bool {
-        T::is_going(self)
-    }
-}
-
-/// Claims objects for an owner.
+/// Claims objects of a kind for an owner.
 pub(crate) struct ControllerRefManager<'a> {
-    pub context: &'a ControllerContext,
-    /// The owner from the cache.
-    pub owner: &'a Object,
-    pub owner_kind: &'a Resource,
-    /// The kind of the claimed objects.
-    pub kind: &'a Resource,
-    /// Finalizers that adoption adds and release removes.
-    pub finalizers: &'a [&'a str],
+    context: &'a ControllerContext,
+    owner: &'a Object,
+    owner_kind: &'a Resource,
+    kind: &'a Resource,
+    finalizers: &'a [&'a str],
 }
 
 /// What to do with an object.
@@ -83,18 +64,48 @@ enum ClaimAction {
     Release,
 }
 
-impl ControllerRefManager<'_> {
+impl<'a> ControllerRefManager<'a> {
+    /// Claims objects of `kind` for `owner`, which is from the cache.
+    pub(crate) fn new(
+        context: &'a ControllerContext,
+        (owner, owner_kind): (&'a Object, &'a Resource),
+        kind: &'a Resource,
+    ) -> ControllerRefManager<'a> {
+        ControllerRefManager {
+            context,
+            owner,
+            owner_kind,
+            kind,
+            finalizers: &[],
+        }
+    }
+
+    /// Adds finalizers to adopted objects, and removes them from released ones.
+    pub(crate) fn with_finalizers(self, finalizers: &'a [&'a str]) -> ControllerRefManager<'a> {
+        ControllerRefManager { finalizers, ..self }
+    }
+
+    /// Claims among the objects that the owner controls or may adopt.
+    pub(crate) async fn claim_candidates(
+        &self,
+        informer: &Informer<Object>,
+        matches: impl Fn(&Object) -> bool,
+    ) -> Result<Vec<Arc<Object>>, Error> {
+        let candidates = decode(candidates(informer, self.owner))?;
+        self.claim(candidates, matches).await
+    }
+
     /// The objects that the owner controls afterwards, in their order. All objects are tried before
     /// the first error is returned.
     pub(crate) async fn claim<T: Claimable>(
         &self,
-        objects: Vec<T>,
+        objects: Vec<Arc<T>>,
         matches: impl Fn(&T) -> bool,
-    ) -> Result<Vec<T>, Error> {
+    ) -> Result<Vec<Arc<T>>, Error> {
         let (mut claimed, mut may_adopt, mut failure) = (Vec::new(), None, None);
         for object in objects {
-            let action = claim_action(self.owner, &object, matches(&object));
-            match self.apply_action(action, &object, &mut may_adopt).await {
+            let action = claim_action(self.owner, &*object, matches(&object));
+            match self.apply_action(action, &*object, &mut may_adopt).await {
                 Ok(true) => claimed.push(object),
                 Ok(false) => {}
                 Err(error) => failure = failure.or(Some(error)),

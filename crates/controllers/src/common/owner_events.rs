@@ -24,13 +24,13 @@ pub(crate) fn enqueue_owners(
 ) {
     let (owners, kind, queue) = (owners.lister(), kind.clone(), queue.clone());
     dependents.add_handler(move |event: Event<Object>| {
-        concerned(&event, &owners, &kind)
+        owners_for_event(&event, &owners, &kind)
             .into_iter()
             .for_each(|key| queue.add(key));
     });
 }
 
-fn concerned(event: &Event<Object>, owners: &Lister<Object>, kind: &Resource) -> Vec<Key> {
+fn owners_for_event(event: &Event<Object>, owners: &Lister<Object>, kind: &Resource) -> Vec<Key> {
     match event {
         Event::Added { object, .. } => owner_keys(object, owners, kind),
         Event::Updated { old, new } => {
@@ -110,7 +110,7 @@ mod tests {
                 r#"{{"metadata": {metadata}, "spec": {{"selector": {selector}}}}}"#
             )));
         }
-        let keys = concerned(&event, &Lister::new(store), &STATEFUL_SETS);
+        let keys = owners_for_event(&event, &Lister::new(store), &STATEFUL_SETS);
         assert_eq!(keys.iter().map(Key::to_string).collect::<Vec<_>>(), expect);
     }
 

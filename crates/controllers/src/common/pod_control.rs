@@ -41,12 +41,8 @@ impl PodControl<'_> {
 
     /// Deletes a pod; whether it existed. A failure is recorded as an event.
     pub(crate) async fn delete(&self, pod: &Key) -> Result<bool, Error> {
-        match self
-            .context
-            .api
-            .delete(&PODS, pod, &DeleteOptions::default())
-            .await
-        {
+        let api = &self.context.api;
+        match api.delete(&PODS, pod, &DeleteOptions::default()).await {
             Ok(_) => {
                 self.record_event(Note::normal(
                     "SuccessfulDelete",

@@ -34,7 +34,7 @@ impl ControllerHistory {
     }
 
     /// The owner's revisions, sorted. Orphans that match its selector are adopted; revisions that
-    /// do not match are released.
+    /// do not match are ignored.
     pub(crate) async fn claim_revisions(
         &self,
         owner: &Object,
@@ -45,14 +45,9 @@ impl ControllerHistory {
             controller_index::decode(controller_index::candidates(&self.revisions, owner))?;
         found.retain(|revision| selector.matches(|label| revision.label(label)));
         found.sort_by_key(|revision| revision::sort_key(revision));
-        let claim = ControllerRefManager {
-            context: &self.context,
-            owner,
-            owner_kind: kind,
-            kind: &CONTROLLER_REVISIONS,
-            finalizers: &[],
-        };
-        claim.claim(found, |_| true).await
+        ControllerRefManager::new(&self.context, (owner, kind), &CONTROLLER_REVISIONS)
+            .claim(found, |_| true)
+            .await
     }
 
     /// Creates a revision of the owner's template, named by its hash. If another revision has that
@@ -82,11 +77,8 @@ impl ControllerHistory {
                 Err(error) if is_already_exists(&error) => {}
                 outcome => return Ok((outcome?, n_collisions)),
             }
-            let known = self
-                .context
-                .api
-                .get(&CONTROLLER_REVISIONS, &draft.key())
-                .await?;
+            let api = &self.context.api;
+            let known = api.get(&CONTROLLER_REVISIONS, &draft.key()).await?;
             if known["data"] == patch {
                 return Ok((known, n_collisions));
             }
@@ -112,9 +104,8 @@ impl ControllerHistory {
 
     pub(crate) async fn delete_revisions(&self, revisions: &[Arc<Object>]) -> Result<(), Error> {
         for revision in revisions {
-            let outcome = self
-                .context
-                .api
+            let api = &self.context.api;
+            let outcome = api
                 .delete(
                     &CONTROLLER_REVISIONS,
                     &revision.key(),

@@ -244,11 +244,8 @@ impl CronJobs {
             }
             // It may have been created before a crash.
             Err(error) if is_already_exists(&error) => {
-                let job = self
-                    .context
-                    .api
-                    .get(&JOBS, &job_key(&draft["metadata"]))
-                    .await?;
+                let api = &self.context.api;
+                let job = api.get(&JOBS, &job_key(&draft["metadata"])).await?;
                 if !job.is_controlled_by(cron_job.uid()) || is_active(cron_job, job.uid()) {
                     return Ok(());
                 }

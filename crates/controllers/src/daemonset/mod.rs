@@ -140,16 +140,9 @@ impl DaemonSets {
         set: &Object,
         selector: &LabelSelector,
     ) -> Result<Vec<Arc<Object>>, Error> {
-        let found = controller_index::decode(controller_index::candidates(&self.pods, set))?;
-        let claim = ControllerRefManager {
-            context: &self.context,
-            owner: set,
-            owner_kind: &DAEMON_SETS,
-            kind: &PODS,
-            finalizers: &[],
-        };
-        claim
-            .claim(found, |pod| selector.matches(|label| pod.label(label)))
+        let matches = |pod: &Object| selector.matches(|label| pod.label(label));
+        ControllerRefManager::new(&self.context, (set, &DAEMON_SETS), &PODS)
+            .claim_candidates(&self.pods, matches)
             .await
     }
 

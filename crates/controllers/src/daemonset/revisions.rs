@@ -121,9 +121,8 @@ impl DaemonSets {
             Err(error) if is_already_exists(&error) => {}
             outcome => return Ok(outcome?),
         }
-        let known = self
-            .context
-            .api
+        let api = &self.context.api;
+        let known = api
             .get(&CONTROLLER_REVISIONS, &Key::new(set.namespace(), name))
             .await?;
         match revision::equals_patch(&known, patch) {

@@ -110,18 +110,9 @@ impl Deployments {
         deployment: &Object,
         selector: &LabelSelector,
     ) -> Result<Vec<Set>, Error> {
-        let candidates =
-            controller_index::decode(controller_index::candidates(&self.sets, deployment))?;
-        let (owner_kind, kind) = (&DEPLOYMENTS, &REPLICA_SETS);
-        let claim = ControllerRefManager {
-            context: &self.context,
-            owner: deployment,
-            owner_kind,
-            kind,
-            finalizers: &[],
-        };
-        claim
-            .claim(candidates, |set| selector.matches(|name| set.label(name)))
+        let matches = |set: &Object| selector.matches(|label| set.label(label));
+        ControllerRefManager::new(&self.context, (deployment, &DEPLOYMENTS), &REPLICA_SETS)
+            .claim_candidates(&self.sets, matches)
             .await
     }
 
@@ -148,11 +139,8 @@ impl Deployments {
 
     /// Writes a deployment's status and annotations; returns the stored object.
     async fn update_status(&self, deployment: &Object) -> Result<Object, Error> {
-        let written = self
-            .context
-            .api
-            .update_status(&DEPLOYMENTS, deployment)
-            .await?;
+        let api = &self.context.api;
+        let written = api.update_status(&DEPLOYMENTS, deployment).await?;
         self.written.note(&written);
         Ok(written)
     }

@@ -48,13 +48,13 @@ pub(super) fn scale(deployment: &Object, sets: &ReplicaSets) -> Scale {
         return Scale::Sizes(old.map(|set| ReplicaSetScale { set, to: 0 }).collect());
     }
     match is_rolling(deployment) {
-        true => Scale::Shares(shares(deployment, sets.active())),
+        true => Scale::Shares(proportional_sizes(deployment, sets.active())),
         false => Scale::Sizes(Vec::new()),
     }
 }
 
 /// Each set's proportion, largest set first. The rounding error goes to the largest set.
-fn shares(deployment: &Object, mut active: Vec<Set>) -> Vec<ReplicaSetScale> {
+fn proportional_sizes(deployment: &Object, mut active: Vec<Set>) -> Vec<ReplicaSetScale> {
     let n_wanted = replicas(deployment);
     let n_allowed = if n_wanted > 0 {
         n_wanted + max_surge(deployment)

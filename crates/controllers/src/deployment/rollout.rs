@@ -189,7 +189,7 @@ impl Rollout<'_> {
 
     /// Deletes old sets beyond revisionHistoryLimit.
     async fn clean_up(&self) -> Result<(), Error> {
-        for set in surplus(&self.deployment, &self.sets.old) {
+        for set in sets_over_history_limit(&self.deployment, &self.sets.old) {
             let deleted = self
                 .all
                 .context
@@ -228,7 +228,7 @@ impl Rollout<'_> {
 }
 
 /// Old sets beyond the limit: scaled to zero, lowest revisions first.
-fn surplus<'a>(deployment: &Object, old: &'a [Set]) -> Vec<&'a Set> {
+fn sets_over_history_limit<'a>(deployment: &Object, old: &'a [Set]) -> Vec<&'a Set> {
     let Some(limit) = deployment["spec"]["revisionHistoryLimit"].as_int() else {
         return Vec::new();
     };
@@ -267,7 +267,7 @@ mod tests {
     fn check(limit: i64, old: &[Set], expect: &[&str]) {
         let mut deployment = deployment(1, "1", "1");
         deployment.entry("spec").set("revisionHistoryLimit", limit);
-        let names: Vec<&str> = surplus(&deployment, old)
+        let names: Vec<&str> = sets_over_history_limit(&deployment, old)
             .into_iter()
             .map(|set| set.name())
             .collect();

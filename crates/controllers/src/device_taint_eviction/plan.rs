@@ -19,7 +19,7 @@ pub(super) fn eviction_time(
         .filter_map(|result| {
             let slices = slices_of(result["driver"].str(), result["pool"].str());
             let device = device(&slices, result["device"].str())?;
-            ends(device["taints"].list(), result["tolerations"].list()).min()
+            eviction_times(device["taints"].list(), result["tolerations"].list()).min()
         })
         .min()
 }
@@ -35,7 +35,7 @@ fn device<'a>(slices: &'a [Arc<Object>], name: &str) -> Option<&'a Value> {
 }
 
 /// The eviction time of each NoExecute taint that is not tolerated forever.
-fn ends(taints: &[Value], tolerations: &[Value]) -> impl Iterator<Item = i64> {
+fn eviction_times(taints: &[Value], tolerations: &[Value]) -> impl Iterator<Item = i64> {
     let evicting = taints
         .iter()
         .filter(|taint| taint["effect"].str() == "NoExecute");

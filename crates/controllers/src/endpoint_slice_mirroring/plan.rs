@@ -146,7 +146,7 @@ fn mirror<'a>(
     );
     match first {
         None => changes.create.push(wanted),
-        Some(old) if is_right(old, &wanted) => changes.unchanged.push(old),
+        Some(old) if is_up_to_date(old, &wanted) => changes.unchanged.push(old),
         Some(old) => {
             wanted
                 .entry("metadata")
@@ -173,7 +173,7 @@ fn annotations(endpoints: &Value) -> Value {
 }
 
 /// Whether a slice has the wanted content in any order.
-fn is_right(old: &Value, wanted: &Value) -> bool {
+fn is_up_to_date(old: &Value, wanted: &Value) -> bool {
     let (before, after) = (old["endpoints"].list(), wanted["endpoints"].list());
     let known: BTreeMap<String, &Value> = before
         .iter()

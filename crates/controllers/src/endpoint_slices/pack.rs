@@ -24,7 +24,7 @@ pub(crate) fn pack<'a>(
 ) -> SliceChanges<'a> {
     let mut changes = SliceChanges::default();
     for slice in slices {
-        keep(service, group, slice, &mut changes);
+        keep_desired(service, group, slice, &mut changes);
     }
     // Slices that change anyway are filled first, the fullest of them before the rest.
     changes
@@ -47,7 +47,7 @@ pub(crate) fn pack<'a>(
 }
 
 /// Keeps the desired endpoints of a slice, and classifies the slice.
-fn keep<'a>(
+fn keep_desired<'a>(
     service: &Value,
     group: &mut PortEndpoints,
     slice: &'a Value,

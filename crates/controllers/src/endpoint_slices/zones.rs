@@ -80,7 +80,9 @@ pub(super) fn assign_zone_hints(
     let allocations = allocate(total, ratios)?;
 
     let mut shares = ByZone::new();
-    update_unchanged(changes, |slice| keep(slice, &allocations, &mut shares));
+    update_unchanged(changes, |slice| {
+        count_hints(slice, &allocations, &mut shares)
+    });
     // Every endpoint gets the hint for its own zone first.
     for endpoint in endpoints(changes).filter(|endpoint| is_ready(endpoint)) {
         let zone = endpoint["zone"].str().to_string();
@@ -91,7 +93,7 @@ pub(super) fn assign_zone_hints(
         *shares.entry(zone).or_default() += 1;
     }
     let (mut giving, mut receiving) = givers_and_receivers(&allocations, &shares);
-    move_over(changes, &mut giving, &mut receiving, &mut shares);
+    move_hints(changes, &mut giving, &mut receiving, &mut shares);
     match shares.is_empty() {
         true => Err("No hints allocated for zones".into()),
         false => Ok(shares),
@@ -123,7 +125,11 @@ fn allocate(total: usize, ratios: Option<&ByZone>) -> Result<ByZone<Allocation>,
 }
 
 /// Counts the hints of a slice; false if the slice must change.
-fn keep(slice: &Value, allocations: &ByZone<Allocation>, shares: &mut ByZone<usize>) -> bool {
+fn count_hints(
+    slice: &Value,
+    allocations: &ByZone<Allocation>,
+    shares: &mut ByZone<usize>,
+) -> bool {
     let mut own = ByZone::<usize>::new();
     for endpoint in slice["endpoints"]
         .list()
@@ -183,7 +189,7 @@ fn most(zones: &ByZone) -> Option<(String, f64)> {
     most.map(|(zone, n)| (zone.clone(), *n))
 }
 
-fn move_over(
+fn move_hints(
     changes: &mut SliceChanges,
     giving: &mut ByZone<usize>,
     receiving: &mut ByZone<usize>,

@@ -23,7 +23,7 @@ pub(crate) fn plan(
     moment: Option<&str>,
 ) -> Option<Value> {
     let subsets = subsets(service, pods).to_list();
-    if current.is_some_and(|current| is_right(current, service, &subsets)) {
+    if current.is_some_and(|current| is_up_to_date(current, service, &subsets)) {
         return None;
     }
     let mut endpoints = current.cloned().unwrap_or_else(|| {
@@ -121,7 +121,7 @@ fn labels(service: &Value) -> Value {
 }
 
 /// Whether `current` has the wanted content.
-fn is_right(current: &Value, service: &Value, subsets: &[Value]) -> bool {
+fn is_up_to_date(current: &Value, service: &Value, subsets: &[Value]) -> bool {
     let now = Subsets::from_list(&current["subsets"]).to_list();
     let is_over = current["metadata"]["annotations"]
         .get(OVER_CAPACITY)

@@ -96,12 +96,8 @@ impl EphemeralVolumes {
                 ))),
             };
         }
-        match self
-            .context
-            .api
-            .create(&PERSISTENT_VOLUME_CLAIMS, &wanted)
-            .await
-        {
+        let api = &self.context.api;
+        match api.create(&PERSISTENT_VOLUME_CLAIMS, &wanted).await {
             Err(error) => Err(Error::Other(format!(
                 "create PVC {}: {}",
                 key.name(),

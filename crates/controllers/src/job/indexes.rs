@@ -38,8 +38,8 @@ impl Indexes {
         ))
     }
 
-    pub(super) fn union(&self, others: &Indexes) -> Indexes {
-        Indexes::from_intervals(self.0.iter().chain(&others.0).copied().collect())
+    pub(super) fn union(&self, other: &Indexes) -> Indexes {
+        Indexes::from_intervals(self.0.iter().chain(&other.0).copied().collect())
     }
 
     pub(super) fn len(&self) -> i64 {
@@ -56,10 +56,10 @@ impl Indexes {
     }
 
     /// The size of the intersection.
-    pub(super) fn n_common(&self, others: &Indexes) -> i64 {
+    pub(super) fn n_common(&self, other: &Indexes) -> i64 {
         let overlap = |(first, last): &(i64, i64)| {
-            let start = others.0.partition_point(|(_, end)| end < first);
-            let reach = others.0[start..]
+            let start = other.0.partition_point(|(_, end)| end < first);
+            let reach = other.0[start..]
                 .iter()
                 .take_while(|(other, _)| other <= last);
             reach

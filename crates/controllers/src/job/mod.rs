@@ -136,7 +136,7 @@ impl Jobs {
         let now = self.context.now();
         let pods = self.claim_pods(known).await?;
         let mut job = known.clone();
-        begin(&mut job, now);
+        set_initial_status(&mut job, now);
         let progress = JobProgress::from_pods(&job, pods, self.backoff(key));
         let decided = finish(&job, &progress, now);
         let managed = self.manage_pods(&job, &progress, decided.is_some()).await;
@@ -180,19 +180,12 @@ impl Jobs {
         let Some(selector) = LabelSelector::of(&job["spec"]["selector"]) else {
             return Ok(Vec::new());
         };
-        let candidates = controller_index::decode(controller_index::candidates(&self.pods, job))?;
-        let context = &self.context;
-        let claim = ControllerRefManager {
-            context,
-            owner: job,
-            owner_kind: &JOBS,
-            kind: &PODS,
-            finalizers: &[TRACKING_FINALIZER],
-        };
-        let pods = claim
-            .claim(candidates, |pod| selector.matches(|label| pod.label(label)))
+        let matches = |pod: &Object| selector.matches(|label| pod.label(label));
+        let pods = ControllerRefManager::new(&self.context, (job, &JOBS), &PODS)
+            .with_finalizers(&[TRACKING_FINALIZER])
+            .claim_candidates(&self.pods, matches)
             .await?;
-        Ok(pods.into_iter().map(as_adopted).collect())
+        Ok(pods.into_iter().map(with_tracking_finalizer).collect())
     }
 
     /// Deletes all pods of a finished job, or creates and deletes as needed.
@@ -318,7 +311,7 @@ impl Jobs {
 }
 
 /// The fields that every status has from the first sync on.
-fn begin(job: &mut Object, now: Timestamp) {
+fn set_initial_status(job: &mut Object, now: Timestamp) {
     let is_suspended = facts::is_suspended(job);
     let status = job.entry("status");
     status.set_default("uncountedTerminatedPods", Value::object());
@@ -328,7 +321,7 @@ fn begin(job: &mut Object, now: Timestamp) {
 }
 
 /// The pod after its adoption, which the cache does not have yet.
-fn as_adopted(pod: Arc<Object>) -> Arc<Object> {
+fn with_tracking_finalizer(pod: Arc<Object>) -> Arc<Object> {
     if pod.controller().is_some() || facts::is_tracked(&pod) {
         return pod;
     }

@@ -25,7 +25,7 @@ pub(super) fn new_pod(job: &Object, progress: &JobProgress, index: Option<i64>) 
         finalizers.push(TRACKING_FINALIZER.into());
     }
     if let Some(index) = index {
-        give_index(&mut pod, job, index);
+        set_completion_index(&mut pod, job, index);
         if facts::has_limit_per_index(job) {
             let replaced = progress
                 .indexes
@@ -37,7 +37,7 @@ pub(super) fn new_pod(job: &Object, progress: &JobProgress, index: Option<i64>) 
     pod
 }
 
-fn give_index(pod: &mut Object, job: &Object, index: i64) {
+fn set_completion_index(pod: &mut Object, job: &Object, index: i64) {
     const VARIABLE: &str = "JOB_COMPLETION_INDEX";
     let metadata = pod.entry("metadata");
     metadata.set("generateName", prefix(job.name(), index));

@@ -142,12 +142,8 @@ impl LegacyTokenCleaner {
             version: Some(secret.version()),
             ..DeleteOptions::default()
         };
-        match self
-            .context
-            .api
-            .delete(&SECRETS, &secret.key(), &options)
-            .await
-        {
+        let api = &self.context.api;
+        match api.delete(&SECRETS, &secret.key(), &options).await {
             Err(error) if !is_conflict(&error) && !is_not_found(&error) => Err(error.into()),
             _ => Ok(()),
         }

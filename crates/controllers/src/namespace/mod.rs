@@ -156,12 +156,8 @@ impl NamespaceController {
         if !conditions::update(list, progress, &now) {
             return Ok(namespace);
         }
-        match self
-            .context
-            .api
-            .update_status(&NAMESPACES, &namespace)
-            .await
-        {
+        let api = &self.context.api;
+        match api.update_status(&NAMESPACES, &namespace).await {
             // The next sync writes them.
             Err(error) if is_conflict(&error) => {
                 Ok(self.context.api.get(&NAMESPACES, &namespace.key()).await?)

@@ -122,9 +122,8 @@ impl RangeAllocator {
             ));
         };
         let patch = value!({"spec": {"podCIDR": (blocks[0].clone()), "podCIDRs": blocks}});
-        let outcome = self
-            .context
-            .api
+        let api = &self.context.api;
+        let outcome = api
             .patch(&NODES, &node.key(), "", Patch::Strategic, &patch)
             .await;
         if let Err(error) = outcome {

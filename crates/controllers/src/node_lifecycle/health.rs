@@ -80,7 +80,7 @@ pub(super) fn check_health(
         monitor.startup_grace_period
     };
     let is_silent = now.monotonic > health.seen + grace;
-    let conditions = is_silent.then(|| silent(node, &now_text(now.wall)));
+    let conditions = is_silent.then(|| unknown_conditions(node, &now_text(now.wall)));
     let after = match &conditions {
         Some(conditions) => conditions
             .iter()
@@ -149,7 +149,7 @@ impl CheckTime {
 }
 
 /// The conditions of a node without heartbeats.
-fn silent(node: &Value, now: &str) -> Vec<Value> {
+fn unknown_conditions(node: &Value, now: &str) -> Vec<Value> {
     let mut conditions = node["status"]["conditions"].list().to_vec();
     for kind in REPORTED {
         match conditions

@@ -68,10 +68,10 @@ impl Reconcile for PolicyStatusController {
         };
         let mut types = PolicyTypes {
             served: DiscoveredKinds::discover(self.context.api.client()).await?,
-            others: KnownShapes::new(),
+            from_server: KnownShapes::new(),
         };
         for kind in expression_kinds(&policy, &types) {
-            self.load_shape(kind, &mut types.others).await?;
+            self.load_shape(kind, &mut types.from_server).await?;
         }
         let status = status(&policy, expression_warnings(&policy, &types));
         let how = Patch::Apply { manager: MANAGER };
@@ -131,7 +131,7 @@ fn status(policy: &Object, warnings: Vec<Value>) -> Value {
 /// The types that a policy matches.
 struct PolicyTypes {
     served: DiscoveredKinds,
-    others: KnownShapes,
+    from_server: KnownShapes,
 }
 
 impl Shapes for PolicyTypes {
@@ -149,7 +149,7 @@ impl Shapes for PolicyTypes {
     fn shape(&self, kind: &GroupVersionKind) -> Option<Arc<Struct>> {
         BUILT_IN
             .get(kind)
-            .or_else(|| self.others.get(kind))
+            .or_else(|| self.from_server.get(kind))
             .cloned()
     }
 }

@@ -101,9 +101,8 @@ impl PvcProtection {
         if known.iter().any(|pod| uses(pod, claim)) {
             return Ok(true);
         }
-        let pods = self
-            .context
-            .api
+        let api = &self.context.api;
+        let pods = api
             .list(&PODS, claim.namespace(), &ListOptions::default())
             .await?;
         Ok(pods.iter().any(|pod| uses(pod, claim)))

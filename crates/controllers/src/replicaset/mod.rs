@@ -161,13 +161,13 @@ impl ReplicaSetController {
     /// Claims the set's pods; orphans that match are adopted.
     async fn claim_pods(&self, set: &Object) -> Result<ClaimedPods, Error> {
         let selector = (self.handlers.set_kind.selector)(set);
-        let matches = |pod: &Arc<PodFacts>| {
+        let matches = |pod: &PodFacts| {
             selector
                 .as_ref()
                 .is_some_and(|selector| selector.matches(|name| pod.label(name)))
         };
         let candidates = self.facts(controller_index::candidates(&self.pods, set))?;
-        let is_mine = |pod: &Arc<PodFacts>| {
+        let is_controlled = |pod: &PodFacts| {
             pod.controller
                 .as_ref()
                 .is_some_and(|owner| owner.uid == set.uid())
@@ -175,19 +175,15 @@ impl ReplicaSetController {
         };
         let n_terminating = candidates
             .iter()
-            .filter(|pod| pod.is_terminating && is_mine(pod))
+            .filter(|pod| pod.is_terminating && is_controlled(pod))
             .count();
         let active = candidates.into_iter().filter(|pod| pod.is_active).collect();
-        let kind = &self.handlers.set_kind.kind;
-        let claim = ControllerRefManager {
-            context: &self.context,
-            owner: set,
-            owner_kind: kind,
-            kind: &PODS,
-            finalizers: &[],
-        };
+        let owner = (set, &self.handlers.set_kind.kind);
+        let active = ControllerRefManager::new(&self.context, owner, &PODS)
+            .claim(active, matches)
+            .await?;
         Ok(ClaimedPods {
-            active: claim.claim(active, matches).await?,
+            active,
             n_terminating,
         })
     }

@@ -58,12 +58,8 @@ impl Reconcile for ClaimSync {
                 uid: Some(claim.uid()),
                 ..DeleteOptions::default()
             };
-            match self
-                .context
-                .api
-                .delete(&RESOURCE_CLAIMS, key, &options)
-                .await
-            {
+            let api = &self.context.api;
+            match api.delete(&RESOURCE_CLAIMS, key, &options).await {
                 Err(error) if !is_not_found(&error) => return Err(error.into()),
                 _ => (),
             }

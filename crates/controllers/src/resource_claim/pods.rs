@@ -149,9 +149,8 @@ impl PodSync {
             ))
         };
         let draft = claim_from_template(pod, entry, &known);
-        let made = self
-            .context
-            .api
+        let api = &self.context.api;
+        let made = api
             .create(&RESOURCE_CLAIMS, &draft)
             .await
             .map_err(rejected)?;

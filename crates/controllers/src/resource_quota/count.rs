@@ -80,7 +80,7 @@ impl UsageCounter {
                 continue;
             }
             match self.kind_usage(&kind.resource, &counted, query).await {
-                Ok(amounts) => add(&mut used, &of_names(&names, amounts)),
+                Ok(amounts) => add(&mut used, &select_amounts(&names, amounts)),
                 Err(error) => errors.push(error),
             }
         }
@@ -150,7 +150,7 @@ fn total<'a>(
 }
 
 /// The amounts of these names; 0 if there is none.
-fn of_names(names: &[&str], amounts: Amounts) -> Amounts {
+fn select_amounts(names: &[&str], amounts: Amounts) -> Amounts {
     names
         .iter()
         .map(|name| {
@@ -176,7 +176,7 @@ mod tests {
             {"spec":{"containers":[{"name":"c"}]},"status":{"phase":"Succeeded"}}]"#;
         let pods = json::parse(pods.as_bytes()).unwrap();
         let selectors = selectors(&json::parse(quota.as_bytes()).unwrap());
-        let used = of_names(
+        let used = select_amounts(
             names,
             total(&Counted::Pod, &selectors, pods.list().iter(), 0),
         );

@@ -86,14 +86,14 @@ impl SlicePublisher {
         };
         for slice in changes.create.iter().filter(|_| !owner.is_going()) {
             match self.context.api.create(&ENDPOINT_SLICES, slice).await {
-                Ok(slice) => self.see(&slice).await?,
+                Ok(slice) => self.track_and_wait(&slice).await?,
                 Err(error) if is_namespace_terminating(&error) => return Ok(()),
                 Err(error) => return Err(failed(format!("create {of}"), &error)),
             }
         }
         for slice in changes.update.into_iter().map(Object) {
             match self.context.api.update(&ENDPOINT_SLICES, &slice).await {
-                Ok(slice) => self.see(&slice).await?,
+                Ok(slice) => self.track_and_wait(&slice).await?,
                 Err(error) => return Err(failed(format!("update {} {of}", slice.name()), &error)),
             }
         }
@@ -113,9 +113,8 @@ impl SlicePublisher {
             metadata["uid"].str(),
         );
         self.own.note(uid, None);
-        match self
-            .context
-            .api
+        let api = &self.context.api;
+        match api
             .delete(&ENDPOINT_SLICES, &key, &DeleteOptions::default())
             .await
         {
@@ -133,7 +132,7 @@ impl SlicePublisher {
     }
 
     /// Waits until the cache has the write, so that it is not repeated.
-    async fn see(&self, slice: &Object) -> Result<(), Error> {
+    async fn track_and_wait(&self, slice: &Object) -> Result<(), Error> {
         let version = Version::parse(slice.version());
         self.own.note(slice.uid(), Some(version));
         match has_write_within(PATIENCE, &self.slices, slice).await {

@@ -120,18 +120,12 @@ impl StatefulSets {
         set: &Object,
         selector: &LabelSelector,
     ) -> Result<Vec<Arc<Object>>, Error> {
-        let found = controller_index::decode(controller_index::candidates(&self.pods, set))?;
-        let claim = ControllerRefManager {
-            context: &self.context,
-            owner: set,
-            owner_kind: &STATEFUL_SETS,
-            kind: &PODS,
-            finalizers: &[],
-        };
-        let matches = |pod: &Arc<Object>| {
+        let matches = |pod: &Object| {
             selector.matches(|label| pod.label(label)) && identity::is_member(set, pod)
         };
-        claim.claim(found, matches).await
+        ControllerRefManager::new(&self.context, (set, &STATEFUL_SETS), &PODS)
+            .claim_candidates(&self.pods, matches)
+            .await
     }
 
     /// A claim of the set's namespace, from the cache.

@@ -30,7 +30,7 @@ pub(super) fn new_versioned_pod(
     update: &SetRevision,
     ordinal: i64,
 ) -> Object {
-    let revision = if is_held_back(set, ordinal) {
+    let revision = if uses_current_revision(set, ordinal) {
         current
     } else {
         update
@@ -49,7 +49,7 @@ pub(super) fn new_versioned_pod(
 }
 
 /// Whether a new pod gets the current revision.
-fn is_held_back(set: &Object, ordinal: i64) -> bool {
+fn uses_current_revision(set: &Object, ordinal: i64) -> bool {
     let (strategy, start) = (
         &set["spec"]["updateStrategy"],
         identity::ordinals(set).start,

@@ -161,7 +161,7 @@ impl ClaimContext {
             None if legacy::is_external(provisioner) => {
                 ClaimBindingPlan::Provision(provisioner.into())
             }
-            None => failed(legacy::cannot_make(provisioner)),
+            None => failed(legacy::unsupported_plugin(provisioner)),
         }
     }
 }

@@ -71,7 +71,7 @@ pub(super) fn is_external(plugin: &str) -> bool {
 }
 
 /// The error for an in-tree plug-in without a CSI driver.
-pub(super) fn cannot_make(plugin: &str) -> String {
+pub(super) fn unsupported_plugin(plugin: &str) -> String {
     match plugin {
         "kubernetes.io/host-path" => {
             format!(

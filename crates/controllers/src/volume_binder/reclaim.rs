@@ -26,8 +26,8 @@ pub(super) fn plan_reclaim(volume: &Object) -> ReclaimPlan {
     }
     match volume["spec"]["persistentVolumeReclaimPolicy"].str() {
         "Retain" => ReclaimPlan::Keep,
-        "Delete" => delete(volume),
-        "Recycle" if scrubbed(volume).is_some() => ReclaimPlan::Recycle,
+        "Delete" => plan_delete(volume),
+        "Recycle" if recycled_source(volume).is_some() => ReclaimPlan::Recycle,
         "Recycle" => fail(
             "VolumeFailedRecycle",
             "No recycler plugin found for the volume!",
@@ -46,7 +46,7 @@ fn fail(reason: &'static str, message: impl Into<String>) -> ReclaimPlan {
     }
 }
 
-fn delete(volume: &Object) -> ReclaimPlan {
+fn plan_delete(volume: &Object) -> ReclaimPlan {
     let cannot = |why: String| fail("VolumeFailedDelete", why);
     let plugin = annotation(volume, PROVISIONED_BY).unwrap_or_default();
     let by_source = |why: &str| {
@@ -96,7 +96,7 @@ fn delete_directory(volume: &Object) -> ReclaimPlan {
 
 /// The volume source that a recycler pod mounts, and its minimum timeout in seconds; none for
 /// volumes that cannot be recycled.
-fn scrubbed(volume: &Object) -> Option<(Value, i64)> {
+fn recycled_source(volume: &Object) -> Option<(Value, i64)> {
     let spec = &volume["spec"];
     match (&spec["hostPath"], &spec["nfs"]) {
         (Value::Null, Value::Null) => None,
@@ -115,7 +115,7 @@ pub(super) fn recycler_name(volume: &str) -> String {
 
 /// The recycler pod of a volume.
 pub(super) fn recycler_pod(volume: &Object) -> Option<Value> {
-    let (mut mounted, least) = scrubbed(volume)?;
+    let (mut mounted, least) = recycled_source(volume)?;
     let gibibytes = Quantity::of(volume["spec"]["capacity"]["storage"].str()).value() >> 30;
     let seconds = (gibibytes * 30).max(least);
     mounted.set("name", "vol");

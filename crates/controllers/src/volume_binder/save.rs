@@ -16,26 +16,20 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 impl PersistentVolumeController {
     pub(super) async fn save_claim(&self, claim: &Object) -> Result<Object, Error> {
-        let saved = self
-            .context
-            .api
-            .update(&PERSISTENT_VOLUME_CLAIMS, claim)
-            .await?;
-        Ok(seen(&self.claims, saved).await)
+        let api = &self.context.api;
+        let saved = api.update(&PERSISTENT_VOLUME_CLAIMS, claim).await?;
+        Ok(wait_for_cache(&self.claims, saved).await)
     }
 
     pub(super) async fn save_claim_status(&self, claim: &Object) -> Result<Object, Error> {
-        let saved = self
-            .context
-            .api
-            .update_status(&PERSISTENT_VOLUME_CLAIMS, claim)
-            .await?;
-        Ok(seen(&self.claims, saved).await)
+        let api = &self.context.api;
+        let saved = api.update_status(&PERSISTENT_VOLUME_CLAIMS, claim).await?;
+        Ok(wait_for_cache(&self.claims, saved).await)
     }
 
     pub(super) async fn save_volume(&self, volume: &Object) -> Result<Object, Error> {
         let saved = self.context.api.update(&PERSISTENT_VOLUMES, volume).await?;
-        Ok(seen(&self.volumes, saved).await)
+        Ok(wait_for_cache(&self.volumes, saved).await)
     }
 
     /// Sets the phase of a claim without a volume; none if it has it.
@@ -60,12 +54,9 @@ impl PersistentVolumeController {
         let Some(after) = bind::volume_phase(volume, phase, message) else {
             return Ok(None);
         };
-        let saved = self
-            .context
-            .api
-            .update_status(&PERSISTENT_VOLUMES, &after)
-            .await?;
-        Ok(Some(seen(&self.volumes, saved).await))
+        let api = &self.context.api;
+        let saved = api.update_status(&PERSISTENT_VOLUMES, &after).await?;
+        Ok(Some(wait_for_cache(&self.volumes, saved).await))
     }
 
     pub(super) fn record_claim_event(&self, claim: &Object, note: Note) {
@@ -78,7 +69,7 @@ impl PersistentVolumeController {
     }
 }
 
-async fn seen(informer: &Informer<Object>, saved: Object) -> Object {
+async fn wait_for_cache(informer: &Informer<Object>, saved: Object) -> Object {
     has_write_within(PATIENCE, informer, &saved).await;
     saved
 }

@@ -11,7 +11,7 @@ use mizzen_value::{Value, value};
 use crate::cluster::{Cluster, read};
 use crate::pods::{LONG_AGO, pod, run};
 
-pub(crate) const LOOPS: &[&str] = &["horizontal-pod-autoscaler-controller"];
+pub(crate) const CONTROLLERS: &[&str] = &["horizontal-pod-autoscaler-controller"];
 /// The resource of pod metrics.
 const POD_METRICS: Resource =
     Resource::namespaced("metrics.k8s.io", "v1beta1", "pods", "PodMetrics");
@@ -123,7 +123,7 @@ pub(crate) const SECOND: Duration = Duration::from_secs(1);
 
 #[tokio::test(start_paused = true)]
 async fn a_target_grows_at_once_and_shrinks_after_five_minutes() {
-    let cluster = Cluster::with(LOOPS).await;
+    let cluster = Cluster::with(CONTROLLERS).await;
     serve(&cluster, &POD_METRICS).await;
     target(&cluster, 2).await;
     pods(&cluster, 0..2).await;
@@ -189,7 +189,7 @@ async fn a_target_grows_at_once_and_shrinks_after_five_minutes() {
 
 #[tokio::test(start_paused = true)]
 async fn behavior_limits_scaling_down() {
-    let cluster = Cluster::with(LOOPS).await;
+    let cluster = Cluster::with(CONTROLLERS).await;
     serve(&cluster, &POD_METRICS).await;
     target(&cluster, 6).await;
     pods(&cluster, 0..6).await;
@@ -212,7 +212,7 @@ async fn behavior_limits_scaling_down() {
 
 #[tokio::test(start_paused = true)]
 async fn a_metric_may_belong_to_no_object() {
-    let cluster = Cluster::with(LOOPS).await;
+    let cluster = Cluster::with(CONTROLLERS).await;
     serve(&cluster, &QUEUE_LENGTH).await;
     let value = value!({
         "apiVersion": "external.metrics.k8s.io/v1beta1", "kind": "Value",
@@ -241,7 +241,7 @@ async fn a_metric_may_belong_to_no_object() {
 
 #[tokio::test(start_paused = true)]
 async fn without_metrics_nothing_is_scaled() {
-    let cluster = Cluster::with(LOOPS).await;
+    let cluster = Cluster::with(CONTROLLERS).await;
     target(&cluster, 2).await;
     pods(&cluster, 0..2).await;
     autoscaler(&cluster, CPU).await;
@@ -268,7 +268,7 @@ async fn without_metrics_nothing_is_scaled() {
 
 #[tokio::test(start_paused = true)]
 async fn pods_have_one_autoscaler() {
-    let cluster = Cluster::with(LOOPS).await;
+    let cluster = Cluster::with(CONTROLLERS).await;
     serve(&cluster, &POD_METRICS).await;
     target(&cluster, 1).await;
     pods(&cluster, 0..1).await;
@@ -296,7 +296,7 @@ async fn pods_have_one_autoscaler() {
 
 #[tokio::test(start_paused = true)]
 async fn a_target_that_is_out_of_bounds_needs_no_metrics() {
-    let cluster = Cluster::with(LOOPS).await;
+    let cluster = Cluster::with(CONTROLLERS).await;
     target(&cluster, 12).await;
     autoscaler(&cluster, CPU).await;
     cluster.pass(16 * SECOND).await;
@@ -307,7 +307,7 @@ async fn a_target_that_is_out_of_bounds_needs_no_metrics() {
 
 #[tokio::test(start_paused = true)]
 async fn a_missing_target_is_in_the_condition() {
-    let cluster = Cluster::with(LOOPS).await;
+    let cluster = Cluster::with(CONTROLLERS).await;
     autoscaler(&cluster, CPU).await;
     cluster.pass(16 * SECOND).await;
     assert_eq!(

@@ -7,11 +7,11 @@ use mizzen_value::{time, value};
 
 use crate::cluster::Cluster;
 
-const LOOPS: &[&str] = &["bootstrap-signer-controller", "token-cleaner-controller"];
+const CONTROLLERS: &[&str] = &["bootstrap-signer-controller", "token-cleaner-controller"];
 
 #[tokio::test(start_paused = true)]
 async fn a_token_signs_until_it_expires() {
-    let cluster = Cluster::with(LOOPS).await;
+    let cluster = Cluster::with(CONTROLLERS).await;
     for name in ["kube-public", "kube-system"] {
         if cluster
             .find(&mizzen_sdk::resource::NAMESPACES, name)

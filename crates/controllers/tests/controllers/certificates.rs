@@ -14,7 +14,7 @@ use mizzen_value::{Value, value};
 
 use crate::cluster::{Cluster, read};
 
-const LOOPS: [&str; 3] = [
+const CONTROLLERS: [&str; 3] = [
     "certificatesigningrequest-approving-controller",
     "certificatesigningrequest-cleaner-controller",
     "certificatesigningrequest-signing-controller",
@@ -40,9 +40,9 @@ MwIhAPlu9Q4EUnm4i5KHv8uZNWaArn0yraLTsZVAM4W1alFx\n\
 
 /// An authority that records what it signs.
 #[derive(Clone, Default)]
-struct Clerk(Arc<Mutex<Vec<String>>>);
+struct RecordingSigner(Arc<Mutex<Vec<String>>>);
 
-impl CertificateSigner for Clerk {
+impl CertificateSigner for RecordingSigner {
     fn sign(&self, order: &SigningRequest) -> Result<String, String> {
         let SigningRequest {
             signer,
@@ -61,11 +61,11 @@ impl CertificateSigner for Clerk {
     }
 }
 
-async fn cluster() -> (Cluster, Clerk) {
-    let clerk = Clerk::default();
+async fn cluster() -> (Cluster, RecordingSigner) {
+    let clerk = RecordingSigner::default();
     let authority = Arc::new(clerk.clone());
     (
-        Cluster::set_up(&LOOPS, |options| options.authority = Some(authority)).await,
+        Cluster::set_up(&CONTROLLERS, |options| options.authority = Some(authority)).await,
         clerk,
     )
 }

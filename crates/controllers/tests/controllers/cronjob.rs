@@ -8,7 +8,7 @@ use mizzen_value::{Value, value};
 
 use crate::cluster::Cluster;
 
-const LOOP: &[&str] = &["cronjob-controller"];
+const CONTROLLER: &[&str] = &["cronjob-controller"];
 
 /// Creates the CronJob `c` with these fields and a template.
 async fn make(cluster: &Cluster, fields: &str) -> Object {
@@ -74,7 +74,7 @@ async fn reasons(cluster: &Cluster) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn a_job_starts_on_time_and_its_end_is_noted() {
-    let cluster = Cluster::with(LOOP).await;
+    let cluster = Cluster::with(CONTROLLER).await;
     make(&cluster, "schedule: '*/5 * * * *'").await;
     pass(&cluster, 95).await;
     assert!(names(&cluster).await.is_empty());
@@ -104,7 +104,7 @@ async fn the_concurrency_policy_forbids_replaces_or_allows() {
         ("Replace", vec!["c-28333335"]),
         ("Allow", vec!["c-28333334", "c-28333335"]),
     ] {
-        let cluster = Cluster::with(LOOP).await;
+        let cluster = Cluster::with(CONTROLLER).await;
         make(
             &cluster,
             &format!("schedule: '* * * * *', concurrencyPolicy: {policy}"),
@@ -122,7 +122,7 @@ async fn the_concurrency_policy_forbids_replaces_or_allows() {
 
 #[tokio::test(start_paused = true)]
 async fn jobs_over_the_history_limit_are_deleted() {
-    let cluster = Cluster::with(LOOP).await;
+    let cluster = Cluster::with(CONTROLLER).await;
     make(
         &cluster,
         "schedule: '* * * * *', successfulJobsHistoryLimit: 1, failedJobsHistoryLimit: 0",
@@ -153,14 +153,14 @@ async fn jobs_over_the_history_limit_are_deleted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_crash_after_a_start_does_not_start_twice() {
-    let mut cluster = Cluster::with(LOOP).await;
+    let mut cluster = Cluster::with(CONTROLLER).await;
     make(&cluster, "schedule: '*/5 * * * *'").await;
     pass(&cluster, 105).await;
     cluster.start(&[], |_| {}).await;
     cluster
         .change_status(&CRON_JOBS, "default/c", |status| *status = Value::object())
         .await;
-    cluster.start(LOOP, |_| {}).await;
+    cluster.start(CONTROLLER, |_| {}).await;
     cluster.settle().await;
     assert_eq!(names(&cluster).await, ["c-28333335"]);
     assert_eq!(status(&cluster).await["active"].list().len(), 1);
@@ -168,7 +168,7 @@ async fn a_crash_after_a_start_does_not_start_twice() {
 
 #[tokio::test(start_paused = true)]
 async fn a_new_schedule_counts_from_its_next_time() {
-    let cluster = Cluster::with(LOOP).await;
+    let cluster = Cluster::with(CONTROLLER).await;
     make(&cluster, "schedule: '0 0 1 1 *'").await;
     pass(&cluster, 600).await;
     cluster
@@ -184,7 +184,7 @@ async fn a_new_schedule_counts_from_its_next_time() {
 
 #[tokio::test(start_paused = true)]
 async fn a_job_that_is_missing_is_no_longer_active() {
-    let cluster = Cluster::with(LOOP).await;
+    let cluster = Cluster::with(CONTROLLER).await;
     make(&cluster, "schedule: '*/5 * * * *'").await;
     pass(&cluster, 105).await;
     cluster.delete(&JOBS, "default/c-28333335").await;

@@ -13,7 +13,9 @@ use mizzen_sdk::resource::HORIZONTAL_POD_AUTOSCALERS;
 use mizzen_value::{Value, json, value};
 use tower_service::Service;
 
-use crate::autoscaler::{LOOPS, SECOND, autoscaler, conditions, events, pods, replicas, target};
+use crate::autoscaler::{
+    CONTROLLERS, SECOND, autoscaler, conditions, events, pods, replicas, target,
+};
 use crate::cluster::Cluster;
 use crate::pods::LONG_AGO;
 
@@ -21,12 +23,12 @@ const ROOT: &str = "/apis/custom.metrics.k8s.io";
 
 /// A transport to our server and to the aggregated one behind it.
 #[derive(Clone)]
-struct Way {
+struct AggregatedTransport {
     ours: InProcess,
     answer: fn(&str) -> Option<Value>,
 }
 
-impl Service<Request<Sent>> for Way {
+impl Service<Request<Sent>> for AggregatedTransport {
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = <InProcess as Service<Request<Sent>>>::Future;
@@ -56,10 +58,10 @@ async fn cluster(answer: fn(&str) -> Option<Value>) -> Cluster {
     let server = cluster.server.clone();
     let client = move |server: &Server| {
         let ours = server.in_process(User::master("admin"), "kube-controller-manager");
-        Client::new(Way { ours, answer }, "default")
+        Client::new(AggregatedTransport { ours, answer }, "default")
     };
     cluster
-        .start(LOOPS, |options| {
+        .start(CONTROLLERS, |options| {
             options.clients = Arc::new(move |_| client(&server))
         })
         .await;
@@ -84,7 +86,7 @@ fn answer(path: &str) -> Option<Value> {
         "/v1beta2/namespaces/default/services/web/hits" => {
             value!({"items": [(metric("web", "150"))]})
         }
-        other => panic!("nobody should ask for {other}"),
+        other => panic!("unexpected request for {other}"),
     })
 }
 

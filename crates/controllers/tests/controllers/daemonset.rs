@@ -177,7 +177,11 @@ async fn a_pending_daemon_pod_for_a_missing_node_is_deleted() {
     let cluster = begin(&["n1", "n2"], "{}").await;
     cluster.delete(&NODES, "n2").await;
     cluster.settle().await;
-    assert_eq!(pods(&cluster).await, "n1:1 n2:1", "nobody told the set");
+    assert_eq!(
+        pods(&cluster).await,
+        "n1:1 n2:1",
+        "no event enqueued the set"
+    );
     // The scheduler writes that it finds no node for the pod.
     let pod = cluster
         .list(&PODS, "default")

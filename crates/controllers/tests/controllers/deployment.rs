@@ -7,9 +7,9 @@ use mizzen_sdk::resource::{DEPLOYMENTS, PODS, REPLICA_SETS};
 use mizzen_value::{Value, value};
 
 use crate::cluster::Cluster;
-use crate::replicaset::{make_ready, pods, told};
+use crate::replicaset::{event_messages, make_ready, pods};
 
-const LOOPS: &[&str] = &["deployment-controller", "replicaset-controller"];
+const CONTROLLERS: &[&str] = &["deployment-controller", "replicaset-controller"];
 const WEB: &str = "default/web";
 
 fn web(replicas: usize, more: &str) -> String {
@@ -22,7 +22,7 @@ fn web(replicas: usize, more: &str) -> String {
 
 /// A deployment with ready pods.
 async fn ready(replicas: usize, more: &str) -> Cluster {
-    let cluster = Cluster::with(LOOPS).await;
+    let cluster = Cluster::with(CONTROLLERS).await;
     cluster.create(&web(replicas, more)).await;
     all_ready(&cluster).await;
     cluster
@@ -118,7 +118,7 @@ async fn managed_fields_of_a_set_survive_scaling() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deployment_comes_up_and_says_so() {
-    let cluster = Cluster::with(LOOPS).await;
+    let cluster = Cluster::with(CONTROLLERS).await;
     cluster.create(&web(2, "")).await;
     cluster.settle().await;
     assert_eq!(
@@ -145,7 +145,7 @@ async fn a_deployment_comes_up_and_says_so() {
     );
     let set = set_of(&cluster, "v1").await;
     assert_eq!(
-        told(&cluster, "ScalingReplicaSet").await,
+        event_messages(&cluster, "ScalingReplicaSet").await,
         [format!("Scaled up replica set {} from 0 to 2", set.name())]
     );
 }
@@ -204,7 +204,7 @@ async fn an_annotation_rolls_back() {
     all_ready(&cluster).await;
     check(sizes(&cluster).await, &[("v1", 1), ("v2", 0)]);
     assert_eq!(
-        told(&cluster, "DeploymentRollback").await,
+        event_messages(&cluster, "DeploymentRollback").await,
         ["Rolled back deployment \"web\" to revision 1"]
     );
     assert_eq!(
@@ -218,7 +218,7 @@ async fn an_annotation_rolls_back() {
 
 #[tokio::test(start_paused = true)]
 async fn recreate_waits_until_the_old_pods_are_gone() {
-    let cluster = Cluster::with(LOOPS).await;
+    let cluster = Cluster::with(CONTROLLERS).await;
     let text = web(2, "strategy: {type: Recreate},")
         .replace("spec: {containers", "spec: {nodeName: n1, containers");
     cluster.create(&text).await;
@@ -240,7 +240,7 @@ async fn recreate_waits_until_the_old_pods_are_gone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_rollout_without_progress_exceeds_its_deadline() {
-    let cluster = Cluster::with(LOOPS).await;
+    let cluster = Cluster::with(CONTROLLERS).await;
     cluster
         .create(&web(1, "progressDeadlineSeconds: 60,"))
         .await;
@@ -384,7 +384,7 @@ async fn changes_of_annotations_and_times_reach_the_set() {
 
 #[tokio::test(start_paused = true)]
 async fn many_deployments_come_up_together() {
-    let cluster = Cluster::with(LOOPS).await;
+    let cluster = Cluster::with(CONTROLLERS).await;
     for at in 0..20 {
         let text = web(20, "")
             .replace("name: web", &format!("name: web{at}"))

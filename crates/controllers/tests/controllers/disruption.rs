@@ -9,7 +9,7 @@ use mizzen_value::{Value, time, value};
 use crate::cluster::{Cluster, read};
 use crate::pods::{pod, run};
 
-const LOOPS: &[&str] = &["disruption-controller"];
+const CONTROLLERS: &[&str] = &["disruption-controller"];
 
 async fn budget(cluster: &Cluster, spec: &str) {
     cluster
@@ -74,7 +74,7 @@ fn said(reason: &str) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn a_budget_follows_its_pods() {
-    let cluster = Cluster::with(LOOPS).await;
+    let cluster = Cluster::with(CONTROLLERS).await;
     budget(&cluster, "minAvailable: 1").await;
     cluster.settle().await;
     assert_eq!(
@@ -116,7 +116,7 @@ async fn a_budget_follows_its_pods() {
 
 #[tokio::test(start_paused = true)]
 async fn percentages_are_of_the_controllers_scale() {
-    let cluster = Cluster::with(LOOPS).await;
+    let cluster = Cluster::with(CONTROLLERS).await;
     let set = replica_set(&cluster, 5).await;
     controlled_pods(&cluster, &set, 4).await;
     budget(&cluster, "maxUnavailable: 30%").await;
@@ -126,7 +126,7 @@ async fn percentages_are_of_the_controllers_scale() {
 
 #[tokio::test(start_paused = true)]
 async fn a_custom_kind_with_a_scale_can_control_pods() {
-    let cluster = Cluster::with(LOOPS).await;
+    let cluster = Cluster::with(CONTROLLERS).await;
     let definition = read(
         "{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: sets.example.com}, spec: {\
          group: example.com, scope: Namespaced, names: {plural: sets, kind: Set}, versions: [{name: v1, served: true, \
@@ -155,7 +155,7 @@ async fn a_custom_kind_with_a_scale_can_control_pods() {
 
 #[tokio::test(start_paused = true)]
 async fn a_budget_that_cannot_be_counted_allows_nothing() {
-    let cluster = Cluster::with(LOOPS).await;
+    let cluster = Cluster::with(CONTROLLERS).await;
     let owner = Object(value!({
         "apiVersion": "example.com/v1", "kind": "Unknown", "metadata": {"name": "u", "uid": "u1"}
     }));
@@ -174,7 +174,7 @@ async fn a_budget_that_cannot_be_counted_allows_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn a_disrupted_pod_that_stays_counts_again_after_two_minutes() {
-    let cluster = Cluster::with(LOOPS).await;
+    let cluster = Cluster::with(CONTROLLERS).await;
     pod(&cluster, "p1", "").await;
     run(&cluster, "p1", "10.1.0.1", true).await;
     budget(&cluster, "minAvailable: 0").await;
@@ -214,7 +214,7 @@ async fn a_disrupted_pod_that_stays_counts_again_after_two_minutes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stale_disruption_target_becomes_false_after_two_minutes() {
-    let cluster = Cluster::with(LOOPS).await;
+    let cluster = Cluster::with(CONTROLLERS).await;
     pod(&cluster, "p1", "").await;
     let now = time::from_unix(cluster.now());
     let condition = value!({
@@ -236,7 +236,7 @@ async fn a_stale_disruption_target_becomes_false_after_two_minutes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_may_match_two_budgets_and_leave_both() {
-    let cluster = Cluster::with(LOOPS).await;
+    let cluster = Cluster::with(CONTROLLERS).await;
     budget(&cluster, "minAvailable: 0").await;
     let mut other = cluster.get(&POD_DISRUPTION_BUDGETS, "default/b").await;
     other.set("metadata", value!({"name": "c", "namespace": "default"}));

@@ -11,7 +11,7 @@ use mizzen_value::{Value, value};
 use crate::cluster::Cluster;
 use crate::pods::{node, pod, run};
 
-const LOOPS: &[&str] = &[
+const CONTROLLERS: &[&str] = &[
     "endpoints-controller",
     "endpointslice-controller",
     "endpointslice-mirroring-controller",
@@ -45,7 +45,7 @@ async fn published(cluster: &Cluster) -> Vec<String> {
 
 #[tokio::test(start_paused = true)]
 async fn pods_are_published_as_they_become_ready_and_go() {
-    let cluster = Cluster::with(LOOPS).await;
+    let cluster = Cluster::with(CONTROLLERS).await;
     node(&cluster).await;
     service(&cluster, ", labels: {team: x}").await;
     cluster.settle().await;
@@ -116,7 +116,7 @@ fn sizes(slices: &[Object]) -> Vec<usize> {
 
 #[tokio::test(start_paused = true)]
 async fn many_pods_are_packed_by_the_hundred_and_few_slices_are_rewritten() {
-    let cluster = Cluster::with(LOOPS).await;
+    let cluster = Cluster::with(CONTROLLERS).await;
     node(&cluster).await;
     for n in 0..230 {
         pod(&cluster, &format!("p{n}"), "").await;
@@ -156,7 +156,7 @@ async fn many_pods_are_packed_by_the_hundred_and_few_slices_are_rewritten() {
 
 #[tokio::test(start_paused = true)]
 async fn changes_of_slices_by_other_clients_are_reverted() {
-    let cluster = Cluster::with(LOOPS).await;
+    let cluster = Cluster::with(CONTROLLERS).await;
     node(&cluster).await;
     pod(&cluster, "p1", "").await;
     run(&cluster, "p1", "10.1.0.1", true).await;
@@ -182,7 +182,7 @@ async fn changes_of_slices_by_other_clients_are_reverted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_whose_node_comes_later_is_published_then() {
-    let cluster = Cluster::with(LOOPS).await;
+    let cluster = Cluster::with(CONTROLLERS).await;
     pod(&cluster, "p1", "").await;
     run(&cluster, "p1", "10.1.0.1", true).await;
     service(&cluster, "").await;
@@ -192,7 +192,7 @@ async fn a_pod_whose_node_comes_later_is_published_then() {
     let event = events
         .iter()
         .find(|event| event["reason"].str() == "FailedToUpdateEndpointSlices");
-    let event = event.expect("it is told");
+    let event = event.expect("the event is recorded");
     assert_eq!(
         event["message"].str(),
         "Error updating Endpoint Slices for Service default/web: \
@@ -210,7 +210,7 @@ async fn a_pod_whose_node_comes_later_is_published_then() {
 
 #[tokio::test(start_paused = true)]
 async fn labels_and_selectors_of_services_are_followed() {
-    let cluster = Cluster::with(LOOPS).await;
+    let cluster = Cluster::with(CONTROLLERS).await;
     node(&cluster).await;
     pod(&cluster, "p1", "").await;
     run(&cluster, "p1", "10.1.0.1", true).await;
@@ -250,7 +250,7 @@ async fn labels_and_selectors_of_services_are_followed() {
 
 #[tokio::test(start_paused = true)]
 async fn endpoints_of_a_service_deleted_while_down_are_deleted() {
-    let mut cluster = Cluster::with(LOOPS).await;
+    let mut cluster = Cluster::with(CONTROLLERS).await;
     service(&cluster, "").await;
     cluster.settle().await;
     cluster.start(&[], |_| {}).await;
@@ -258,16 +258,16 @@ async fn endpoints_of_a_service_deleted_while_down_are_deleted() {
     cluster.settle().await;
     assert!(
         cluster.find(&ENDPOINTS, "default/web").await.is_some(),
-        "nobody looks"
+        "the controller does not run"
     );
-    cluster.start(LOOPS, |_| {}).await;
+    cluster.start(CONTROLLERS, |_| {}).await;
     cluster.settle().await;
     assert!(cluster.find(&ENDPOINTS, "default/web").await.is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn endpoints_kept_by_hand_are_mirrored() {
-    let cluster = Cluster::with(LOOPS).await;
+    let cluster = Cluster::with(CONTROLLERS).await;
     cluster
         .create("{apiVersion: v1, kind: Service, metadata: {name: web, namespace: default}, spec: {ports: [{port: 80}]}}")
         .await;
@@ -323,7 +323,7 @@ async fn endpoints_kept_by_hand_are_mirrored() {
 
 #[tokio::test(start_paused = true)]
 async fn topology_hints_are_set_while_there_are_several_zones() {
-    let cluster = Cluster::with(LOOPS).await;
+    let cluster = Cluster::with(CONTROLLERS).await;
     for (name, zone) in [("n1", "z1"), ("n2", "z2")] {
         let labels = format!("{{topology.kubernetes.io/zone: {zone}}}");
         let status = "{allocatable: {cpu: '4'}, conditions: [{type: Ready, status: 'True'}]}";

@@ -230,15 +230,15 @@ async fn one_owner_of_two_is_enough() {
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_never_existed_counts_as_deleted() {
     let cluster = cluster().await;
-    let nobody =
+    let missing =
         "{apiVersion: v1, kind: ConfigMap, name: o, uid: 11111111-2222-3333-4444-555555555555}"
             .to_string();
-    config(&cluster, "d", std::slice::from_ref(&nobody)).await;
+    config(&cluster, "d", std::slice::from_ref(&missing)).await;
     cluster.settle().await;
     assert_eq!(left(&cluster).await, "");
     // The same for a reference with another uid.
     config(&cluster, "o", &[]).await;
-    config(&cluster, "d", &[nobody]).await;
+    config(&cluster, "d", &[missing]).await;
     cluster.settle().await;
     assert_eq!(left(&cluster).await, "o");
 }

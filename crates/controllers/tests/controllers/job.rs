@@ -10,7 +10,7 @@ use mizzen_value::{Value, value};
 
 use crate::cluster::Cluster;
 
-const LOOP: &[&str] = &["job-controller"];
+const CONTROLLER: &[&str] = &["job-controller"];
 
 /// Creates the job `j` with these fields and a template.
 async fn make(cluster: &Cluster, fields: &str) -> Object {
@@ -71,7 +71,7 @@ async fn pass(cluster: &Cluster, seconds: u64) {
 
 #[tokio::test(start_paused = true)]
 async fn a_job_is_complete_when_its_pods_have_succeeded() {
-    let cluster = Cluster::with(LOOP).await;
+    let cluster = Cluster::with(CONTROLLER).await;
     make(&cluster, "completions: 2").await;
     for n in 1..=2 {
         let pod = running(&cluster).await.remove(0);
@@ -110,7 +110,7 @@ async fn a_job_is_complete_when_its_pods_have_succeeded() {
 
 #[tokio::test(start_paused = true)]
 async fn each_failure_waits_twice_as_long_until_the_limit() {
-    let cluster = Cluster::with(LOOP).await;
+    let cluster = Cluster::with(CONTROLLER).await;
     make(&cluster, "backoffLimit: 2").await;
     for (wait, n_pods) in [(10, 1), (20, 2)] {
         end(&cluster, &running(&cluster).await[0], "Failed", 1).await;
@@ -135,7 +135,7 @@ async fn each_failure_waits_twice_as_long_until_the_limit() {
 
 #[tokio::test(start_paused = true)]
 async fn a_job_fails_at_its_deadline() {
-    let cluster = Cluster::with(LOOP).await;
+    let cluster = Cluster::with(CONTROLLER).await;
     make(
         &cluster,
         "activeDeadlineSeconds: 30, parallelism: 2, completions: 2",
@@ -174,7 +174,7 @@ async fn a_job_fails_at_its_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn a_suspended_job_has_no_pods_until_it_is_resumed() {
-    let cluster = Cluster::with(LOOP).await;
+    let cluster = Cluster::with(CONTROLLER).await;
     make(&cluster, "").await;
     cluster
         .change(&JOBS, "default/j", |job| {
@@ -202,7 +202,7 @@ async fn a_suspended_job_has_no_pods_until_it_is_resumed() {
 
 #[tokio::test(start_paused = true)]
 async fn each_index_has_a_pod_of_its_own() {
-    let cluster = Cluster::with(LOOP).await;
+    let cluster = Cluster::with(CONTROLLER).await;
     make(
         &cluster,
         "completionMode: Indexed, completions: 3, parallelism: 3, backoffLimitPerIndex: 1",
@@ -250,7 +250,7 @@ async fn a_finished_pod_is_counted_once_across_crashes() {
             if was_released && !was_noted {
                 continue;
             }
-            let mut cluster = Cluster::with(LOOP).await;
+            let mut cluster = Cluster::with(CONTROLLER).await;
             make(&cluster, "completions: 2").await;
             cluster.start(&[], |_| {}).await;
             let pod = running(&cluster).await.remove(0);
@@ -267,7 +267,7 @@ async fn a_finished_pod_is_counted_once_across_crashes() {
                 let release = |pod: &mut Object| drop(pod.entry("metadata").remove("finalizers"));
                 cluster.change(&PODS, &pod.key().to_string(), release).await;
             }
-            cluster.start(LOOP, |_| {}).await;
+            cluster.start(CONTROLLER, |_| {}).await;
             pass(&cluster, 5).await;
             let status = status(&cluster).await;
             assert_eq!(
@@ -282,7 +282,7 @@ async fn a_finished_pod_is_counted_once_across_crashes() {
 
 #[tokio::test(start_paused = true)]
 async fn pods_of_a_deleted_job_lose_their_finalizer() {
-    let cluster = Cluster::with(LOOP).await;
+    let cluster = Cluster::with(CONTROLLER).await;
     make(&cluster, "").await;
     let options = DeleteOptions {
         propagation: Some("Background"),
@@ -305,7 +305,7 @@ async fn pods_of_a_deleted_job_lose_their_finalizer() {
 
 #[tokio::test(start_paused = true)]
 async fn pods_of_a_finished_job_lose_their_finalizer() {
-    let mut cluster = Cluster::with(LOOP).await;
+    let mut cluster = Cluster::with(CONTROLLER).await;
     make(&cluster, "").await;
     cluster.start(&[], |_| {}).await;
     let condition = |kind: &str| value!({"type": kind, "status": "True", "reason": "R"});
@@ -318,7 +318,7 @@ async fn pods_of_a_finished_job_lose_their_finalizer() {
             status.set("conditions", conditions);
         })
         .await;
-    cluster.start(LOOP, |_| {}).await;
+    cluster.start(CONTROLLER, |_| {}).await;
     pass(&cluster, 2).await;
     assert_eq!(pods(&cluster).await.len(), 1);
     assert!(pods(&cluster).await[0]["metadata"]["finalizers"].is_null());
@@ -326,7 +326,7 @@ async fn pods_of_a_finished_job_lose_their_finalizer() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_whose_exit_code_is_forbidden_fails_the_job() {
-    let cluster = Cluster::with(LOOP).await;
+    let cluster = Cluster::with(CONTROLLER).await;
     let rules = "[{action: Ignore, onExitCodes: {operator: In, values: [7]}}, \
                   {action: FailJob, onExitCodes: {operator: In, values: [42]}}]";
     make(
@@ -363,7 +363,7 @@ async fn a_pod_whose_exit_code_is_forbidden_fails_the_job() {
 #[tokio::test(start_paused = true)]
 async fn a_terminating_pod_is_replaced_at_once_or_when_it_is_gone() {
     for (policy, n_before) in [("TerminatingOrFailed", 2), ("Failed", 1)] {
-        let cluster = Cluster::with(LOOP).await;
+        let cluster = Cluster::with(CONTROLLER).await;
         make(&cluster, &format!("podReplacementPolicy: {policy}")).await;
         let pod = pods(&cluster).await.remove(0);
         let binding =
@@ -395,7 +395,7 @@ async fn a_terminating_pod_is_replaced_at_once_or_when_it_is_gone() {
 
 #[tokio::test(start_paused = true)]
 async fn a_job_of_another_controller_is_left_alone() {
-    let cluster = Cluster::with(LOOP).await;
+    let cluster = Cluster::with(CONTROLLER).await;
     make(&cluster, "managedBy: example.com/mine").await;
     pass(&cluster, 5).await;
     assert_eq!(
@@ -406,7 +406,7 @@ async fn a_job_of_another_controller_is_left_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn an_orphan_that_matches_is_adopted_and_released_when_it_no_longer_does() {
-    let cluster = Cluster::with(LOOP).await;
+    let cluster = Cluster::with(CONTROLLER).await;
     let spec = "restartPolicy: Never, containers: [{name: c, image: i}]";
     cluster
         .create(&format!("{{apiVersion: v1, kind: Pod, metadata: {{name: p, namespace: default, labels: {{a: b}}}}, spec: {{{spec}}}}}"))
@@ -437,7 +437,7 @@ async fn an_orphan_that_matches_is_adopted_and_released_when_it_no_longer_does()
 
 #[tokio::test(start_paused = true)]
 async fn a_finished_job_waits_for_its_last_pod() {
-    let cluster = Cluster::with(LOOP).await;
+    let cluster = Cluster::with(CONTROLLER).await;
     make(&cluster, "activeDeadlineSeconds: 10").await;
     let pod = pods(&cluster).await.remove(0);
     let binding =

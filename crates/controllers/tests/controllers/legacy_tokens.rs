@@ -5,7 +5,7 @@ use mizzen_sdk::resource::{PODS, SECRETS};
 
 use crate::cluster::Cluster;
 
-const LOOPS: [&str; 1] = ["legacy-serviceaccount-token-cleaner-controller"];
+const CONTROLLERS: [&str; 1] = ["legacy-serviceaccount-token-cleaner-controller"];
 const DAY: i64 = 24 * 3600;
 
 /// A cluster with the account `robot`, for which all but the last of these tokens were
@@ -37,7 +37,7 @@ async fn cluster(since: &str) -> Cluster {
 async fn after(cluster: &mut Cluster, days: i64) -> Vec<String> {
     let then = Timestamp::from_second(cluster.now() + days * DAY).unwrap();
     cluster
-        .start(&LOOPS, |options| {
+        .start(&CONTROLLERS, |options| {
             options.clock = std::sync::Arc::new(move || then)
         })
         .await;

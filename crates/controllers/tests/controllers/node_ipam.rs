@@ -6,7 +6,7 @@ use mizzen_value::address::Block;
 
 use crate::cluster::Cluster;
 
-const LOOP: [&str; 1] = ["node-ipam-controller"];
+const CONTROLLER: [&str; 1] = ["node-ipam-controller"];
 
 async fn node(cluster: &Cluster, name: &str, spec: &str) -> String {
     cluster
@@ -30,7 +30,7 @@ async fn nodes_get_pod_cidrs_and_existing_ones_are_kept() {
     )
     .await;
     cluster
-        .start(&LOOP, |options| {
+        .start(&CONTROLLER, |options| {
             options.pod_ranges = vec!["10.9.0.0/22".into()]
         })
         .await;
@@ -48,7 +48,7 @@ async fn nodes_get_pod_cidrs_and_existing_ones_are_kept() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_changes_concurrently_keeps_its_pod_cidr() {
-    let cluster = Cluster::set_up(&LOOP, |options| {
+    let cluster = Cluster::set_up(&CONTROLLER, |options| {
         options.pod_ranges = vec!["10.9.0.0/22".into()]
     })
     .await;
@@ -84,14 +84,14 @@ async fn a_node_that_changes_concurrently_keeps_its_pod_cidr() {
 
 #[tokio::test(start_paused = true)]
 async fn without_a_range_nodes_get_nothing() {
-    let cluster = Cluster::with(&LOOP).await;
+    let cluster = Cluster::with(&CONTROLLER).await;
     assert_eq!(node(&cluster, "a", "").await, "");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_node_gets_a_pod_cidr_of_each_family() {
     let ranges = vec!["10.9.0.0/16".to_string(), "fd00::/56".to_string()];
-    let cluster = Cluster::set_up(&LOOP, |options| options.pod_ranges = ranges).await;
+    let cluster = Cluster::set_up(&CONTROLLER, |options| options.pod_ranges = ranges).await;
     node(&cluster, "a", "").await;
     let node = cluster.get(&NODES, "a").await;
     let blocks: Vec<_> = node["spec"]["podCIDRs"]
@@ -104,7 +104,7 @@ async fn a_node_gets_a_pod_cidr_of_each_family() {
 
 #[tokio::test(start_paused = true)]
 async fn pod_cidrs_have_the_chosen_size_and_do_not_overlap_with_services() {
-    let cluster = Cluster::set_up(&LOOP, |options| {
+    let cluster = Cluster::set_up(&CONTROLLER, |options| {
         options.pod_ranges = vec!["10.9.0.0/24".into()];
         options.node_masks = NodeMasks {
             v4: 26,

@@ -115,9 +115,9 @@ async fn a_node_without_heartbeats_is_tainted_and_recovers() {
         ["unreachable:NoExecute", "unreachable:NoSchedule"]
     );
     assert_eq!(ready(&cluster.get(&PODS, "default/p").await), "False");
-    let told = events(&cluster, "NodeNotReady").await;
+    let event_messages = events(&cluster, "NodeNotReady").await;
     assert_eq!(
-        told,
+        event_messages,
         ["Node a status is now: NodeNotReady", "Node is not ready"]
     );
 
@@ -292,10 +292,10 @@ async fn a_pod_is_evicted_after_its_toleration_seconds() {
     assert!(!going("later").await);
     cluster.pass(Duration::from_secs(2)).await;
     assert!(going("later").await && !going("never").await);
-    let mut told = events(&cluster, "TaintManagerEviction").await;
-    told.sort();
+    let mut event_messages = events(&cluster, "TaintManagerEviction").await;
+    event_messages.sort();
     assert_eq!(
-        told,
+        event_messages,
         [
             "Marking for deletion Pod default/later",
             "Marking for deletion Pod default/now"

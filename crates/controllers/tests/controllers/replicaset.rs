@@ -8,7 +8,7 @@ use mizzen_value::value;
 
 use crate::cluster::Cluster;
 
-const LOOP: &str = "replicaset-controller";
+const CONTROLLER: &str = "replicaset-controller";
 
 fn set(replicas: usize) -> String {
     format!(
@@ -48,7 +48,7 @@ pub(crate) async fn make_ready(cluster: &Cluster, pod: &Object) {
 }
 
 /// The messages of events with a reason.
-pub(crate) async fn told(cluster: &Cluster, reason: &str) -> Vec<String> {
+pub(crate) async fn event_messages(cluster: &Cluster, reason: &str) -> Vec<String> {
     let events = cluster.list(&EVENTS, "default").await.into_iter();
     events
         .filter(|event| event["reason"].str() == reason)
@@ -67,7 +67,7 @@ async fn scale(cluster: &Cluster, replicas: i64) {
 
 #[tokio::test(start_paused = true)]
 async fn a_set_makes_its_pods_and_counts_them() {
-    let cluster = Cluster::with(&[LOOP]).await;
+    let cluster = Cluster::with(&[CONTROLLER]).await;
     let set = cluster.create(&set(3)).await;
     cluster.settle().await;
     let pods = pods(&cluster).await;
@@ -81,7 +81,7 @@ async fn a_set_makes_its_pods_and_counts_them() {
         cluster.get(&REPLICA_SETS, "default/web").await["status"],
         status
     );
-    let mut messages = told(&cluster, "SuccessfulCreate").await;
+    let mut messages = event_messages(&cluster, "SuccessfulCreate").await;
     messages.sort();
     assert_eq!(
         messages,
@@ -93,7 +93,7 @@ async fn a_set_makes_its_pods_and_counts_them() {
 
 #[tokio::test(start_paused = true)]
 async fn a_deleted_or_failed_pod_is_replaced() {
-    let cluster = Cluster::with(&[LOOP]).await;
+    let cluster = Cluster::with(&[CONTROLLER]).await;
     cluster.create(&set(2)).await;
     cluster.settle().await;
     let first = pods(&cluster).await;
@@ -114,7 +114,7 @@ async fn a_deleted_or_failed_pod_is_replaced() {
 
 #[tokio::test(start_paused = true)]
 async fn orphans_that_match_are_adopted_and_pods_that_do_not_are_released() {
-    let cluster = Cluster::with(&[LOOP]).await;
+    let cluster = Cluster::with(&[CONTROLLER]).await;
     cluster.create(&pod("orphan")).await;
     let set = cluster.create(&set(2)).await;
     cluster.settle().await;
@@ -147,7 +147,7 @@ async fn orphans_that_match_are_adopted_and_pods_that_do_not_are_released() {
 
 #[tokio::test(start_paused = true)]
 async fn unready_pods_are_deleted_first_and_then_the_cheapest() {
-    let cluster = Cluster::with(&[LOOP]).await;
+    let cluster = Cluster::with(&[CONTROLLER]).await;
     cluster.create(&set(4)).await;
     cluster.settle().await;
     let all = pods(&cluster).await;
@@ -173,12 +173,12 @@ async fn unready_pods_are_deleted_first_and_then_the_cheapest() {
             "{victim} at {replicas}"
         );
     }
-    assert_eq!(told(&cluster, "SuccessfulDelete").await.len(), 3);
+    assert_eq!(event_messages(&cluster, "SuccessfulDelete").await.len(), 3);
 }
 
 #[tokio::test(start_paused = true)]
 async fn terminating_pods_are_counted_apart_and_replaced_at_once() {
-    let cluster = Cluster::with(&[LOOP]).await;
+    let cluster = Cluster::with(&[CONTROLLER]).await;
     cluster
         .create(&set(1).replace("spec: {containers", "spec: {nodeName: n1, containers"))
         .await;
@@ -199,7 +199,7 @@ async fn terminating_pods_are_counted_apart_and_replaced_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pod_becomes_available_by_the_passing_of_time() {
-    let cluster = Cluster::with(&[LOOP]).await;
+    let cluster = Cluster::with(&[CONTROLLER]).await;
     cluster
         .create(&set(1).replace("replicas: 1", "replicas: 1, minReadySeconds: 20"))
         .await;
@@ -216,7 +216,7 @@ async fn a_pod_becomes_available_by_the_passing_of_time() {
 
 #[tokio::test(start_paused = true)]
 async fn an_exhausted_quota_causes_one_event_and_a_retry() {
-    let cluster = Cluster::with(&[LOOP]).await;
+    let cluster = Cluster::with(&[CONTROLLER]).await;
     cluster.create("{apiVersion: v1, kind: ResourceQuota, metadata: {name: q, namespace: default}, spec: {hard: {pods: 2}}}").await;
     let room = async |n: i64| {
         let hard = value!({"pods": (n.to_string())});
@@ -241,7 +241,10 @@ async fn an_exhausted_quota_causes_one_event_and_a_retry() {
         failure["message"].str().contains("exceeded quota: q"),
         "{failure:?}"
     );
-    assert!(told(&cluster, "FailedCreate").await[0].starts_with("Error creating: pods \"web-"));
+    assert!(
+        event_messages(&cluster, "FailedCreate").await[0]
+            .starts_with("Error creating: pods \"web-")
+    );
     room(20).await;
     cluster.pass(Duration::from_secs(600)).await;
     assert_eq!(pods(&cluster).await.len(), 9);
@@ -255,7 +258,7 @@ async fn an_exhausted_quota_causes_one_event_and_a_retry() {
 
 #[tokio::test(start_paused = true)]
 async fn more_pods_than_a_burst_come_in_bursts() {
-    let cluster = Cluster::with(&[LOOP]).await;
+    let cluster = Cluster::with(&[CONTROLLER]).await;
     cluster.create(&set(600)).await;
     cluster.pass(Duration::from_secs(5)).await;
     assert_eq!(pods(&cluster).await.len(), 600);
@@ -266,7 +269,7 @@ async fn more_pods_than_a_burst_come_in_bursts() {
 
 #[tokio::test(start_paused = true)]
 async fn a_set_in_deletion_creates_and_adopts_nothing() {
-    let cluster = Cluster::with(&[LOOP]).await;
+    let cluster = Cluster::with(&[CONTROLLER]).await;
     cluster
         .create(&set(1).replace("name: web,", "name: web, finalizers: [example.com/wait],"))
         .await;
@@ -286,10 +289,10 @@ async fn a_restarted_controller_continues() {
     let mut cluster = Cluster::with(&[]).await;
     cluster.create(&set(2)).await;
     cluster.create(&pod("orphan")).await;
-    cluster.start(&[LOOP], |_| {}).await;
+    cluster.start(&[CONTROLLER], |_| {}).await;
     cluster.settle().await;
     assert_eq!(pods(&cluster).await.len(), 2);
-    cluster.start(&[LOOP], |_| {}).await;
+    cluster.start(&[CONTROLLER], |_| {}).await;
     cluster.settle().await;
     assert_eq!(pods(&cluster).await.len(), 2);
 }

@@ -6,7 +6,7 @@ use mizzen_sdk::resource::SERVICE_CIDRS;
 
 use crate::cluster::Cluster;
 
-async fn says(cluster: &Cluster, name: &str) -> (String, String) {
+async fn ready_condition(cluster: &Cluster, name: &str) -> (String, String) {
     let range = cluster.get(&SERVICE_CIDRS, name).await;
     let condition = &range["status"]["conditions"][0];
     (
@@ -29,7 +29,7 @@ async fn a_service_cidr_is_ready_and_deleted_when_no_address_depends_on_it() {
     let cluster = Cluster::with(&["service-cidr-controller"]).await;
     make(&cluster, "more", "10.99.0.0/24").await;
     assert_eq!(
-        says(&cluster, "more").await,
+        ready_condition(&cluster, "more").await,
         ("True".into(), "Kubernetes Service CIDR is ready".into())
     );
     cluster
@@ -37,7 +37,7 @@ async fn a_service_cidr_is_ready_and_deleted_when_no_address_depends_on_it() {
         .await;
     cluster.delete(&SERVICE_CIDRS, "more").await;
     cluster.pass(Duration::from_secs(20)).await;
-    assert_eq!(says(&cluster, "more").await.0, "False");
+    assert_eq!(ready_condition(&cluster, "more").await.0, "False");
     make(&cluster, "whole", "10.99.0.0/16").await;
     cluster.settle().await;
     assert!(cluster.find(&SERVICE_CIDRS, "more").await.is_none());

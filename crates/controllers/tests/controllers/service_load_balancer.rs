@@ -7,7 +7,7 @@ use mizzen_value::address::Block;
 
 use crate::cluster::Cluster;
 
-const LOOP: [&str; 1] = ["service-lb-controller"];
+const CONTROLLER: [&str; 1] = ["service-lb-controller"];
 const FINALIZER: &str = "service.kubernetes.io/load-balancer-cleanup";
 
 fn ranges(texts: &[&str]) -> Vec<Block> {
@@ -18,7 +18,7 @@ fn ranges(texts: &[&str]) -> Vec<Block> {
 }
 
 async fn start(range: &str) -> Cluster {
-    Cluster::set_up(&LOOP, |options| {
+    Cluster::set_up(&CONTROLLER, |options| {
         options.load_balancer_ranges = ranges(&[range])
     })
     .await
@@ -76,10 +76,10 @@ async fn a_service_has_an_address_until_it_is_deleted() {
     cluster.delete(&SERVICES, "default/a").await;
     cluster.settle().await;
     assert!(cluster.find(&SERVICES, "default/a").await.is_none());
-    let mut told = events(&cluster, "a").await;
-    told.sort();
+    let mut event_messages = events(&cluster, "a").await;
+    event_messages.sort();
     assert_eq!(
-        told,
+        event_messages,
         [
             "Normal DeletedLoadBalancer: Deleted load balancer",
             "Normal DeletingLoadBalancer: Deleting load balancer",
@@ -127,7 +127,7 @@ async fn addresses_survive_a_restart_of_the_controller() {
         "the finalizer keeps it"
     );
     cluster
-        .start(&LOOP, |options| {
+        .start(&CONTROLLER, |options| {
             options.load_balancer_ranges = ranges(&["192.0.2.0/24"])
         })
         .await;
@@ -180,7 +180,7 @@ async fn a_requested_address_is_given_and_changed() {
 
 #[tokio::test(start_paused = true)]
 async fn without_ranges_there_is_no_cloud() {
-    let cluster = Cluster::with(&LOOP).await;
+    let cluster = Cluster::with(&CONTROLLER).await;
     create(&cluster, "a", "").await;
     assert_eq!(ingress(&cluster, "a").await, "");
     assert!(!has_finalizer(&cluster, "a").await);

@@ -110,10 +110,10 @@ async fn ordered_pods_are_created_in_order_and_deleted_in_reverse() {
     scale(&cluster, 0).await;
     // Without a kubelet each pod is deleted at once.
     assert_eq!(pods(&cluster).await, "");
-    let told = messages(&cluster, "SuccessfulDelete").await;
+    let event_messages = messages(&cluster, "SuccessfulDelete").await;
     let order = ["2", "1", "0"]
         .map(|ordinal| format!("Delete Pod web-{ordinal} in StatefulSet web successful"));
-    assert_eq!(told, order);
+    assert_eq!(event_messages, order);
 }
 
 /// The messages of events with this reason, in order.
@@ -270,14 +270,15 @@ async fn each_pod_gets_its_claim_and_leaves_it_behind() {
     );
     scale(&cluster, 1).await;
     assert_eq!(claims(&cluster).await, "data-web-0: data-web-1:");
-    let told = messages(&cluster, "SuccessfulCreate").await;
+    let event_messages = messages(&cluster, "SuccessfulCreate").await;
     assert!(
-        told.contains(&"Create Claim data-web-1 Pod web-1 in StatefulSet web success".into()),
-        "{told:?}"
+        event_messages
+            .contains(&"Create Claim data-web-1 Pod web-1 in StatefulSet web success".into()),
+        "{event_messages:?}"
     );
     assert!(
-        told.contains(&"Create Pod web-1 in StatefulSet web successful".into()),
-        "{told:?}"
+        event_messages.contains(&"Create Pod web-1 in StatefulSet web successful".into()),
+        "{event_messages:?}"
     );
 }
 
@@ -462,14 +463,14 @@ async fn a_rejected_pod_causes_an_event_and_a_retry() {
     let refused = "{replicas: 2, template: {metadata: {labels: {app: web}},
         spec: {priorityClassName: nobody, containers: [{name: c, image: 'i:1'}]}}}";
     let cluster = begin(refused).await;
-    let told = messages(&cluster, "FailedCreate").await;
+    let event_messages = messages(&cluster, "FailedCreate").await;
     assert!(
-        told[0].starts_with("Create Pod web-0 in StatefulSet web failed error: "),
-        "{told:?}"
+        event_messages[0].starts_with("Create Pod web-0 in StatefulSet web failed error: "),
+        "{event_messages:?}"
     );
     assert!(
-        told[0].contains("no PriorityClass with name nobody was found"),
-        "{told:?}"
+        event_messages[0].contains("no PriorityClass with name nobody was found"),
+        "{event_messages:?}"
     );
     let class = "{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: nobody}, value: 5}";
     cluster.create(class).await;
@@ -494,9 +495,10 @@ async fn a_claim_with_another_controller_is_left_alone_with_an_event() {
         (pods(&cluster).await, claims(&cluster).await),
         ("0:1".into(), "data-web-0:ConfigMap".into())
     );
-    let told = messages(&cluster, "ConflictingController").await;
+    let event_messages = messages(&cluster, "ConflictingController").await;
     assert!(
-        told[0].starts_with("PersistentVolumeClaim data-web-0 has a conflicting OwnerReference"),
-        "{told:?}"
+        event_messages[0]
+            .starts_with("PersistentVolumeClaim data-web-0 has a conflicting OwnerReference"),
+        "{event_messages:?}"
     );
 }

@@ -82,7 +82,7 @@ async fn migrate(cluster: &Cluster, name: &str, group: &str, plural: &str) -> Ob
 }
 
 /// The conditions of an object: type, status, reason and message of each.
-async fn said(cluster: &Cluster, of: &Resource, name: &str, type_: &str) -> Vec<String> {
+async fn conditions(cluster: &Cluster, of: &Resource, name: &str, type_: &str) -> Vec<String> {
     let object = cluster.get(of, name).await;
     let conditions = object["status"]["conditions"].list().iter();
     let show = |field: &str, condition: &mizzen_value::Value| condition[field].str().to_string();
@@ -96,8 +96,8 @@ async fn said(cluster: &Cluster, of: &Resource, name: &str, type_: &str) -> Vec<
         .collect()
 }
 
-async fn migration_says(cluster: &Cluster, name: &str) -> Vec<String> {
-    said(cluster, &STORAGE_VERSION_MIGRATIONS, name, "").await
+async fn migration_conditions(cluster: &Cluster, name: &str) -> Vec<String> {
+    conditions(cluster, &STORAGE_VERSION_MIGRATIONS, name, "").await
 }
 
 const COMPLETED: &str = "Running|False|MigrationCompleted|Migration completed";
@@ -108,8 +108,8 @@ async fn writes(cluster: &Cluster, version: &str) -> BTreeMap<String, usize> {
     let source: ListWatch<Object> = ListWatch::at(cluster.api.client().clone(), FOOS.path(""));
     let mut stream = source.watch(version, 5).await.unwrap();
     let mut writes = BTreeMap::new();
-    while let Some(said) = stream.next().await.unwrap() {
-        if let Said::Delta(delta) = said {
+    while let Some(event) = stream.next().await.unwrap() {
+        if let Said::Delta(delta) = event {
             *writes
                 .entry(delta.entry().key().name().to_string())
                 .or_default() += 1;
@@ -127,21 +127,21 @@ fn once() -> BTreeMap<String, usize> {
 
 /// The controller's transport: counts requests for migrations, and injects faults.
 #[derive(Clone)]
-struct Way {
+struct FaultyTransport {
     ours: InProcess,
     n_asked: Arc<AtomicUsize>,
-    trouble: Arc<Mutex<Option<Trouble>>>,
+    fault: Arc<Mutex<Option<Fault>>>,
 }
 
 /// The fault, injected once when the object `b` is about to be rewritten.
-enum Trouble {
+enum Fault {
     /// The server responds so.
     Answer(u16, &'static str),
     /// Another client writes first.
     Meanwhile(Box<Request<Sent>>),
 }
 
-impl Service<Request<Sent>> for Way {
+impl Service<Request<Sent>> for FaultyTransport {
     type Response = Response<Body>;
     type Error = Infallible;
     type Future = <InProcess as Service<Request<Sent>>>::Future;
@@ -157,13 +157,13 @@ impl Service<Request<Sent>> for Way {
             Ordering::Relaxed,
         );
         let is_meant = request.method() == Method::PATCH && path.ends_with("/foos/b");
-        match self.trouble.lock().take_if(|_| is_meant) {
+        match self.fault.lock().take_if(|_| is_meant) {
             None => self.ours.call(request),
-            Some(Trouble::Answer(code, body)) => Box::pin(ready(Ok(Response::builder()
+            Some(Fault::Answer(code, body)) => Box::pin(ready(Ok(Response::builder()
                 .status(code)
                 .body(Body::from(body))
                 .unwrap()))),
-            Some(Trouble::Meanwhile(other)) => {
+            Some(Fault::Meanwhile(other)) => {
                 let (first, mut ours) = (self.ours.call(*other), self.ours.clone());
                 Box::pin(async move {
                     assert!(first.await?.status().is_success());
@@ -175,15 +175,15 @@ impl Service<Request<Sent>> for Way {
 }
 
 /// A cluster whose controller uses that transport.
-async fn cluster_with(trouble: Option<Trouble>) -> (Cluster, Arc<AtomicUsize>) {
+async fn cluster_with(fault: Option<Fault>) -> (Cluster, Arc<AtomicUsize>) {
     let mut cluster = Cluster::with(&[]).await;
     let ours = cluster
         .server
         .in_process(User::master("admin"), "kube-controller-manager");
-    let way = Way {
+    let way = FaultyTransport {
         ours,
         n_asked: Arc::default(),
-        trouble: Arc::new(Mutex::new(trouble)),
+        fault: Arc::new(Mutex::new(fault)),
     };
     let n_asked = way.n_asked.clone();
     let clients = Arc::new(move |_: &str| Client::new(way.clone(), "default"));
@@ -196,14 +196,14 @@ async fn cluster_with(trouble: Option<Trouble>) -> (Cluster, Arc<AtomicUsize>) {
 }
 
 /// How a migration ends with a fault, and how often objects are written.
-async fn migrate_in(trouble: Trouble, time: Duration) -> (Vec<String>, BTreeMap<String, usize>) {
-    let (cluster, _) = cluster_with(Some(trouble)).await;
+async fn migrate_in(fault: Fault, time: Duration) -> (Vec<String>, BTreeMap<String, usize>) {
+    let (cluster, _) = cluster_with(Some(fault)).await;
     outdated_foos(&cluster).await;
     serve_migrations(&cluster).await;
     let created = migrate(&cluster, "m", "example.com", "foos").await;
     cluster.pass(time).await;
     (
-        migration_says(&cluster, "m").await,
+        migration_conditions(&cluster, "m").await,
         writes(&cluster, created.version()).await,
     )
 }
@@ -216,7 +216,10 @@ async fn every_object_is_written_again_exactly_once() {
     let before = cluster.list(&FOOS, "").await;
     let created = migrate(&cluster, "m", "example.com", "foos").await;
     cluster.settle().await;
-    assert_eq!(migration_says(&cluster, "m").await, [COMPLETED, SUCCEEDED]);
+    assert_eq!(
+        migration_conditions(&cluster, "m").await,
+        [COMPLETED, SUCCEEDED]
+    );
 
     let after = cluster.list(&FOOS, "").await;
     assert_eq!(before.len(), 3);
@@ -231,7 +234,7 @@ async fn every_object_is_written_again_exactly_once() {
         .await;
     assert_eq!(definition["status"]["storedVersions"], value!(["v2"]));
     assert_eq!(
-        said(
+        conditions(
             &cluster,
             &CUSTOM_RESOURCE_DEFINITIONS,
             FOO_DEFINITION,
@@ -266,7 +269,10 @@ async fn a_finished_migration_is_not_repeated() {
         .change(&STORAGE_VERSION_MIGRATIONS, "m", touch)
         .await;
     cluster.settle().await;
-    assert_eq!(migration_says(&cluster, "m").await, [COMPLETED, SUCCEEDED]);
+    assert_eq!(
+        migration_conditions(&cluster, "m").await,
+        [COMPLETED, SUCCEEDED]
+    );
     assert_eq!(writes(&cluster, created.version()).await, once());
 }
 
@@ -284,7 +290,10 @@ async fn a_second_migration_waits_for_the_first_and_finds_nothing_to_do() {
     cluster.settle().await;
     let mut noted = Vec::new();
     for name in ["z", "a"] {
-        assert_eq!(migration_says(&cluster, name).await, [COMPLETED, SUCCEEDED]);
+        assert_eq!(
+            migration_conditions(&cluster, name).await,
+            [COMPLETED, SUCCEEDED]
+        );
         let migration = cluster.get(&STORAGE_VERSION_MIGRATIONS, name).await;
         noted.push(
             migration["status"]["resourceVersion"]
@@ -304,12 +313,15 @@ async fn an_unknown_resource_fails_after_a_minute() {
     migrate(&cluster, "m", "example.com", "hats").await;
     cluster.pass(Duration::from_secs(55)).await;
     assert_eq!(
-        migration_says(&cluster, "m").await,
+        migration_conditions(&cluster, "m").await,
         ["Running|True|MigrationRunning|The migration is running"]
     );
     cluster.pass(Duration::from_secs(60)).await;
     let failed = "Failed|True|StorageVersionMigrationFailed|resource does not exist in discovery";
-    assert_eq!(migration_says(&cluster, "m").await, [COMPLETED, failed]);
+    assert_eq!(
+        migration_conditions(&cluster, "m").await,
+        [COMPLETED, failed]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -319,7 +331,10 @@ async fn a_resource_that_is_served_later_is_migrated() {
     migrate(&cluster, "m", "example.com", "foos").await;
     cluster.pass(Duration::from_secs(20)).await;
     outdated_foos(&cluster).await;
-    assert_eq!(migration_says(&cluster, "m").await, [COMPLETED, SUCCEEDED]);
+    assert_eq!(
+        migration_conditions(&cluster, "m").await,
+        [COMPLETED, SUCCEEDED]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -329,7 +344,10 @@ async fn a_resource_that_cannot_be_written_fails_at_once() {
     migrate(&cluster, "m", "", "componentstatuses").await;
     cluster.settle().await;
     let failed = r#"Failed|True|StorageVersionMigrationFailed|resource "/v1, Resource=componentstatuses" does not support discovery operations: [update patch list]"#;
-    assert_eq!(migration_says(&cluster, "m").await, [COMPLETED, failed]);
+    assert_eq!(
+        migration_conditions(&cluster, "m").await,
+        [COMPLETED, failed]
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -342,8 +360,14 @@ async fn built_in_resources_of_either_scope_are_migrated() {
     migrate(&cluster, "m", "", "namespaces").await;
     migrate(&cluster, "o", "", "configmaps").await;
     cluster.settle().await;
-    assert_eq!(migration_says(&cluster, "m").await, [COMPLETED, SUCCEEDED]);
-    assert_eq!(migration_says(&cluster, "o").await, [COMPLETED, SUCCEEDED]);
+    assert_eq!(
+        migration_conditions(&cluster, "m").await,
+        [COMPLETED, SUCCEEDED]
+    );
+    assert_eq!(
+        migration_conditions(&cluster, "o").await,
+        [COMPLETED, SUCCEEDED]
+    );
     // They are stored in their only version already, so nothing is written.
     assert_eq!(
         cluster
@@ -367,7 +391,10 @@ async fn migrations_may_go_away_and_come_back() {
     serve_migrations(&cluster).await;
     let created = migrate(&cluster, "m", "example.com", "foos").await;
     cluster.settle().await;
-    assert_eq!(migration_says(&cluster, "m").await, [COMPLETED, SUCCEEDED]);
+    assert_eq!(
+        migration_conditions(&cluster, "m").await,
+        [COMPLETED, SUCCEEDED]
+    );
     assert_eq!(writes(&cluster, created.version()).await, once());
 }
 
@@ -395,17 +422,19 @@ async fn migrations_are_not_requested_while_the_kind_is_off() {
 async fn a_429_is_retried_and_nothing_is_written_twice() {
     let busy = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","code":429,"reason":"TooManyRequests","message":"busy","details":{"retryAfterSeconds":2}}"#;
     let running = ["Running|True|MigrationRunning|The migration is running"];
-    let (early, _) = migrate_in(Trouble::Answer(429, busy), Duration::from_millis(1900)).await;
+    let (early, _) = migrate_in(Fault::Answer(429, busy), Duration::from_millis(1900)).await;
     assert_eq!(early, running);
-    let (said, writes) = migrate_in(Trouble::Answer(429, busy), Duration::from_millis(2900)).await;
+    let (conditions, writes) =
+        migrate_in(Fault::Answer(429, busy), Duration::from_millis(2900)).await;
     assert_eq!(
-        (said, writes),
+        (conditions, writes),
         (vec![COMPLETED.to_string(), SUCCEEDED.to_string()], once())
     );
     let broken = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","code":500,"reason":"InternalError","message":"broken"}"#;
-    let (said, writes) = migrate_in(Trouble::Answer(500, broken), Duration::from_millis(900)).await;
+    let (conditions, writes) =
+        migrate_in(Fault::Answer(500, broken), Duration::from_millis(900)).await;
     assert_eq!(
-        (said, writes),
+        (conditions, writes),
         (vec![COMPLETED.to_string(), SUCCEEDED.to_string()], once())
     );
 }
@@ -413,10 +442,11 @@ async fn a_429_is_retried_and_nothing_is_written_twice() {
 #[tokio::test(start_paused = true)]
 async fn an_object_that_is_refused_fails_the_migration() {
     let refused = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","code":403,"reason":"Forbidden","message":"not you"}"#;
-    let (said, writes) = migrate_in(Trouble::Answer(403, refused), Duration::from_secs(60)).await;
+    let (conditions, writes) =
+        migrate_in(Fault::Answer(403, refused), Duration::from_secs(60)).await;
     let failed =
         "Failed|True|StorageVersionMigrationFailed|migration encountered unhandled error: not you";
-    assert_eq!(said, [COMPLETED, failed]);
+    assert_eq!(conditions, [COMPLETED, failed]);
     assert_eq!(writes, BTreeMap::from([("a".to_string(), 1)]));
 }
 
@@ -428,14 +458,14 @@ async fn a_concurrent_write_replaces_the_rewrite() {
         .body(Sent::from(br#"{"spec":{"size":1}}"#.to_vec()));
     let deleted = Request::delete(path).body(Sent::empty());
     for other in [written, deleted] {
-        let (said, writes) = migrate_in(
-            Trouble::Meanwhile(Box::new(other.unwrap())),
+        let (conditions, writes) = migrate_in(
+            Fault::Meanwhile(Box::new(other.unwrap())),
             Duration::from_millis(900),
         )
         .await;
         // The write or deletion of the other client is the only one.
         assert_eq!(
-            (said, writes),
+            (conditions, writes),
             (vec![COMPLETED.to_string(), SUCCEEDED.to_string()], once())
         );
     }

@@ -11,7 +11,7 @@ use mizzen_value::value;
 
 use crate::cluster::Cluster;
 
-const LOOPS: [&str; 3] = [
+const CONTROLLERS: [&str; 3] = [
     "persistentvolume-binder-controller",
     "persistentvolume-protection-controller",
     "persistentvolumeclaim-protection-controller",
@@ -73,7 +73,7 @@ async fn class(cluster: &Cluster, provisioner: &str, mode: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_is_bound_to_the_smallest_volume_and_releases_it() {
-    let cluster = Cluster::with(&LOOPS).await;
+    let cluster = Cluster::with(&CONTROLLERS).await;
     volume(&cluster, "big", "10Gi", NFS).await;
     volume(&cluster, "fit", "4Gi", NFS).await;
     volume(&cluster, "small", "2Gi", NFS).await;
@@ -112,7 +112,7 @@ async fn a_claim_is_bound_to_the_smallest_volume_and_releases_it() {
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_waits_for_a_later_volume() {
-    let cluster = Cluster::with(&LOOPS).await;
+    let cluster = Cluster::with(&CONTROLLERS).await;
     claim(&cluster, "c", "storageClassName: sc").await;
     assert_eq!(phase(&cluster, "default/c").await, "Pending");
     assert_eq!(reasons(&cluster, "c").await, ["ProvisioningFailed"]);
@@ -123,7 +123,7 @@ async fn a_claim_waits_for_a_later_volume() {
 
 #[tokio::test(start_paused = true)]
 async fn two_claims_never_share_a_volume() {
-    let cluster = Cluster::with(&LOOPS).await;
+    let cluster = Cluster::with(&CONTROLLERS).await;
     for name in ["a", "b", "c", "d"] {
         let text = format!(
             "{{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {{name: {name}, namespace: default}}, spec: {{accessModes: [ReadWriteOnce], storageClassName: sc, resources: {{requests: {{storage: 1Gi}}}}}}}}"
@@ -143,7 +143,7 @@ async fn two_claims_never_share_a_volume() {
 
 #[tokio::test(start_paused = true)]
 async fn a_pre_bound_volume_is_bound_to_no_other_claim() {
-    let cluster = Cluster::with(&LOOPS).await;
+    let cluster = Cluster::with(&CONTROLLERS).await;
     volume(
         &cluster,
         "v",
@@ -162,7 +162,7 @@ async fn a_pre_bound_volume_is_bound_to_no_other_claim() {
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_whose_volume_is_deleted_is_lost() {
-    let cluster = Cluster::with(&LOOPS).await;
+    let cluster = Cluster::with(&CONTROLLERS).await;
     volume(&cluster, "v", "5Gi", NFS).await;
     claim(&cluster, "c", "storageClassName: sc").await;
     cluster.delete(&PERSISTENT_VOLUMES, "v").await;
@@ -184,7 +184,7 @@ async fn a_claim_whose_volume_is_deleted_is_lost() {
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_waits_for_its_first_consumer() {
-    let cluster = Cluster::with(&LOOPS).await;
+    let cluster = Cluster::with(&CONTROLLERS).await;
     class(&cluster, "example.com/p", "WaitForFirstConsumer").await;
     volume(&cluster, "v", "5Gi", NFS).await;
     claim(&cluster, "c", "storageClassName: sc").await;
@@ -197,9 +197,12 @@ async fn a_claim_waits_for_its_first_consumer() {
     );
     pod(&cluster, "p", "").await;
     cluster.pass(Duration::from_secs(16)).await;
-    let mut told = reasons(&cluster, "c").await;
-    told.sort();
-    assert_eq!(told, ["WaitForFirstConsumer", "WaitForPodScheduled"]);
+    let mut event_messages = reasons(&cluster, "c").await;
+    event_messages.sort();
+    assert_eq!(
+        event_messages,
+        ["WaitForFirstConsumer", "WaitForPodScheduled"]
+    );
     // The scheduler selects a volume, or a node for one to be provisioned.
     let name_it = |claim: &mut mizzen_sdk::Object| {
         claim
@@ -229,7 +232,7 @@ async fn a_claim_waits_for_its_first_consumer() {
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_without_a_class_gets_the_default_one_later() {
-    let cluster = Cluster::with(&LOOPS).await;
+    let cluster = Cluster::with(&CONTROLLERS).await;
     claim(&cluster, "c", "volumeMode: Filesystem").await;
     assert_eq!(reasons(&cluster, "c").await, ["FailedBinding"]);
     class(&cluster, "example.com/p", "Immediate").await;
@@ -251,7 +254,7 @@ async fn a_claim_without_a_class_gets_the_default_one_later() {
 
 #[tokio::test(start_paused = true)]
 async fn a_volume_without_a_deleter_fails_and_a_deletable_one_is_deleted() {
-    let cluster = Cluster::with(&LOOPS).await;
+    let cluster = Cluster::with(&CONTROLLERS).await;
     volume(
         &cluster,
         "v",
@@ -289,7 +292,7 @@ async fn a_volume_without_a_deleter_fails_and_a_deletable_one_is_deleted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_volume_is_recycled_and_available_again() {
-    let cluster = Cluster::with(&LOOPS).await;
+    let cluster = Cluster::with(&CONTROLLERS).await;
     volume(
         &cluster,
         "v",
@@ -327,7 +330,7 @@ async fn a_volume_is_recycled_and_available_again() {
 
 #[tokio::test(start_paused = true)]
 async fn the_external_resizer_is_reported_once() {
-    let cluster = Cluster::with(&[LOOPS[0], "persistentvolume-expander-controller"]).await;
+    let cluster = Cluster::with(&[CONTROLLERS[0], "persistentvolume-expander-controller"]).await;
     cluster
         .create("{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: sc}, provisioner: p.example.com, allowVolumeExpansion: true}")
         .await;
@@ -409,7 +412,7 @@ async fn pod(cluster: &Cluster, name: &str, node: &str) {
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_stays_while_a_pod_on_a_node_uses_it() {
-    let cluster = Cluster::with(&LOOPS).await;
+    let cluster = Cluster::with(&CONTROLLERS).await;
     claim(&cluster, "c", "storageClassName: sc").await;
     pod(&cluster, "scheduled", "n").await;
     pod(&cluster, "waiting", "").await;
@@ -498,12 +501,12 @@ async fn changes_while_the_controller_was_down_are_handled() {
     let mut cluster = Cluster::with(&[]).await;
     volume(&cluster, "v", "5Gi", NFS).await;
     claim(&cluster, "c", "storageClassName: sc").await;
-    cluster.start(&LOOPS, |_| {}).await;
+    cluster.start(&CONTROLLERS, |_| {}).await;
     cluster.settle().await;
     assert_eq!(phase(&cluster, "default/c").await, "Bound");
     cluster.start(&[], |_| {}).await;
     cluster.delete(&PERSISTENT_VOLUME_CLAIMS, "default/c").await;
-    cluster.start(&LOOPS, |_| {}).await;
+    cluster.start(&CONTROLLERS, |_| {}).await;
     cluster.settle().await;
     assert!(
         cluster
