@@ -13,19 +13,19 @@ use tokio::time::{Instant, timeout_at};
 use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
-use crate::access::request::attributes;
 use crate::aggregation::{self, OtherServer, Streams};
 use crate::answer::{self, Accept, Answer, Lease};
 use crate::audit::{self, Layer};
-use crate::authenticate::{Caller, Claim, Stranger, authenticate, warning};
+use crate::authentication::{Caller, Claim, Stranger, authenticate, warning};
+use crate::authorization::request::attributes;
 use crate::deadline::Deadline;
-use crate::fairness::{Held, Turn};
+use crate::flowcontrol::{Held, Turn};
 use crate::metrics::{Observed, Terminated};
 use crate::receive::receive;
 use crate::recover::Recover;
 use crate::request::{Query, Request, RequestInfo, Target};
 use crate::server::Inner;
-use crate::{access, pages, request_line, verbs};
+use crate::{authorization, pages, request_line, verbs};
 
 /// By which a request can be found again.
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
@@ -86,7 +86,7 @@ async fn go(
     let info = match RequestInfo::new(&method, &uri, &query) {
         Ok(info) => info,
         Err(error) => {
-            let mut answer = access::internal_error(
+            let mut answer = authorization::internal_error(
                 &uri,
                 format!("failed to create RequestInfo: {error}, {uri}"),
             );
@@ -264,7 +264,7 @@ fn terminated(mut answer: Answer) -> Answer {
 }
 
 async fn pass(server: &Arc<Inner>, request: &mut Request) -> Result<Answer, Status> {
-    if let Err(status) = access::impersonate::impersonate(server, request).await {
+    if let Err(status) = authorization::impersonate::impersonate(server, request).await {
         return Ok(refuse(server, request, &status));
     }
     let queued = Instant::now();
@@ -273,7 +273,7 @@ async fn pass(server: &Arc<Inner>, request: &mut Request) -> Result<Answer, Stat
     if let Err(turned_away) = admitted {
         return Ok(terminated(turned_away));
     }
-    if let Err(refusal) = access::check(server, request).await {
+    if let Err(refusal) = authorization::check(server, request).await {
         return Ok(refusal.answer(request, |status| refuse(server, request, status)));
     }
     let local = match aggregation::other_server(server, &request.info) {

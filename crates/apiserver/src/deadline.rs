@@ -6,7 +6,7 @@ use mizzen_object::Status;
 use mizzen_value::time::duration_nanos;
 use tokio::time::Instant;
 
-use crate::access::request::attributes;
+use crate::authorization::request::attributes;
 use crate::request::Request;
 
 /// The longest that a request waits for its turn, however long it may take.

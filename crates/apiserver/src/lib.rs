@@ -39,12 +39,12 @@
 //!
 //! `mizzen-controlplane` composes the Kubernetes API server of it.
 
-pub mod access;
 pub mod admission;
 pub mod aggregation;
 pub mod answer;
 pub mod audit;
-pub mod authenticate;
+pub mod authentication;
+pub mod authorization;
 mod browsers;
 pub mod catalog;
 mod chain;
@@ -56,8 +56,8 @@ pub mod delegate;
 pub mod delete_options;
 pub mod discovery;
 pub mod extend;
-mod fairness;
 pub mod file_watcher;
+mod flowcontrol;
 mod frame_budget;
 mod framing;
 mod gather;
@@ -92,7 +92,7 @@ mod zpages;
 pub use answer::{Answer, Body, Broken};
 pub use browsers::Browsers;
 pub use extend::{BuildError, Builder, NonResourceHandler, NonResourceRequest};
-pub use fairness::Concurrency;
+pub use flowcontrol::Concurrency;
 pub use health::{ComponentHealth, Endpoint, HealthCheck, kube_apiserver_boot_sequence};
 pub use in_process::InProcess;
 pub use mizzen_object::{MASTERS, User};

@@ -28,7 +28,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use crate::Server;
 use crate::aggregation::Streams;
 use crate::answer::{self, Answer};
-use crate::authenticate::{Caller, Peer, Stranger};
+use crate::authentication::{Caller, Peer, Stranger};
 use crate::close_notify::{CloseNotify, Lingers};
 use crate::frame_budget::FrameBudget;
 use crate::framing::{Ambiguous, Scanned, Scanner};

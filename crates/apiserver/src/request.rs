@@ -14,7 +14,7 @@ use tokio::time::Instant;
 use crate::aggregation::Streams;
 use crate::audit::Record;
 use crate::deadline::Deadline;
-use crate::fairness::Turn;
+use crate::flowcontrol::Turn;
 use crate::header;
 pub use info::{RequestInfo, ResourcePath, Target};
 

@@ -13,18 +13,18 @@ use mizzen_registry::Registry;
 use mizzen_value::{Value, json};
 use tokio::sync::watch;
 
-use crate::access::{self, Access, Attributes, Authorization, Authorizer, Decision};
 use crate::admission::{Plugin, Policies, Webhooks};
 use crate::aggregation::{Aggregation, Streams};
 use crate::answer::Answer;
 use crate::audit::{self, Audit};
-use crate::authenticate::{Authentication, Caller, Claim};
+use crate::authentication::{Authentication, Caller, Claim};
+use crate::authorization::{self, Access, Attributes, Authorization, Authorizer, Decision};
 use crate::browsers::Browsers;
 use crate::catalog::Catalog;
 use crate::chain;
 use crate::definitions::{self, Definitions};
 use crate::extend::{Extensions, NonResourceHandler};
-use crate::fairness::{self, Concurrency, Fairness};
+use crate::flowcontrol::{self, Concurrency, Fairness};
 use crate::health::{self, BootSequence, ComponentHealth, HealthCheck};
 use crate::metrics::Metrics;
 use crate::outgoing::{Client, Identity};
@@ -257,7 +257,7 @@ impl Server {
     pub async fn start(&self) {
         definitions::start(&self.0).await;
         self.complete(&health::DEFINITIONS);
-        fairness::start(&self.0);
+        flowcontrol::start(&self.0);
         self.complete(&health::START);
     }
 
@@ -338,7 +338,7 @@ impl Server {
     /// Goes by the AuthorizationConfiguration in `file` whenever it changes and makes sense. `known` is what it said when
     /// the server was made of it. Never ends.
     pub async fn follow_authorization(&self, file: &Path, known: Vec<u8>) {
-        access::follow(&self.0, file, known).await;
+        authorization::follow(&self.0, file, known).await;
     }
 
     /// The engine below.

@@ -14,7 +14,7 @@ use mizzen_object::User;
 use mizzen_registry::Key;
 use mizzen_value::{Str, Value, json, time, value};
 
-use crate::authenticate::{Bearer, Verdict};
+use crate::authentication::{Bearer, Verdict};
 use crate::jose::{PublicKey, Unverified, quoted};
 use crate::metrics::TokenUse;
 use crate::server::Inner;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::OptionFuture;
-use mizzen_apiserver::authenticate::{Authorities, Trusted};
+use mizzen_apiserver::authentication::{Authorities, Trusted};
 use mizzen_apiserver::listen::listen;
 use mizzen_apiserver::metrics::set_api_server_id;
 use mizzen_apiserver::seams::{SystemRandom, WallClock};

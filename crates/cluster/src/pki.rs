@@ -394,7 +394,7 @@ pub(crate) fn read(path: &Path) -> Result<String, PkiError> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use mizzen_apiserver::authenticate::{Authorities, Peer, Trusted};
+    use mizzen_apiserver::authentication::{Authorities, Peer, Trusted};
     use mizzen_apiserver::seams::SystemRandom;
     use mizzen_registry::Registry;
 

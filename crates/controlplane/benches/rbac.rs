@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue, Method, header};
-use mizzen_apiserver::access::{Attributes, Resource, Target};
+use mizzen_apiserver::authorization::{Attributes, Resource, Target};
 use mizzen_apiserver::seams::{SystemRandom, WallClock};
 use mizzen_apiserver::{Options, Server, User};
 use mizzen_registry::{Registry, Store};

@@ -13,7 +13,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Uri};
-use mizzen_apiserver::access::{Attributes, Authorizer, Decision, Reason};
+use mizzen_apiserver::authorization::{Attributes, Authorizer, Decision, Reason};
 use mizzen_apiserver::seams::{SystemRandom, WallClock};
 use mizzen_apiserver::{Concurrency, Options, Server, User};
 use mizzen_registry::{Future, Registry, Store};

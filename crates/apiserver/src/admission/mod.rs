@@ -30,8 +30,8 @@ use mizzen_registry::{Future, Gate, Key, ListOptions, Selection};
 use mizzen_value::Value;
 use tokio::time::Instant;
 
-use crate::access::{self, escalation, second};
 use crate::audit::Layer;
+use crate::authorization::{self, escalation, second};
 use crate::definitions;
 use crate::extend;
 use crate::verbs::Call;
@@ -372,18 +372,18 @@ async fn authorize_create(call: &Call<'_>) -> Result<(), Status> {
     if request.info.verb() == "create" {
         return Ok(());
     }
-    let target = access::Target::Resource(access::Resource {
+    let target = authorization::Target::Resource(authorization::Resource {
         group: &path.group,
         version: &path.version,
         resource: &path.resource,
         subresource: &path.subresource,
         namespace: &path.namespace,
         name: &path.name,
-        ..access::Resource::default()
+        ..authorization::Resource::default()
     });
-    access::authorize(
+    authorization::authorize(
         server,
-        &access::Attributes {
+        &authorization::Attributes {
             user: &request.user,
             verb: "create",
             target,
@@ -439,12 +439,12 @@ impl Attributes<'_> {
     }
 
     /// Whether whoever writes may do something else, too.
-    pub async fn may(&self, verb: &str, resource: access::Resource<'_>) -> bool {
+    pub async fn may(&self, verb: &str, resource: authorization::Resource<'_>) -> bool {
         let Call {
             server, request, ..
         } = self.call;
-        let target = access::Target::Resource(resource);
-        let asked = access::Attributes {
+        let target = authorization::Target::Resource(resource);
+        let asked = authorization::Attributes {
             user: &request.user,
             verb,
             target,

@@ -15,7 +15,7 @@ use tokio::sync::mpsc;
 
 use super::compress::Gzip;
 use crate::audit::Record;
-use crate::fairness::Held;
+use crate::flowcontrol::Held;
 
 /// How much of a long body is handed out at a time. Unread bytes must be few.
 const CHUNK: usize = 128 * 1024;

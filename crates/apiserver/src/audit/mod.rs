@@ -27,8 +27,8 @@ use mizzen_registry::Registry;
 use mizzen_value::json;
 use tokio::time::Instant;
 
-use crate::access::no_html;
 use crate::answer::{self, Answer};
+use crate::authorization::no_html;
 use crate::request::Request;
 use crate::server::Inner;
 use counters::Counters;

@@ -19,9 +19,9 @@ use super::event::{Event, ObjectReference, Outcome, Told};
 use super::latency::{Latencies, Layer};
 use super::policy::{Level, Stage, Verdict};
 use super::{Audit, capture, source};
-use crate::access::request::attributes;
-use crate::access::{Attributes, Target};
 use crate::answer::{Answer, Body};
+use crate::authorization::request::attributes;
+use crate::authorization::{Attributes, Target};
 use crate::request::Request;
 use crate::types::Types;
 

@@ -4,7 +4,7 @@ use mizzen_registry::Future;
 use mizzen_value::{json, value};
 
 use super::{KEPT, Upstream};
-use crate::access::{Attributes, Authorizer, Decision, Reason, Target, review};
+use crate::authorization::{Attributes, Authorizer, Decision, Reason, Target, review};
 
 const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 /// Kubernetes: who looks whether the server lives need not be known (apiserver/pkg/server/options/authorization.go).

@@ -26,7 +26,7 @@ use tokio::net::TcpListener;
 use tokio::time::timeout;
 
 use crate::Server;
-use crate::authenticate::{Authorities, TokenCache, Trusted};
+use crate::authentication::{Authorities, TokenCache, Trusted};
 use crate::listen::listen;
 use crate::outgoing::{Client, Identity, Target, whole};
 use crate::receive::MAX_BODY;

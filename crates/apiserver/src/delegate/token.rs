@@ -6,7 +6,7 @@ use mizzen_registry::Future;
 use mizzen_value::{Str, Value, value};
 
 use super::Upstream;
-use crate::authenticate::{Authenticator, Bearer, Verdict};
+use crate::authentication::{Authenticator, Bearer, Verdict};
 
 const PATH: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 

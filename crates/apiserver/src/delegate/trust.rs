@@ -11,7 +11,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::{Upstream, UpstreamError};
-use crate::authenticate::{Authorities, Trusted};
+use crate::authentication::{Authorities, Trusted};
 use crate::outgoing::Identity;
 
 const PATH: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";

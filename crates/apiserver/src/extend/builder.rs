@@ -10,9 +10,9 @@ use mizzen_registry::Registry;
 use mizzen_value::Str;
 
 use super::{Admit, Below, Extensions, Handler, Hints, Own, Storage, definition};
-use crate::access::Authorizer;
 use crate::admission::WriteStrategy;
-use crate::authenticate::Authenticator;
+use crate::authentication::Authenticator;
+use crate::authorization::Authorizer;
 use crate::catalog::{BuiltInKinds, Catalog, Served};
 use crate::types::Types;
 use crate::{Options, Server, health};

@@ -6,7 +6,7 @@ use base64::engine::general_purpose::STANDARD;
 use mizzen_value::{Value, value};
 
 use super::{find, used};
-use crate::authenticate::secret::is_same;
+use crate::authentication::secret::is_same;
 use crate::metrics::TokenUse;
 use crate::server::Inner;
 

@@ -28,6 +28,7 @@ use mizzen_value::Value;
 use tokio::time::Instant;
 
 use crate::answer::{self, Accept, Answer, Offer, negotiate_among};
+use crate::authorization::second;
 use crate::catalog::Nowhere;
 use crate::chain::failure;
 use crate::definitions;

@@ -5,10 +5,10 @@ use mizzen_registry::Object;
 use mizzen_value::{Str, Value, json, value};
 
 use super::{Call, create::wipe, set_namespace};
-use crate::access::selector::Selectors;
-use crate::access::{self, Attributes, Decision, Resource, Rules, Target};
 use crate::answer::Answer;
-use crate::authenticate::authenticate_token;
+use crate::authentication::authenticate_token;
+use crate::authorization::selector::Selectors;
+use crate::authorization::{self, Attributes, Decision, Resource, Rules, Target};
 use crate::ownership::Owning;
 use crate::{admission, intake, options};
 
@@ -255,7 +255,7 @@ fn show_rules(all: &Rules) -> Value {
     status.set("resourceRules", resources);
     status.set("nonResourceRules", pages);
     if !all.problems.is_empty() {
-        status.set("evaluationError", access::aggregate(&all.problems));
+        status.set("evaluationError", authorization::aggregate(&all.problems));
     }
     status
 }

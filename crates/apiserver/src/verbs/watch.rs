@@ -20,7 +20,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval_at, sle
 use super::Call;
 use super::frames::{END, Frames, json_frame, start};
 use crate::answer::{self, Accept, Answer, Body, Encoding, Form, Source, Table};
-use crate::fairness::Held;
+use crate::flowcontrol::Held;
 use crate::metrics::Gauge;
 use crate::options::ListQuery;
 use crate::server::Inner;

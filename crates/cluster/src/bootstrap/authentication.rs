@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use http::Method;
 use mizzen_apiserver::Server;
-use mizzen_apiserver::authenticate::{ProxyHeaders, Trusted};
+use mizzen_apiserver::authentication::{ProxyHeaders, Trusted};
 use mizzen_value::{Value, json, value};
 use tokio::sync::watch;
 use tokio::time::sleep;

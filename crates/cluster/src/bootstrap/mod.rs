@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use http::Method;
 use mizzen_apiserver::Server;
-use mizzen_apiserver::authenticate::Trusted;
+use mizzen_apiserver::authentication::Trusted;
 use mizzen_value::address::Block;
 use mizzen_value::{Value, value};
 use tokio::task::JoinSet;

@@ -2,7 +2,7 @@
 //!
 //! Kubernetes: an object with the annotation `rbac.authorization.kubernetes.io/autoupdate: "false"` is not changed.
 
-use mizzen_apiserver::access::rbac::Rule;
+use mizzen_apiserver::authorization::rbac::Rule;
 use mizzen_value::{Str, Value};
 
 /// The stored object with the missing rules, subjects and metadata; none if nothing is missing.

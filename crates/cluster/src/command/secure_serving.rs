@@ -9,8 +9,8 @@ use std::sync::Arc;
 
 use clap::{ArgAction, Args};
 use mizzen_apiserver::ComponentHealth;
-use mizzen_apiserver::access::Authorizer;
-use mizzen_apiserver::authenticate::{Authenticator, Authorities, Trusted};
+use mizzen_apiserver::authentication::{Authenticator, Authorities, Trusted};
+use mizzen_apiserver::authorization::Authorizer;
 use mizzen_apiserver::delegate::Upstream;
 use mizzen_registry::Registry;
 use mizzen_value::Value;

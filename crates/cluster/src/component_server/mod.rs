@@ -22,8 +22,8 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_apiserver::access::Authorizer;
-use mizzen_apiserver::authenticate::{Authenticator, Authorities, ProxyHeaders};
+use mizzen_apiserver::authentication::{Authenticator, Authorities, ProxyHeaders};
+use mizzen_apiserver::authorization::Authorizer;
 use mizzen_apiserver::listen::listen;
 use mizzen_apiserver::seams::{SystemRandom, WallClock};
 use mizzen_apiserver::{ComponentHealth, NonResourceHandler, Server, Zpages};

@@ -1,6 +1,6 @@
 //! Paths that need no authorization.
 
-use mizzen_apiserver::access::{Attributes, Authorizer, Decision, Reason, Target};
+use mizzen_apiserver::authorization::{Attributes, Authorizer, Decision, Reason, Target};
 use mizzen_registry::Future;
 
 /// Allows non-resource paths to every user. Kubernetes: apiserver/pkg/authorization/path.

@@ -5,7 +5,7 @@ use mizzen_registry::Future;
 use mizzen_value::{Value, json};
 
 use super::Attributes;
-use mizzen_apiserver::access::Resource;
+use mizzen_apiserver::authorization::Resource;
 
 const GROUP: &str = "certificates.k8s.io";
 const REQUESTS: &str = "certificatesigningrequests";

@@ -9,7 +9,7 @@ use mizzen_registry::Future;
 use mizzen_value::{Value, json};
 
 use super::Attributes;
-use mizzen_apiserver::access::{self, Decision, Resource};
+use mizzen_apiserver::authorization::{self, Decision, Resource};
 
 /// Kubernetes: the status of a pod is left out, for its strategy keeps the owners (gc/gc_admission.go).
 pub(super) fn concerns(attributes: &Attributes) -> bool {
@@ -146,10 +146,10 @@ async fn demand(
 
 async fn authorize(attributes: &Attributes<'_>, verb: &str, target: Resource<'_>) -> Decision {
     let (server, user) = (attributes.call.server, &attributes.call.request.user);
-    let asked = access::Attributes {
+    let asked = authorization::Attributes {
         user,
         verb,
-        target: access::Target::Resource(target),
+        target: authorization::Target::Resource(target),
     };
     server.authorize(&asked).await
 }

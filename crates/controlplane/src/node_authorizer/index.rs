@@ -10,7 +10,7 @@ use mizzen_registry::Follower;
 use mizzen_value::{Str, Value};
 
 use super::Kind;
-use mizzen_apiserver::access::followed::{Followed, Source};
+use mizzen_apiserver::authorization::followed::{Followed, Source};
 use mizzen_apiserver::catalog::Catalog;
 
 /// What there is, as of now.

@@ -15,7 +15,9 @@ use mizzen_registry::Future;
 use mizzen_value::json::quote;
 
 use index::Index;
-use mizzen_apiserver::access::{Attributes, Authorizer, Decision, Reason, Resource, Rules, Target};
+use mizzen_apiserver::authorization::{
+    Attributes, Authorizer, Decision, Reason, Resource, Rules, Target,
+};
 use mizzen_apiserver::catalog::Catalog;
 use rules::{Verdict, judge};
 

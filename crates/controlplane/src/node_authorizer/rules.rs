@@ -6,7 +6,7 @@ use mizzen_object::select::FieldSelector;
 use mizzen_value::json::quote;
 
 use super::Kind;
-use mizzen_apiserver::access::Resource;
+use mizzen_apiserver::authorization::Resource;
 
 /// Where nodes have their leases.
 const LEASES: &str = "kube-node-lease";

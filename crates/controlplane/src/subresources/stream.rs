@@ -10,10 +10,10 @@ use mizzen_value::{Value, value};
 
 use super::kubelet;
 use crate::ControlPlane;
-use mizzen_apiserver::access::second;
 use mizzen_apiserver::admission;
 use mizzen_apiserver::aggregation::{hop, join};
 use mizzen_apiserver::answer::{Answer, Body};
+use mizzen_apiserver::authorization::second;
 use mizzen_apiserver::request::{Query, Request};
 use mizzen_apiserver::verbs::Call;
 use mizzen_transport::{SendError, whole};

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method};
-use mizzen_apiserver::access::{Attributes, Authorizer, Decision, Reason};
+use mizzen_apiserver::authorization::{Attributes, Authorizer, Decision, Reason};
 use mizzen_apiserver::{Http, Options, UnsentLimits, User};
 use mizzen_registry::Future;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};

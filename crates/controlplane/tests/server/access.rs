@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_apiserver::access::{Attributes, Authorizer, Decision, Reason, Resource, Target};
-use mizzen_apiserver::authenticate::{Authentication, StaticTokens};
+use mizzen_apiserver::authentication::{Authentication, StaticTokens};
+use mizzen_apiserver::authorization::{Attributes, Authorizer, Decision, Reason, Resource, Target};
 use mizzen_apiserver::{Options, Signer, User, issue_token};
 use mizzen_registry::{Bounds, Future, Store, StoreOptions};
 use mizzen_value::{Value, value};

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mizzen_apiserver::access::{Authorization, ConfigurationError};
+use mizzen_apiserver::authorization::{Authorization, ConfigurationError};
 use mizzen_apiserver::{Options, User};
 use mizzen_value::{Value, json};
 use tempfile::TempDir;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use mizzen_apiserver::authenticate::{Authentication, AuthenticationConfiguration, Issuers};
+use mizzen_apiserver::authentication::{Authentication, AuthenticationConfiguration, Issuers};
 use mizzen_apiserver::jose::{Algorithm, PublicKey};
 use mizzen_apiserver::metrics::hash;
 use mizzen_apiserver::{Options, ServiceAccounts};

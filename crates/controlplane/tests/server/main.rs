@@ -22,7 +22,7 @@ mod create_on_update;
 mod definitions;
 mod delete;
 mod discovery;
-mod fairness;
+mod flowcontrol;
 mod full_disk;
 mod fuzz;
 mod health;

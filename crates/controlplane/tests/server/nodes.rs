@@ -5,12 +5,12 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mizzen_apiserver::User;
-use mizzen_apiserver::access::{Authorization, Entry, Mode};
+use mizzen_apiserver::authorization::{Authorization, Entry, Mode};
 use mizzen_controlplane::{Options, Plugins};
 use mizzen_registry::{Bounds, Store, StoreOptions};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 
-use crate::access::Echo;
+use crate::authorization::Echo;
 use crate::rig::{Reply, Rig};
 
 const CASES: &str = include_str!("nodes.cases");

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use http::header;
 use http_body_util::BodyExt as _;
-use mizzen_apiserver::access::{Attributes, Authorizer, Decision, Reason};
-use mizzen_apiserver::authenticate::{Authenticator, Bearer, Verdict};
+use mizzen_apiserver::authentication::{Authenticator, Bearer, Verdict};
+use mizzen_apiserver::authorization::{Attributes, Authorizer, Decision, Reason};
 use mizzen_apiserver::delegate::Upstream;
 use mizzen_apiserver::discovery::Priority;
 use mizzen_apiserver::extend::{Admit, Asked, Below, Storage};

@@ -1,6 +1,6 @@
 //! Policies of the cluster: what they refuse, warn of and change, and where they end.
 
-use mizzen_apiserver::access;
+use mizzen_apiserver::authorization;
 use mizzen_apiserver::{Options, User};
 use mizzen_value::{Value, json, value};
 
@@ -527,16 +527,16 @@ async fn expressions_ask_what_the_user_may_do() {
 #[derive(Debug)]
 struct Slow;
 
-impl access::Authorizer for Slow {
+impl authorization::Authorizer for Slow {
     fn authorize<'a>(
         &'a self,
-        attributes: &'a access::Attributes<'a>,
-    ) -> mizzen_registry::Future<'a, access::Decision> {
+        attributes: &'a authorization::Attributes<'a>,
+    ) -> mizzen_registry::Future<'a, authorization::Decision> {
         Box::pin(async move {
             tokio::task::yield_now().await;
             match attributes.verb {
-                "dance" => access::Decision::Deny(access::Reason::new("not here")),
-                _ => access::Decision::Allow(access::Reason::default()),
+                "dance" => authorization::Decision::Deny(authorization::Reason::new("not here")),
+                _ => authorization::Decision::Allow(authorization::Reason::default()),
             }
         })
     }

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, header};
-use mizzen_apiserver::authenticate::{Authentication, ReviewVersion, TokenWebhook, WebhookOptions};
+use mizzen_apiserver::authentication::{
+    Authentication, ReviewVersion, TokenWebhook, WebhookOptions,
+};
 use mizzen_apiserver::{Options, ServiceAccounts};
 use mizzen_registry::Store;
 use mizzen_value::{Value, json, value};

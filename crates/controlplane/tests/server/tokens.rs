@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use mizzen_apiserver::authenticate::{Authentication, StaticTokens};
+use mizzen_apiserver::authentication::{Authentication, StaticTokens};
 use mizzen_apiserver::{Answer, Options, ServiceAccounts, Signer, issue_token};
 use mizzen_value::{Value, json, value};
 
-use crate::access::Echo;
+use crate::authorization::Echo;
 use crate::rig::{CONFIG_MAPS, Rig};
 
 /// What somebody gets who shows nothing but headers; jane's token is `swordfish`.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use expect_test::{Expect, expect};
 use http_body::Body as _;
-use mizzen_apiserver::access::{Attributes, Authorizer, Decision, Reason};
+use mizzen_apiserver::authorization::{Attributes, Authorizer, Decision, Reason};
 use mizzen_apiserver::extend::{Asked, Below, Storage};
 use mizzen_apiserver::{Server, User};
 use mizzen_object::Status;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use kube::Client;
 use mizzen_apiserver::User;
-use mizzen_apiserver::access::{Attributes, Authorizer, Decision, Reason, Target};
+use mizzen_apiserver::authorization::{Attributes, Authorizer, Decision, Reason, Target};
 use mizzen_controlplane::Plugins;
 use mizzen_registry::Future;
 use mizzen_sdk::Key;

@@ -9,9 +9,9 @@ use mizzen_value::Value;
 use super::questions::Questions;
 use super::scene::{CONDITIONS_BUDGET, Scene, Sight};
 use super::spec::{Expression, Variables};
-use crate::access;
 use crate::admission::webhook::Attributes;
 use crate::admission::webhook::matching::Version;
+use crate::authorization;
 
 /// Whether all conditions hold. One that does not is enough to say no, whatever is wrong with others. The error is
 /// for those who want to fail.
@@ -41,7 +41,7 @@ pub(super) async fn hold(
     if problems.is_empty() {
         Ok(true)
     } else {
-        Err(access::aggregate(&problems))
+        Err(authorization::aggregate(&problems))
     }
 }
 

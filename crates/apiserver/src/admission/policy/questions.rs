@@ -14,8 +14,8 @@ use mizzen_cel::library::{
 };
 use mizzen_object::User;
 
-use crate::access::{self, Attributes};
 use crate::admission::webhook::Attributes as Admission;
+use crate::authorization::{self, Attributes};
 use crate::server::Inner;
 
 /// What one request's expressions ask. Each question is asked once.
@@ -125,19 +125,21 @@ impl fmt::Debug for Questions {
     }
 }
 
-fn target(target: &CheckTarget) -> access::Target<'_> {
+fn target(target: &CheckTarget) -> authorization::Target<'_> {
     match target {
-        CheckTarget::Path(path) => access::Target::Page(path),
-        CheckTarget::Resource(resource) => access::Target::Resource(access::Resource {
-            group: &resource.group,
-            version: "*",
-            resource: &resource.resource,
-            subresource: &resource.subresource,
-            namespace: &resource.namespace,
-            name: &resource.name,
-            fields: &resource.field_selector,
-            labels: &resource.label_selector,
-        }),
+        CheckTarget::Path(path) => authorization::Target::Page(path),
+        CheckTarget::Resource(resource) => {
+            authorization::Target::Resource(authorization::Resource {
+                group: &resource.group,
+                version: "*",
+                resource: &resource.resource,
+                subresource: &resource.subresource,
+                namespace: &resource.namespace,
+                name: &resource.name,
+                fields: &resource.field_selector,
+                labels: &resource.label_selector,
+            })
+        }
     }
 }
 

@@ -8,7 +8,7 @@ mod tests;
 pub use read::PolicyError;
 use rule::Rule;
 
-use crate::access::Attributes;
+use crate::authorization::Attributes;
 
 /// How much of a request is remembered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -3,7 +3,7 @@
 use mizzen_value::Str;
 
 use super::Verdict;
-use crate::access::{Attributes, Resource, Target};
+use crate::authorization::{Attributes, Resource, Target};
 
 /// A rule. A list that is empty fits everything.
 #[derive(Debug, Clone)]

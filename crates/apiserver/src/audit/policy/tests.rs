@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::User;
-use crate::access::{Resource, Target};
+use crate::authorization::{Resource, Target};
 
 fn read(text: &str) -> Result<Policy, PolicyError> {
     Policy::read(text.as_bytes())

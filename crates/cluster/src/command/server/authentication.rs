@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
 use mizzen_apiserver::ServiceAccounts;
-use mizzen_apiserver::authenticate::{
+use mizzen_apiserver::authentication::{
     Anonymous, Authentication, AuthenticationConfiguration, Authenticator, Issuers, Oddity,
     ProxyHeaders, ReviewVersion, StaticTokens, TokenWebhook, WebhookOptions,
 };

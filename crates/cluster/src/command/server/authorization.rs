@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use mizzen_apiserver::access::webhook::Settings;
-use mizzen_apiserver::access::{Authorization, ConfigurationError, Entry, Mode};
+use mizzen_apiserver::authorization::webhook::Settings;
+use mizzen_apiserver::authorization::{Authorization, ConfigurationError, Entry, Mode};
 use mizzen_value::json;
 
 use super::{duration, invalid_file};

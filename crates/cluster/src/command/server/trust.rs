@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use mizzen_apiserver::authenticate::{Authorities, Trusted};
+use mizzen_apiserver::authentication::{Authorities, Trusted};
 use mizzen_apiserver::file_watcher::{FileError, FileWatcher};
 use tokio::sync::watch;
 use tokio_rustls::rustls::pki_types::CertificateDer;

@@ -6,7 +6,7 @@ use mizzen_value::Value;
 use mizzen_value::json::quote;
 
 use super::Asked;
-use mizzen_apiserver::access::Resource;
+use mizzen_apiserver::authorization::Resource;
 
 /// Volumes of old, and the drivers that took their place (csi-translation-lib).
 const REPLACED: [(&str, &str); 7] = [

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use mizzen_apiserver::access::{Attributes, Authorizer, Decision, Reason, Target};
+use mizzen_apiserver::authorization::{Attributes, Authorizer, Decision, Reason, Target};
 use mizzen_apiserver::{Options, User};
 use mizzen_registry::Future;
 use mizzen_value::Value;

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use mizzen_apiserver::audit::{Batch, Delivery, Format, LogFile, Mode, Policy, Setup};
-use mizzen_apiserver::authenticate::{Authentication, StaticTokens};
+use mizzen_apiserver::authentication::{Authentication, StaticTokens};
 use mizzen_apiserver::{Options, User};
 use mizzen_registry::Store;
 use mizzen_value::{Value, json};

@@ -1,7 +1,7 @@
 //! At the level Metadata nothing of what people send or get is told, nor what proves who they are.
 
 use mizzen_apiserver::User;
-use mizzen_apiserver::authenticate::{Authentication, StaticTokens};
+use mizzen_apiserver::authentication::{Authentication, StaticTokens};
 
 use super::{ALL, Audited, METADATA, Options};
 

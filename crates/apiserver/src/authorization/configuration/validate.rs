@@ -11,7 +11,7 @@ use mizzen_object::{Path, Violations};
 use mizzen_value::{Value, json, time};
 
 use super::{Authorization, ConfigurationError, Entry, MODES, Mode};
-use crate::access::webhook::{Conditions, OnError, Settings, Version};
+use crate::authorization::webhook::{Conditions, OnError, Settings, Version};
 use crate::delegate::kubeconfig::Kubeconfig;
 
 /// The longest time that a webhook may take.

@@ -2,8 +2,8 @@
 
 use mizzen_object::Status;
 
-use crate::access::Attributes;
-use crate::access::request::attributes;
+use crate::authorization::Attributes;
+use crate::authorization::request::attributes;
 use crate::verbs::Call;
 
 /// Authorizes `create` on the subresource, whatever the verb of the request. Kubernetes: core/pod/rest/authorize.go.

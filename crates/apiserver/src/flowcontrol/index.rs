@@ -14,7 +14,7 @@ use mizzen_value::{Str, Value};
 
 use super::flows::{Flows, Schema};
 use super::house::House;
-use crate::access::Attributes;
+use crate::authorization::Attributes;
 use crate::catalog::Catalog;
 
 /// A revision at which nothing has been read yet.

@@ -8,8 +8,8 @@ use mizzen_value::{Str, Value, json, value};
 use tokio::time::Instant;
 
 use super::mode::{Mode, node, service_account};
-use crate::access::request::attributes;
-use crate::access::{Attributes, Reason, Resource, Target, forbidden};
+use crate::authorization::request::attributes;
+use crate::authorization::{Attributes, Reason, Resource, Target, forbidden};
 use crate::request::Request;
 use crate::server::Inner;
 
@@ -235,7 +235,7 @@ fn version() -> Resource<'static> {
 }
 
 /// Why authorizers did not allow something: what went wrong, and the reason.
-pub(in crate::access) fn denial(reason: &Reason) -> String {
+pub(in crate::authorization) fn denial(reason: &Reason) -> String {
     let text = reason.to_string();
     match reason.problem() {
         None => text,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use mizzen_value::{Str, Value, json};
 
-use crate::access::{Attributes, Resource, Target};
+use crate::authorization::{Attributes, Resource, Target};
 
 /// Stands for everything.
 const ALL: &str = "*";

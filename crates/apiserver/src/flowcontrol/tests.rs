@@ -18,7 +18,7 @@ use super::house::{House, Phase};
 use super::place::Place;
 use super::room::Room;
 use super::work::Work;
-use crate::access::{Attributes, Target};
+use crate::authorization::{Attributes, Target};
 use crate::request::{Query, RequestInfo};
 
 const SERVICE: Duration = Duration::from_millis(10);
@@ -579,7 +579,7 @@ async fn it_is_known_for_how_long_how_much_was_in_use() {
     };
     let (last, ()) = tokio::join!(scene.enter("c", Work::ONE), leave);
     let mut families = mizzen_metrics::Families::default();
-    super::figures::collect(&scene.flows, &scene.house, &mut families);
+    flowcontrol::figures::collect(&scene.flows, &scene.house, &mut families);
     let text = families.to_string();
     // Half of the seats for a tenth of a second, and then all of them for three.
     for line in [

@@ -13,7 +13,7 @@ use super::lend::lend;
 use super::level::{CATCH_ALL, EXEMPT, Level};
 use super::room::Room;
 use super::schema::{Distinguisher, Rules};
-use crate::access::Attributes;
+use crate::authorization::Attributes;
 
 /// All that is configured.
 #[derive(Default)]

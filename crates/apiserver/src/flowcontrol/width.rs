@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::watchers::Watchers;
 use super::work::{SeatSeconds, Work};
-use crate::access;
+use crate::authorization;
 use crate::request::{Query, Request};
 use crate::server::Inner;
 
@@ -23,7 +23,7 @@ const TELLING: Duration = Duration::from_millis(5);
 pub(super) fn width(
     server: &Inner,
     request: &Request,
-    asked: &access::Resource,
+    asked: &authorization::Resource,
     verb: &str,
     widest: Option<usize>,
     watchers: &Watchers,
@@ -62,7 +62,7 @@ fn tells_all(query: &Query) -> bool {
 fn list(
     server: &Inner,
     request: &Request,
-    asked: &access::Resource,
+    asked: &authorization::Resource,
     is_watch: bool,
     refused: usize,
 ) -> usize {

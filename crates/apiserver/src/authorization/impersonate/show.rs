@@ -33,7 +33,7 @@ pub(super) fn go_syntax(user: &User) -> String {
 }
 
 /// A user as Go's `%v` shows one.
-pub(in crate::access) fn go_value(user: &User) -> String {
+pub(in crate::authorization) fn go_value(user: &User) -> String {
     let mut extra: Vec<(&str, &Value)> = user.extra.entries().collect();
     extra.sort_by_key(|(key, _)| *key);
     let values = |values: &Value| {

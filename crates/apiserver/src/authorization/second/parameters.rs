@@ -9,9 +9,9 @@ use mizzen_registry::Key;
 use mizzen_value::{Str, Value};
 
 use super::Write;
-use crate::access::Resource;
-use crate::access::impersonate::go_value;
 use crate::aggregation;
+use crate::authorization::Resource;
+use crate::authorization::impersonate::go_value;
 use crate::server::Inner;
 
 /// Adds a violation if the paramKind of a policy is new and its writer may not read all objects of it.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use mizzen_object::select::FieldSelector;
 use mizzen_value::Str;
 
-use crate::access::Resource;
+use crate::authorization::Resource;
 
 /// All watches under way, by what they watch.
 #[derive(Clone, Default)]

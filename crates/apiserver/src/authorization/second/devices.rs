@@ -11,8 +11,8 @@ use mizzen_registry::Key;
 use mizzen_value::Value;
 
 use super::Write;
-use crate::access::impersonate::{associated_node, denial};
-use crate::access::{Attributes, Resource, Target, forbidden};
+use crate::authorization::impersonate::{associated_node, denial};
+use crate::authorization::{Attributes, Resource, Target, forbidden};
 
 /// With the value `true` it lets claims of a namespace ask for administrative access.
 const ADMIN_ACCESS: &str = "resource.kubernetes.io/admin-access";

@@ -46,9 +46,9 @@ use mizzen_metrics::Families;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
-use crate::access::request::attributes;
-use crate::access::{Attributes, Resource, Target};
 use crate::answer::{self, Answer};
+use crate::authorization::request::attributes;
+use crate::authorization::{Attributes, Resource, Target};
 use crate::catalog::Catalog;
 use crate::request::Request;
 use crate::server::Inner;

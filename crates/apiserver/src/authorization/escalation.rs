@@ -135,7 +135,10 @@ fn hold<'a>(call: &Call, rules: impl Iterator<Item = &'a Rule>) -> Result<(), St
         shown.join("\n")
     );
     if !own.problems.is_empty() {
-        why += &format!("; resolution errors: [{}]", super::aggregate(&own.problems));
+        why += &format!(
+            "; resolution errors: [{}]",
+            authorization::aggregate(&own.problems)
+        );
     }
     Err(why)
 }

@@ -117,7 +117,7 @@ pub(super) fn node(name: &str) -> Option<&str> {
 }
 
 /// The node on which a service account runs, as its token says.
-pub(in crate::access) fn associated_node(user: &User) -> Option<&str> {
+pub(in crate::authorization) fn associated_node(user: &User) -> Option<&str> {
     service_account(&user.name)?;
     match user.extra["authentication.kubernetes.io/node-name"].list() {
         [node] if names::is_dns1123_subdomain(node.str()).is_empty() => Some(node.str()),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http_body_util::BodyExt as _;
-use mizzen_apiserver::access::{Attributes, Authorizer, Decision, Reason, Target};
+use mizzen_apiserver::authorization::{Attributes, Authorizer, Decision, Reason, Target};
 use mizzen_apiserver::{Concurrency, Options, User};
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};

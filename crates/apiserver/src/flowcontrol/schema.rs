@@ -3,7 +3,7 @@
 use mizzen_object::User;
 use mizzen_value::{Str, Value};
 
-use crate::access::{Attributes, Resource, Target};
+use crate::authorization::{Attributes, Resource, Target};
 
 /// Matches everything, where it stands alone.
 const ALL: &str = "*";

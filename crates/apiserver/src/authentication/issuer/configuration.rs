@@ -16,7 +16,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
 use super::keys::Place;
 use super::user::Mapping;
-use crate::authenticate::Anonymous;
+use crate::authentication::Anonymous;
 use crate::outgoing::Trust;
 use mapping::{read_claim_rules, read_mappings, user_rules};
 

@@ -16,7 +16,7 @@ use mizzen_object::{Status, User};
 use tokio::time::Instant;
 
 use crate::audit::Layer;
-use crate::authenticate::peer::extra;
+use crate::authentication::peer::extra;
 use crate::header::texts;
 use crate::request::Request;
 use crate::server::Inner;

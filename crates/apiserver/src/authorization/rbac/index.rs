@@ -10,7 +10,7 @@ use mizzen_value::{Str, Value};
 use super::Sources;
 use super::binding::{Binding, RoleName, Who};
 use super::role::Role;
-use crate::access::followed::{Followed, Source};
+use crate::authorization::followed::{Followed, Source};
 
 pub(super) struct Index(Followed<Table, 4>);
 
