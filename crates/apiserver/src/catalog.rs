@@ -12,7 +12,7 @@ use mizzen_object::{GroupVersionKind, Hooks, Kind};
 use mizzen_registry::{Convert, Record, Registry, Resource, Store};
 use mizzen_value::Str;
 
-use crate::definitions::{Definition, Means, Snapshot, Taken};
+use crate::crd::{Definition, Means, Snapshot, Taken};
 use crate::discovery::{self, Group};
 use crate::outgoing::Client;
 use crate::request::ResourcePath;

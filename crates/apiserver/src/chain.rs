@@ -25,7 +25,7 @@ use crate::receive::receive;
 use crate::recover::Recover;
 use crate::request::{Query, Request, RequestInfo, Target};
 use crate::server::Inner;
-use crate::{authorization, pages, request_line, verbs};
+use crate::{authorization, non_resource, request_line, verbs};
 
 /// By which a request can be found again.
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
@@ -290,10 +290,10 @@ async fn pass(server: &Arc<Inner>, request: &mut Request) -> Result<Answer, Stat
         Err(_) => return Ok(too_slow()),
     }
     match request.info.target() {
-        Target::Page(path) => pages::answer(server, request, path).await,
+        Target::Page(path) => non_resource::answer(server, request, path).await,
         // Kubernetes: a component has no API, so every path of it is a non-resource path.
         Target::Resource(_) if server.options.component.is_some() => {
-            pages::answer(server, request, request.uri.path()).await
+            non_resource::answer(server, request, request.uri.path()).await
         }
         Target::Resource(path) => verbs::answer(server, request, path).await,
     }

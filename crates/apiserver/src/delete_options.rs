@@ -7,7 +7,7 @@ use mizzen_object::{GroupVersionKind, Status, Violations};
 use mizzen_registry::{DeleteOptions, Propagation};
 use mizzen_value::{Str, Value, json};
 
-use crate::intake::{self, Document};
+use crate::decode::{self, Document};
 use crate::options::{dry_run, refuse};
 use crate::request::{Query, Request};
 use crate::server::Inner;
@@ -46,7 +46,7 @@ pub(crate) fn read(server: &Inner, request: &Request) -> Result<DeleteOptions, S
     if request.body.is_empty() {
         return from_query(&request.query);
     }
-    let form = intake::body_type(request)?;
+    let form = decode::body_type(request)?;
     let root = &server.types.delete_options;
     let default = GroupVersionKind {
         group: META.into(),

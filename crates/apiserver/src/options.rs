@@ -6,7 +6,7 @@ use mizzen_object::{GroupVersionKind, Kind, Path, Status, Violations};
 use mizzen_registry::{ListOptions, Match, Selection};
 use mizzen_value::{Value, json};
 
-use crate::intake::{self, FieldValidation};
+use crate::decode::{self, FieldValidation};
 use crate::request::{Query, Request};
 
 /// The options of create, update and patch.
@@ -21,7 +21,7 @@ pub struct WriteOptions {
 pub fn write_options(request: &Request, kind: &str) -> Result<WriteOptions, Status> {
     if kind == "CreateOptions" {
         // Kubernetes: the media type of what is created comes before its options (handlers/create.go).
-        intake::body_type(request)?;
+        decode::body_type(request)?;
     }
     let mut violations = Violations::default();
     if kind == "PatchOptions" {
@@ -32,7 +32,7 @@ pub fn write_options(request: &Request, kind: &str) -> Result<WriteOptions, Stat
         meta::field_manager(manager, &Path::new("fieldManager"), &mut violations);
     }
     let dry_run = dry_run(&request.query.all("dryRun"), &mut violations);
-    let strictness = intake::field_validation(request, &mut violations);
+    let strictness = decode::field_validation(request, &mut violations);
     refuse(kind, violations)?;
     if kind == "PatchOptions" {
         request.record.patched(&request.body);

@@ -15,7 +15,7 @@ use mizzen_object::Status;
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
-use crate::load::GivenUp;
+use crate::connection_limits::GivenUp;
 use crate::outgoing::Outgoing;
 use crate::request::Request;
 

@@ -19,10 +19,11 @@ use crate::answer::Answer;
 use crate::audit::{self, Audit};
 use crate::authentication::{Authentication, Caller, Claim};
 use crate::authorization::{self, Access, Attributes, Authorization, Authorizer, Decision};
-use crate::browsers::Browsers;
 use crate::catalog::Catalog;
 use crate::chain;
-use crate::definitions::{self, Definitions};
+use crate::cors::Browsers;
+use crate::cors::Browsers;
+use crate::crd::{self, Definitions};
 use crate::extend::{Extensions, NonResourceHandler};
 use crate::flowcontrol::{self, Concurrency, Fairness};
 use crate::health::{self, BootSequence, ComponentHealth, HealthCheck};
@@ -255,7 +256,7 @@ impl Server {
 
     /// Serves the kinds that are defined in the store, and from now on those that people define.
     pub async fn start(&self) {
-        definitions::start(&self.0).await;
+        crd::start(&self.0).await;
         self.complete(&health::DEFINITIONS);
         flowcontrol::start(&self.0);
         self.complete(&health::START);

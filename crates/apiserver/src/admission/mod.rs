@@ -32,7 +32,7 @@ use tokio::time::Instant;
 
 use crate::audit::Layer;
 use crate::authorization::{self, escalation, second};
-use crate::definitions;
+use crate::crd;
 use crate::extend;
 use crate::verbs::Call;
 use owners::Managers;
@@ -267,7 +267,7 @@ impl<'a> Checks<'a> {
         object: &mut Value,
     ) -> Result<(), Status> {
         let call = self.call;
-        definitions::admit(call, old, object)?;
+        crd::admit(call, old, object)?;
         let attributes = Attributes { call, old };
         let asked = webhook::Attributes::asked(call, old);
         let mut rounds = Rounds::default();

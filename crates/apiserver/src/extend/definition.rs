@@ -8,7 +8,7 @@ use mizzen_registry::{Revision, Store};
 use mizzen_value::{Value, yaml};
 
 use crate::catalog::Served;
-use crate::definitions::{Converter, Means};
+use crate::crd::{Converter, Means};
 use mizzen_openapi::Published;
 
 /// The kinds of a CustomResourceDefinition that are served. An error says all that is wrong with it.

@@ -9,7 +9,7 @@ use mizzen_value::{Value, yaml};
 use super::{Call, check_name};
 use crate::admission::Checks;
 use crate::answer::Answer;
-use crate::intake::{self, FieldValidation};
+use crate::decode::{self, FieldValidation};
 use crate::options;
 use crate::ownership::Owning;
 
@@ -79,7 +79,7 @@ pub(super) fn check_repeated(
             "error strict decoding YAML: error converting YAML to JSON: {complaint}"
         ))),
         (Some(complaint), FieldValidation::Warn) => {
-            call.notes.warn_all(intake::as_warnings(complaint));
+            call.notes.warn_all(decode::as_warnings(complaint));
             Ok(())
         }
         _ => Ok(()),
@@ -165,7 +165,7 @@ impl Applied<'_> {
             ))
         })?;
         let mut object = restored.value;
-        intake::complete(kind, &mut object).map_err(|problem| {
+        decode::complete(kind, &mut object).map_err(|problem| {
             Status::unknown(format!(
                 "failed to convert to unversioned ({}): {problem}",
                 called()

@@ -7,7 +7,7 @@ use mizzen_value::Value;
 use super::{Call, set_namespace};
 use crate::answer::Answer;
 use crate::ownership::Owning;
-use crate::{admission, intake, options};
+use crate::{admission, decode, options};
 
 pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     let Call {
@@ -18,7 +18,7 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
         ..
     } = call;
     let options = options::write_options(request, "CreateOptions")?;
-    let mut draft = intake::object(call, resource.kind(), options.strictness)?;
+    let mut draft = decode::object(call, resource.kind(), options.strictness)?;
     set_namespace(path, draft.entry("metadata"))?;
     wipe(draft.entry("metadata"));
     admission::dedupe_owners(call, &mut draft, admission::Dedupe::AsSent);

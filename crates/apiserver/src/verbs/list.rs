@@ -4,7 +4,7 @@ use mizzen_object::Status;
 
 use super::Call;
 use crate::answer::{self, Answer};
-use crate::{definitions, options};
+use crate::{crd, options};
 
 pub(crate) async fn list(call: &Call<'_>) -> Result<Answer, Status> {
     let options = options::list_options(
@@ -19,7 +19,7 @@ pub(crate) async fn list(call: &Call<'_>) -> Result<Answer, Status> {
         .await?;
     call.check_include()?;
     call.check_listed(true)?;
-    if definitions::defines(call.resource.kind())
+    if crd::defines(call.resource.kind())
         && let Some(hints) = call.server.extensions.hints()
         && let Some(hint) = hints.list_definitions(call.request)
     {

@@ -31,7 +31,7 @@ use crate::answer::{self, Accept, Answer, Offer, negotiate_among};
 use crate::authorization::second;
 use crate::catalog::Nowhere;
 use crate::chain::failure;
-use crate::definitions;
+use crate::crd;
 use crate::request::{Request, ResourcePath};
 use crate::server::Inner;
 
@@ -129,8 +129,8 @@ async fn routed(
         until,
     };
     let outcome = call.dispatch(verb).await;
-    if definitions::defines(resource.kind()) && !matches!(verb, "get" | "list" | "watch") {
-        definitions::settled(server).await;
+    if crd::defines(resource.kind()) && !matches!(verb, "get" | "list" | "watch") {
+        crd::settled(server).await;
     }
     outcome
 }

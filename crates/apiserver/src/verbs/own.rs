@@ -9,8 +9,8 @@ use super::create::wipe;
 use super::{Call, check_name, set_namespace, watch};
 use crate::admission;
 use crate::answer::{self, Answer};
+use crate::decode::{self, BodyType};
 use crate::extend::{Asked, Below, Own, Storage};
-use crate::intake::{self, BodyType};
 use crate::options::{self, ListQuery};
 
 /// How many events of a storage may wait for a client.
@@ -75,7 +75,7 @@ async fn take(call: &Call<'_>, old: Option<&Value>) -> Result<Value, Status> {
         "CreateOptions"
     };
     let options = options::write_options(request, name)?;
-    let mut object = intake::object(call, resource.kind(), options.strictness)?;
+    let mut object = decode::object(call, resource.kind(), options.strictness)?;
     match old {
         Some(_) => check_name(call.path, &mut object)?,
         None => {
@@ -243,11 +243,11 @@ fn body(call: &Call) -> Result<Value, Status> {
     if body.is_empty() {
         return Ok(Value::Null);
     }
-    match intake::body_type(call.request)? {
+    match decode::body_type(call.request)? {
         BodyType::Json => json::parse(body).map_err(|error| Status::bad_request(error.to_string())),
         BodyType::Yaml => yaml::read(body)
             .map(|read| read.value)
             .map_err(|error| Status::bad_request(error.to_string())),
-        BodyType::Protobuf => Err(intake::unsupported("application/json, application/yaml")),
+        BodyType::Protobuf => Err(decode::unsupported("application/json, application/yaml")),
     }
 }

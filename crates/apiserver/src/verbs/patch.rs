@@ -13,7 +13,7 @@ use mizzen_value::{Value, json};
 use super::{Call, apply, check_name};
 use crate::admission::Checks;
 use crate::answer::Answer;
-use crate::intake::{self, BodyType, Document, FieldValidation, Intake};
+use crate::decode::{self, BodyType, Document, FieldValidation, Intake};
 use crate::options;
 use crate::ownership::Owning;
 use crate::request::Request;
@@ -62,7 +62,7 @@ pub(crate) fn media_type(request: &Request, resource: &Resource) -> Result<Form,
         MERGE => Ok(Form::Merge),
         STRATEGIC if !resource.is_custom() => Ok(Form::Strategic),
         APPLY => Ok(Form::Apply),
-        _ if resource.is_custom() => Err(intake::unsupported(&[JSON, MERGE, APPLY].join(", "))),
+        _ if resource.is_custom() => Err(decode::unsupported(&[JSON, MERGE, APPLY].join(", "))),
         _ => Err(Status {
             details: Some(Box::default()),
             ..Status::failure(415, "UnsupportedMediaType", "415: Unsupported Media Type")
@@ -104,7 +104,7 @@ impl Patched<'_> {
             self.strictness,
         )?;
         let catalog = &self.call.server.catalog;
-        let problem = |said: &GroupVersionKind| intake::kind_problem(catalog, said, &kind.gvk);
+        let problem = |said: &GroupVersionKind| decode::kind_problem(catalog, said, &kind.gvk);
         let shape = Target {
             gvk: &kind.gvk,
             root: &kind.root,
@@ -113,7 +113,7 @@ impl Patched<'_> {
         let intake = read(problem, &shape, outcome, self.strictness)?;
         self.call.notes.warn_all(intake.warnings);
         let mut object = intake.value;
-        intake::complete(kind, &mut object).map_err(|problem| self.unfit(current, problem))?;
+        decode::complete(kind, &mut object).map_err(|problem| self.unfit(current, problem))?;
         check_name(self.call.path, &mut object)?;
         Owning::new(self.call)
             .update_any(Some(current), &mut object)
@@ -168,12 +168,12 @@ pub(crate) fn read(
     let decoded = decoded.map_err(|error| invalid_patch(shown, &error.to_string()))?;
     let mut complaints = patched.complaints;
     complaints.extend(decoded.complaints);
-    let read = intake::Read {
+    let read = decode::Read {
         value: decoded.value,
         complaints,
     };
-    intake::judge(read, strictness)
-        .map_err(|complaints| invalid_patch(shown, &intake::strict_error(&complaints)))
+    decode::judge(read, strictness)
+        .map_err(|complaints| invalid_patch(shown, &decode::strict_error(&complaints)))
 }
 
 /// Kubernetes: what does not say its version is read as the internal form of its kind, whose fields have other names:

@@ -10,7 +10,7 @@ use crate::authentication::authenticate_token;
 use crate::authorization::selector::Selectors;
 use crate::authorization::{self, Attributes, Decision, Resource, Rules, Target};
 use crate::ownership::Owning;
-use crate::{admission, intake, options};
+use crate::{admission, decode, options};
 
 /// Whether objects of this kind are questions.
 pub(crate) fn is_review(kind: &Kind) -> bool {
@@ -29,7 +29,7 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     } = call;
     call.check_include()?;
     let options = options::write_options(request, "CreateOptions")?;
-    let mut review = intake::object(call, resource.kind(), options.strictness)?;
+    let mut review = decode::object(call, resource.kind(), options.strictness)?;
     set_namespace(path, review.entry("metadata"))?;
     wipe(review.entry("metadata"));
     Owning::new(call).update(None, &mut review);

@@ -16,7 +16,7 @@ use mizzen_value::{Value, json, time, value};
 use super::{Call, apply, check_name, patch};
 use crate::admission;
 use crate::answer::{self, Answer, Body, Form};
-use crate::intake::{self, FieldValidation};
+use crate::decode::{self, FieldValidation};
 use crate::options;
 use crate::ownership::Owning;
 
@@ -146,7 +146,7 @@ fn plain(path: &str) -> &str {
 pub(crate) async fn update(call: &Call<'_>) -> Result<Answer, Status> {
     let options = options::write_options(call.request, "UpdateOptions")?;
     let version = ScaleVersion::of(call);
-    let scale = intake::other(call, &version.gvk, None, &version.root, options.strictness)
+    let scale = decode::other(call, &version.gvk, None, &version.root, options.strictness)
         .map_err(|status| {
             if call.resource.is_custom() {
                 undecodable(status)
@@ -421,7 +421,7 @@ impl Rescale<'_> {
     /// (client-go/scale/util.go), which cannot convert from one version to another at once.
     fn kind_problem(&self, said: &GroupVersionKind, expected: &GroupVersionKind) -> String {
         if !self.call.resource.is_custom() {
-            return intake::kind_problem(&self.call.server.catalog, said, expected);
+            return decode::kind_problem(&self.call.server.catalog, said, expected);
         }
         let api_version = said.api_version();
         let known =

@@ -8,11 +8,11 @@ use super::{Call, check_name};
 use crate::admission::{self, Checks};
 use crate::answer::Answer;
 use crate::ownership::Owning;
-use crate::{intake, options};
+use crate::{decode, options};
 
 pub(crate) async fn update(call: &Call<'_>, action: Action) -> Result<Answer, Status> {
     let options = options::write_options(call.request, "UpdateOptions")?;
-    let mut object = intake::object(call, call.resource.kind(), options.strictness)?;
+    let mut object = decode::object(call, call.resource.kind(), options.strictness)?;
     check_name(call.path, &mut object)?;
     admission::dedupe_owners(call, &mut object, admission::Dedupe::AsSent);
     let updated = replace(call, action, object, options.dry_run).await?;

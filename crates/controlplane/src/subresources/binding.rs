@@ -7,7 +7,7 @@ use mizzen_value::{Value, value};
 use mizzen_apiserver::answer::{self, Answer};
 use mizzen_apiserver::verbs::wipe;
 use mizzen_apiserver::verbs::{Call, check_key, set_namespace};
-use mizzen_apiserver::{admission, intake, options};
+use mizzen_apiserver::{admission, decode, options};
 
 pub(super) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     let Call {
@@ -23,7 +23,7 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
         .get("", "v1", "bindings")
         .ok_or_else(missing)?;
     let pods = server.catalog.get("", "v1", "pods").ok_or_else(missing)?;
-    let mut binding = intake::object(call, bindings.kind(), options.strictness)?;
+    let mut binding = decode::object(call, bindings.kind(), options.strictness)?;
     if path.subresource.is_empty() {
         // Kubernetes: only through the pod a binding may say which pod it means by its uid.
         wipe(binding.entry("metadata"));

@@ -18,7 +18,7 @@ use mizzen_apiserver::answer::{Answer, Form, not_acceptable};
 use mizzen_apiserver::ownership::Owning;
 use mizzen_apiserver::request::{Request, ResourcePath};
 use mizzen_apiserver::verbs::{Call, set_namespace};
-use mizzen_apiserver::{delete_options, intake, options};
+use mizzen_apiserver::{decode, delete_options, options};
 
 const VIOLATION: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
 /// How many evictions of one budget may wait for the controller.
@@ -34,7 +34,7 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     let (gvk, root) = (eviction_kind("v1"), &call.server.types.eviction);
     // Kubernetes: an eviction may still be of the version that budgets have lost.
     let old = eviction_kind("v1beta1");
-    let mut eviction = intake::other(call, &gvk, Some(&old), root, options.strictness)?;
+    let mut eviction = decode::other(call, &gvk, Some(&old), root, options.strictness)?;
     set_namespace(call.path, eviction.entry("metadata"))?;
     admission::admit_below(call, &mut eviction).await?;
     admission::admit_other(call, &gvk, root, &mut eviction, None).await?;

@@ -10,7 +10,7 @@ use mizzen_value::{Value, value};
 
 use mizzen_apiserver::answer::{self, Answer, Form, not_acceptable};
 use mizzen_apiserver::verbs::Call;
-use mizzen_apiserver::{admission, intake, options};
+use mizzen_apiserver::{admission, decode, options};
 
 pub(super) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     if matches!(call.accept.form, Form::Table(_)) {
@@ -26,7 +26,7 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
         .types
         .subresource(gvk)
         .ok_or_else(Status::no_such_resource)?;
-    let mut rollback = intake::other(call, gvk, None, root, options.strictness)?;
+    let mut rollback = decode::other(call, gvk, None, root, options.strictness)?;
     admission::admit_other(call, gvk, root, &mut rollback, None).await?;
     let mut violations = Violations::default();
     validate(&rollback, &mut violations);

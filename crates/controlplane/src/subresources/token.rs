@@ -11,7 +11,7 @@ use mizzen_apiserver::answer::{self, Answer, Form, not_acceptable};
 use mizzen_apiserver::ownership::Owning;
 use mizzen_apiserver::token::{Signer, issue};
 use mizzen_apiserver::verbs::{Call, check_key, set_namespace};
-use mizzen_apiserver::{admission, intake, options};
+use mizzen_apiserver::{admission, decode, options};
 
 /// The lifetime that a kubelet asks for in the name of an unsuspecting pod, and what it gets.
 /// Kubernetes: so that old clients that never read their token again go on working (serviceaccount/claims.go).
@@ -30,7 +30,7 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     } = call;
     let options = options::write_options(request, "CreateOptions")?;
     let (gvk, root) = (token_kind(), &server.types.token_request);
-    let mut token = intake::other(call, &gvk, None, root, options.strictness)?;
+    let mut token = decode::other(call, &gvk, None, root, options.strictness)?;
     mizzen_kinds::behaviour(&gvk).default(&mut token);
     set_namespace(path, token.entry("metadata"))?;
     admission::admit_below(call, &mut token).await?;

@@ -2,7 +2,7 @@
 
 use mizzen_value::{json, value};
 
-use crate::definitions::{FOOS, define, definition, foo, version};
+use crate::crd::{FOOS, define, definition, foo, version};
 use crate::rig::{CONFIG_MAPS, Rig};
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use http_body_util::BodyExt as _;
 use mizzen_apiserver::User;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::definitions::{DEFINITIONS, FOOS, foo};
+use crate::crd::{DEFINITIONS, FOOS, foo};
 use crate::network::Network;
 use crate::rig::{CONFIG_MAPS, Rig};
 

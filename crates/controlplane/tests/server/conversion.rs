@@ -2,7 +2,7 @@
 
 use mizzen_value::{Value, json, value};
 
-use crate::definitions::{DEFINITIONS, FOOS, FOOS_V2, define, definition, foo, version};
+use crate::crd::{DEFINITIONS, FOOS, FOOS_V2, define, definition, foo, version};
 use crate::peer::{Peer, Reaction};
 use crate::rig::Rig;
 

@@ -3,7 +3,7 @@
 use http_body_util::BodyExt as _;
 use mizzen_store::{Draft, Expect, Write};
 
-use crate::definitions::{DEFINITIONS, FOOS, define, definition, foo, version};
+use crate::crd::{DEFINITIONS, FOOS, define, definition, foo, version};
 use crate::rig::{CONFIG_MAPS, Rig};
 
 /// Writes what is no object in the place of one.

@@ -2,7 +2,7 @@
 
 use mizzen_apiserver::User;
 
-use crate::definitions::{DEFINITIONS, FOOS, foo};
+use crate::crd::{DEFINITIONS, FOOS, foo};
 use crate::rig::{CONFIG_MAPS, Reply, Rig};
 
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases";

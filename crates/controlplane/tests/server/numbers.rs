@@ -5,7 +5,7 @@
 
 use mizzen_value::json;
 
-use crate::definitions::{DEFINITIONS, FOOS, define, definition, foo, version};
+use crate::crd::{DEFINITIONS, FOOS, define, definition, foo, version};
 use crate::rig::{Reply, Rig};
 
 const PROPERTIES: &str = r#"{
@@ -376,10 +376,7 @@ async fn numbers_of_a_definition_are_written_as_short_as_possible() {
         "b": {"type": "object", "x-kubernetes-preserve-unknown-fields": true,
             "default": {"z": 1.0, "a": [1e2, -0, -0.0, 9223372036854775808]}}}"#;
     let body = json::to_string(&definition(vec![version("v1", true, properties)]));
-    let reply = rig
-        .post(crate::definitions::DEFINITIONS, &body)
-        .await
-        .expect(201);
+    let reply = rig.post(crate::crd::DEFINITIONS, &body).await.expect(201);
     let schema = &reply.body["spec"]["versions"][0]["schema"]["openAPIV3Schema"];
     let shown = json::to_string(&schema["properties"]["spec"]["properties"]);
     assert_eq!(
@@ -389,10 +386,7 @@ async fn numbers_of_a_definition_are_written_as_short_as_possible() {
     for (field, number) in [("default", "1e400"), ("enum", "[1e400]")] {
         let properties = format!(r#"{{"a":{{"type":"number","{field}":{number}}}}}"#);
         let body = json::to_string(&definition(vec![version("v1", true, &properties)]));
-        let reply = rig
-            .post(crate::definitions::DEFINITIONS, &body)
-            .await
-            .expect(400);
+        let reply = rig.post(crate::crd::DEFINITIONS, &body).await.expect(400);
         let expected = "json: cannot unmarshal number 1e400 into Go value of type float64";
         assert!(reply.message().ends_with(expected), "{reply:?}");
     }

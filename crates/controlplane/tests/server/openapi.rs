@@ -6,7 +6,7 @@ use http_body_util::BodyExt as _;
 use mizzen_apiserver::User;
 use mizzen_value::{Value, json};
 
-use crate::definitions::{define, definition, version};
+use crate::crd::{define, definition, version};
 use crate::rig::Rig;
 
 const PROTOBUF: [&str; 2] = [

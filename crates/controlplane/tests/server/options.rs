@@ -6,7 +6,7 @@ use mizzen_object::GroupVersionKind;
 use mizzen_object::proto::envelope;
 use mizzen_value::Value;
 
-use crate::definitions::{DEFINITIONS, FOOS};
+use crate::crd::{DEFINITIONS, FOOS};
 use crate::rig::{CONFIG_MAPS, Reply, Rig};
 
 /// Deletes a fresh object, and the collection with a dry run, with the same body.

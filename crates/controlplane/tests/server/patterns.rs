@@ -5,7 +5,7 @@ use parking_lot::Mutex;
 use mizzen_go_regexp::{MAX_COMPILED_BYTES, MAX_SIZE, compiled_bytes};
 use mizzen_value::{Value, json, value};
 
-use crate::definitions::DEFINITIONS;
+use crate::crd::DEFINITIONS;
 use crate::rig::{CONFIG_MAPS, Reply, Rig};
 
 const N_KINDS: usize = 6;

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use expect_test::expect;
 use mizzen_value::{Value, json};
 
-use crate::definitions::{DEFINITIONS, FOOS, foo};
+use crate::crd::{DEFINITIONS, FOOS, foo};
 use crate::rig::{CONFIG_MAPS, Reply, Rig};
 
 #[track_caller]

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use mizzen_value::{Value, json};
 
-use crate::definitions::DEFINITIONS;
+use crate::crd::DEFINITIONS;
 use crate::rig::{Events, Rig};
 
 const NAMES: [&str; 3] = ["x", "y", "z"];

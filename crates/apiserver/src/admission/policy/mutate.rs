@@ -17,7 +17,7 @@ use super::{conditions, is_exempt};
 use crate::admission::forbidden_for;
 use crate::admission::webhook::Attributes;
 use crate::admission::webhook::matching::Version;
-use crate::intake::strict_error;
+use crate::decode::strict_error;
 
 /// Lets policies change objects, and once more those that want to see what others made of them.
 #[derive(Default)]

@@ -17,7 +17,7 @@ use super::rejection::rejection;
 use super::remember;
 use super::review::Verdict;
 use crate::audit::Layer;
-use crate::intake;
+use crate::decode;
 use crate::verbs::patch;
 
 /// Calls the webhooks that a write concerns, and once more those that want to see what others made of it.
@@ -199,7 +199,7 @@ impl Attributes<'_> {
         if self.other_root().is_some() {
             return Ok(object);
         }
-        intake::complete(kind, &mut object).map_err(Status::internal)?;
+        decode::complete(kind, &mut object).map_err(Status::internal)?;
         match kind.gvk == self.call.resource.kind().gvk {
             true => Ok(object),
             false => self.call.resource.turned(&object, resource).await,
