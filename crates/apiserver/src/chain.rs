@@ -1,7 +1,7 @@
-//! The order of everything that happens to a request. It is here and nowhere else.
+//! The handler chain: the order of all filters that a request passes. It is here and nowhere else.
 //!
-//! does a browser ask → who asks → what is it about → (it is remembered from here on) → as whom → is it their turn → may
-//! they → is it for another server → what do they send → the verb → the form of the answer → what we count.
+//! panic recovery → audit ID → CORS → request info → authentication → audit → metrics → deadline → impersonation →
+//! priority and fairness → authorization → aggregation → body → verb or non-resource path → compression → headers.
 
 use std::sync::Arc;
 
@@ -10,7 +10,6 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, Uri, header};
 use mizzen_object::{Status, User};
 use mizzen_value::clock::uuid;
 use tokio::time::{Instant, timeout_at};
-use tracing::field::Empty;
 use tracing::{Instrument as _, Span};
 
 use crate::aggregation::{self, OtherServer, Streams};
@@ -27,145 +26,133 @@ use crate::request::{Query, Request, RequestInfo, Target};
 use crate::server::Inner;
 use crate::{authorization, non_resource, request_line, verbs};
 
-/// By which a request can be found again.
+/// The header with the audit ID of a request.
 const AUDIT_ID: HeaderName = HeaderName::from_static("audit-id");
 
-/// What somebody is told whose request took too long. Kubernetes: a Status that is no object, and says that it is text
-/// (server/filters/timeout.go).
-const TOO_SLOW: &str = "{\"metadata\":{},\"status\":\"Failure\",\"message\":\"Timeout: request did not complete within \
+/// The body of the response to a request that timed out. Kubernetes: a Status without kind and apiVersion, sent as plain
+/// text (server/filters/timeout.go).
+const TIMEOUT_BODY: &str = "{\"metadata\":{},\"status\":\"Failure\",\"message\":\"Timeout: request did not complete within \
     the allotted timeout\",\"reason\":\"Timeout\",\"details\":{},\"code\":504}\n";
 
-/// Kubernetes: Go's HTTP/2 server buffers so much of a response, so that one which is no longer does not wait for its reader,
-/// and gives its seat back when it has been made (http2/server.go, handlerChunkWriteSize).
+/// Kubernetes: Go's HTTP/2 server buffers this much of a response. A response that fits does not wait for its reader, and
+/// its seat is released as soon as it is complete (http2/server.go, handlerChunkWriteSize).
 const BUFFERED: u64 = 4 * 1024;
 
-pub(crate) async fn answer(
-    server: &Arc<Inner>,
-    caller: Caller,
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
-    body: Bytes,
-    streams: Streams,
-) -> Answer {
-    let answer = Box::pin(go(
-        server,
-        caller,
-        method.clone(),
-        uri.clone(),
-        headers,
-        body,
-        streams,
-    ));
+/// A request as it arrives, before any filter.
+pub(crate) struct IncomingRequest {
+    pub caller: Caller,
+    pub method: Method,
+    pub uri: Uri,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+    pub streams: Streams,
+}
+
+/// Serves one request. A panic in a handler becomes a 500.
+pub(crate) async fn serve(server: &Arc<Inner>, request: IncomingRequest) -> Answer {
     Recover {
-        method,
-        uri,
-        answer,
+        method: request.method.clone(),
+        uri: request.uri.clone(),
+        answer: Box::pin(handle(server, request)),
     }
     .await
 }
 
-async fn go(
-    server: &Arc<Inner>,
-    caller: Caller,
-    method: Method,
-    uri: Uri,
-    mut headers: HeaderMap,
-    body: Bytes,
-    streams: Streams,
-) -> Answer {
+async fn handle(server: &Arc<Inner>, request: IncomingRequest) -> Answer {
+    let IncomingRequest {
+        caller: Caller { claim, address },
+        method,
+        uri,
+        mut headers,
+        body,
+        streams,
+    } = request;
     if request_line::fault(&uri).is_some() {
         return answer::text(400, "400 Bad Request");
     }
-    give_name(server, &mut headers);
-    if let Some(mut answer) = server.options.http.browsers.preflight(&method, &headers) {
-        mark(server, &headers, &mut answer);
+    ensure_audit_id(server, &mut headers);
+    if let Some(mut answer) = server.options.http.cors.preflight(&method, &headers) {
+        add_response_headers(server, &headers, &mut answer);
         return answer;
     }
     let query = Query::parse(&uri);
     let info = match RequestInfo::new(&method, &uri, &query) {
         Ok(info) => info,
         Err(error) => {
-            let mut answer = authorization::internal_error(
-                &uri,
-                format!("failed to create RequestInfo: {error}, {uri}"),
-            );
-            mark(server, &headers, &mut answer);
+            let problem = format!("failed to create RequestInfo: {error}, {uri}");
+            let mut answer = authorization::internal_error(&uri, problem);
+            add_response_headers(server, &headers, &mut answer);
             return answer;
         }
     };
     let started = Instant::now();
-    let Caller { claim, address } = caller;
-    let deadline = Deadline::new(started, server.options.request_timeout);
-    let (user, record, turn) = (User::default(), Default::default(), Turn::default());
     let mut request = Request {
         method,
         info,
         query,
         headers,
         body,
-        user,
+        user: User::default(),
         uri,
         streams,
         address,
-        deadline,
-        record,
-        turn,
+        deadline: Deadline::new(started, server.options.request_timeout),
+        record: Default::default(),
+        turn: Turn::default(),
     };
-    let span = request_span(&request);
-    let answer = serve(server, claim, &mut request, started).instrument(span.clone());
+    let span = request.span();
+    let answer = handle_in_span(server, claim, &mut request, started).instrument(span.clone());
     let answer = answer.await;
     span.record("code", answer.status().as_u16());
     let duration_us = started.elapsed().as_micros() as u64;
     span.in_scope(|| tracing::debug!(duration_us, "request served"));
-    lease(&request, answer)
+    // The response holds the seat of its request until it has been written.
+    let size = http_body::Body::size_hint(answer.body()).exact();
+    let seat = match size.is_some_and(|size| size <= BUFFERED) {
+        true => Held::default(),
+        false => request.turn.take(),
+    };
+    answer.map(|body| body.leased(Lease::new(request.user.name.clone(), seat)))
 }
 
-/// The span in which a request is served. `user` and `code` are recorded once they are known.
-fn request_span(request: &Request) -> Span {
-    tracing::debug_span!(
-        "request",
-        audit_id = request
-            .headers
-            .get(AUDIT_ID)
-            .and_then(|id| id.to_str().ok()),
-        user = Empty,
-        verb = request.info.verb(),
-        resource = match request.info.target() {
-            Target::Page(_) => "",
-            Target::Resource(path) => &*path.resource,
-        },
-        path = request.uri.path(),
-        code = Empty,
-    )
-}
-
-async fn serve(
+/// Authenticates, audits, counts and handles a request, and completes its response.
+async fn handle_in_span(
     server: &Arc<Inner>,
     claim: Claim,
     request: &mut Request,
     started: Instant,
 ) -> Answer {
     let warning = warning(&claim, &request.headers);
-    let refused = identify(server, claim, request, started).await.err();
+    let user = match request.apply_timeout() {
+        Ok(()) => {
+            let path = request.uri.path();
+            authenticate(server, claim, path, &mut request.headers, started).await
+        }
+        Err(status) => Err(status),
+    };
+    let (user, rejected) = match user {
+        Ok(user) => (user, None),
+        Err(status) => (User::anonymous(), Some(status)),
+    };
+    request.user = user;
     Span::current().record("user", &*request.user.name);
     let stranger = request.user.is_anonymous().then_some(Stranger);
-    if let Some(mut answer) = audit::begin(server, request, refused.is_none(), started).await {
-        mark(server, &request.headers, &mut answer);
+    if let Some(mut answer) = audit::begin(server, request, rejected.is_none(), started).await {
+        add_response_headers(server, &request.headers, &mut answer);
         return answer;
     }
     let observed = Observed::new(server, request);
     let _inflight = server.metrics.begin(&observed);
-    let answer = match refused {
+    let answer = match rejected {
         Some(status) => failure(server, request, &status),
         None => {
             let record = request.record.clone();
-            record.during(within_time(server, request)).await
+            record.during(handle_within_deadline(server, request)).await
         }
     };
     let answer = request.record.answered(&server.types, answer).await;
     let mut answer = answer::compress(&request.headers, answer);
-    mark(server, &request.headers, &mut answer);
+    add_response_headers(server, &request.headers, &mut answer);
     answer::warn(&mut answer, warning.as_slice());
     if answer.status() == StatusCode::NOT_FOUND {
         let hints = server.extensions.hints();
@@ -178,107 +165,76 @@ async fn serve(
     answer
 }
 
-/// Lets a response hold the seat of its request until it has been written.
-fn lease(request: &Request, answer: Answer) -> Answer {
-    let size = http_body::Body::size_hint(answer.body()).exact();
-    let seat = match size.is_some_and(|size| size <= BUFFERED) {
-        true => Held::default(),
-        false => request.turn.take(),
-    };
-    answer.map(|body| body.leased(Lease::new(request.user.name.clone(), seat)))
-}
-
-/// A request that has no name to be found again by gets one.
-fn give_name(server: &Inner, headers: &mut HeaderMap) {
+/// Gives a request an audit ID unless the client sent one.
+fn ensure_audit_id(server: &Inner, headers: &mut HeaderMap) {
     if headers.get(AUDIT_ID).is_none_or(HeaderValue::is_empty)
-        && let Ok(name) = HeaderValue::from_str(&uuid(server.registry.random()))
+        && let Ok(id) = HeaderValue::from_str(&uuid(server.registry.random()))
     {
-        headers.insert(AUDIT_ID, name);
+        headers.insert(AUDIT_ID, id);
     }
 }
 
-/// What every answer says besides: which request it belongs to, that nobody may keep it, and what browsers are told.
-fn mark(server: &Inner, headers: &HeaderMap, answer: &mut Answer) {
-    if let Some(name) = headers.get(AUDIT_ID) {
-        answer.headers_mut().insert(AUDIT_ID, name.clone());
+/// Adds the headers of every response: the audit ID, cache control and CORS.
+fn add_response_headers(server: &Inner, request_headers: &HeaderMap, answer: &mut Answer) {
+    let headers = answer.headers_mut();
+    if let Some(id) = request_headers.get(AUDIT_ID) {
+        headers.insert(AUDIT_ID, id.clone());
     }
-    let private = HeaderValue::from_static("no-cache, private");
-    answer
-        .headers_mut()
+    headers
         .entry(header::CACHE_CONTROL)
-        .or_insert(private);
-    server.options.http.browsers.mark(headers, answer);
+        .or_insert(HeaderValue::from_static("no-cache, private"));
+    let cors = &server.options.http.cors;
+    cors.add_headers(request_headers, answer);
 }
 
-/// Finds out how long the request may take, and whose it is.
-async fn identify(
-    server: &Inner,
-    claim: Claim,
-    request: &mut Request,
-    started: Instant,
-) -> Result<(), Status> {
-    let user = match request.heed_timeout() {
-        Ok(()) => {
-            authenticate(
-                server,
-                claim,
-                request.uri.path(),
-                &mut request.headers,
-                started,
-            )
-            .await
-        }
-        Err(refused) => Err(refused),
-    };
-    let (user, outcome) = match user {
-        Ok(user) => (user, Ok(())),
-        Err(status) => (User::anonymous(), Err(status)),
-    };
-    request.user = user;
-    outcome
-}
-
-/// A request that takes too long is given up; nothing that it had not finished is stored. A long-running one lasts as long as
-/// its client waits (server/filters/timeout.go).
-async fn within_time(server: &Arc<Inner>, request: &mut Request) -> Answer {
+/// Ends a request at its deadline; a write that has not been committed by then is not stored. A long-running request lasts
+/// as long as its client is connected (server/filters/timeout.go).
+async fn handle_within_deadline(server: &Arc<Inner>, request: &mut Request) -> Answer {
     let is_long_running = attributes(request).is_long_running();
     let deadline = request.deadline.at();
-    let passed = pass(server, request);
+    let handled = handle_authenticated(server, request);
     let outcome = match is_long_running {
-        true => passed.await,
-        false => timeout_at(deadline, passed)
+        true => handled.await,
+        false => timeout_at(deadline, handled)
             .await
-            .unwrap_or_else(|_| Ok(too_slow())),
+            .unwrap_or_else(|_| Ok(timed_out())),
     };
     outcome.unwrap_or_else(|status| failure(server, request, &status))
 }
 
-fn too_slow() -> Answer {
-    terminated(answer::answer(504, "text/plain; charset=utf-8", TOO_SLOW))
+fn timed_out() -> Answer {
+    terminated(answer::answer(
+        504,
+        "text/plain; charset=utf-8",
+        TIMEOUT_BODY,
+    ))
 }
 
-/// Marks the response to a request that the server gave up to protect itself, for metrics.
+/// Marks a response for `apiserver_request_terminations_total`: the server ended the request to protect itself.
 fn terminated(mut answer: Answer) -> Answer {
     answer.extensions_mut().insert(Terminated);
     answer
 }
 
-async fn pass(server: &Arc<Inner>, request: &mut Request) -> Result<Answer, Status> {
+async fn handle_authenticated(
+    server: &Arc<Inner>,
+    request: &mut Request,
+) -> Result<Answer, Status> {
     if let Err(status) = authorization::impersonate::impersonate(server, request).await {
-        return Ok(refuse(server, request, &status));
+        return Ok(forbidden(server, request, &status));
     }
     let queued = Instant::now();
     let admitted = server.fairness.admit(server, request).await;
     request.record.took(Layer::QueueWait, queued);
-    if let Err(turned_away) = admitted {
-        return Ok(terminated(turned_away));
+    if let Err(rejected) = admitted {
+        return Ok(terminated(rejected));
     }
     if let Err(refusal) = authorization::check(server, request).await {
-        return Ok(refusal.answer(request, |status| refuse(server, request, status)));
+        return Ok(refusal.answer(request, |status| forbidden(server, request, status)));
     }
     let local = match aggregation::other_server(server, &request.info) {
         Some(OtherServer::Remote(other)) => {
-            return Ok(aggregation::pass_on(server, request, &other).await);
+            return Ok(aggregation::proxy_request(server, request, &other).await);
         }
         Some(OtherServer::Local(local)) => Some(local),
         None => None,
@@ -287,7 +243,7 @@ async fn pass(server: &Arc<Inner>, request: &mut Request) -> Result<Answer, Stat
     // The body of a long-running request has a deadline, too.
     match timeout_at(request.deadline.at(), receive(request)).await {
         Ok(received) => received?,
-        Err(_) => return Ok(too_slow()),
+        Err(_) => return Ok(timed_out()),
     }
     match request.info.target() {
         Target::Page(path) => non_resource::answer(server, request, path).await,
@@ -299,8 +255,8 @@ async fn pass(server: &Arc<Inner>, request: &mut Request) -> Result<Answer, Stat
     }
 }
 
-/// Tells somebody that they may not. Kubernetes: with a header of its own (handlers/responsewriters/errors.go).
-fn refuse(server: &Inner, request: &Request, status: &Status) -> Answer {
+/// 403. Kubernetes: with `X-Content-Type-Options` (handlers/responsewriters/errors.go).
+fn forbidden(server: &Inner, request: &Request, status: &Status) -> Answer {
     let mut answer = failure(server, request, status);
     answer.headers_mut().insert(
         header::X_CONTENT_TYPE_OPTIONS,
@@ -309,7 +265,7 @@ fn refuse(server: &Inner, request: &Request, status: &Status) -> Answer {
     answer
 }
 
-/// The response to a request that failed: the one place where a Status becomes one.
+/// The response to a request that failed. The only place where a Status becomes a response.
 pub(crate) fn failure(server: &Inner, request: &Request, status: &Status) -> Answer {
     let accept = Accept {
         kept: request.record.wants_response(),

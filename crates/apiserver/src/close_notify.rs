@@ -1,10 +1,10 @@
-//! A TLS connection that is never cut off: `close_notify` goes out when it is dropped, as Go's server does it.
+//! A TLS connection that sends `close_notify` when it is dropped, as Go's server does.
 //!
-//! hyper shuts a connection down that ends by itself. One whose client ends a stream, or that costs too much, is dropped,
-//! and without the alert a client cannot tell that from an attacker who cuts a connection.
+//! hyper shuts down a connection that ends normally. One that exceeds a limit is dropped, and without the alert its client
+//! cannot tell that from an attacker who truncates the connection.
 //!
-//! A connection whose client is still sending a body lingers after the shutdown: closed with bytes that have not been read, it would be
-//! reset, and the client could lose the answer.
+//! A connection whose client is still sending a body lingers after the shutdown: a socket that is closed with unread bytes
+//! is reset, and the client could lose the response.
 
 use std::io;
 use std::pin::Pin;
@@ -18,44 +18,43 @@ use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 use tokio_rustls::server::TlsStream;
 
-/// Go: how long a client has to read an answer before its connection is reset (net/http, rstAvoidanceDelay).
+/// Go: how long a client has to read a response before its connection is reset (net/http, rstAvoidanceDelay).
 const LINGER: Duration = Duration::from_millis(500);
 
-/// How much of what a client still sends is read meanwhile: more than the largest body that is accepted.
+/// How many bytes are read and discarded meanwhile: more than the largest accepted body.
 const MAX_DISCARDED: usize = 4 * 1024 * 1024;
 
-/// A connection of the server's.
 pub(crate) struct CloseNotify {
     stream: TlsStream<TcpStream>,
-    lingers: Lingers,
-    /// Until when it lingers, once it has been shut down.
+    linger: LingerFlag,
+    /// When lingering ends, once the connection has been shut down.
     until: Option<Pin<Box<Sleep>>>,
     n_discarded: usize,
 }
 
 /// Whether a connection lingers at its end.
 #[derive(Clone, Default)]
-pub(crate) struct Lingers(Arc<AtomicBool>);
+pub(crate) struct LingerFlag(Arc<AtomicBool>);
 
-impl Lingers {
+impl LingerFlag {
     pub(crate) fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
 
 impl CloseNotify {
-    pub(crate) fn new(stream: TlsStream<TcpStream>) -> (CloseNotify, Lingers) {
-        let lingers = Lingers::default();
+    pub(crate) fn new(stream: TlsStream<TcpStream>) -> (CloseNotify, LingerFlag) {
+        let linger = LingerFlag::default();
         let stream = CloseNotify {
             stream,
-            lingers: lingers.clone(),
+            linger: linger.clone(),
             until: None,
             n_discarded: 0,
         };
-        (stream, lingers)
+        (stream, linger)
     }
 
-    /// Reads what still comes, and forgets it.
+    /// Reads and discards what the client still sends.
     fn poll_linger(&mut self, context: &mut Context) -> Poll<io::Result<()>> {
         let until = self.until.get_or_insert_with(|| Box::pin(sleep(LINGER)));
         let mut bytes = [0; 16 * 1024];
@@ -82,16 +81,16 @@ impl Drop for CloseNotify {
         // The server does not wait for a client that does not read.
         while session.wants_write()
             && session
-                .write_tls(&mut Now(stream))
+                .write_tls(&mut NonBlockingWriter(stream))
                 .is_ok_and(|written| written > 0)
         {}
     }
 }
 
-/// Writes what the socket takes at once.
-struct Now<'a>(&'a TcpStream);
+/// Writes as much as the socket accepts at once.
+struct NonBlockingWriter<'a>(&'a TcpStream);
 
-impl io::Write for Now<'_> {
+impl io::Write for NonBlockingWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         self.0.try_write(bytes)
     }
@@ -140,7 +139,7 @@ impl AsyncWrite for CloseNotify {
         if self.until.is_none() {
             ready!(Pin::new(&mut self.stream).poll_shutdown(context))?;
         }
-        match self.lingers.0.load(Ordering::Relaxed) {
+        match self.linger.0.load(Ordering::Relaxed) {
             true => self.poll_linger(context),
             false => Poll::Ready(Ok(())),
         }

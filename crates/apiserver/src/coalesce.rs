@@ -1,8 +1,7 @@
-//! Fewer, larger writes: what many streams of a connection have to say at the same moment goes out together.
+//! Coalesces the writes of the streams of one connection.
 //!
-//! Frames are collected; before they go out, everybody who is ready takes a turn. An event for a hundred
-//! watchers on one connection then costs a few records and one write to the network, not a hundred of each; a
-//! lone answer waits for nothing but those turns.
+//! Frames are buffered, and a flush first yields once, so that every task that is ready can write. An event for a hundred
+//! watches on one connection then costs a few TLS records and one system call, not a hundred of each.
 
 use std::io;
 use std::pin::Pin;
@@ -11,58 +10,58 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, BytesMut};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// How much is collected before it goes out in any case. A client that does not read costs as much.
-const MOST: usize = 64 * 1024;
-/// What is large enough to go out alone is not copied first.
-const LARGE: usize = 8 * 1024;
-/// How much room a silent connection may keep.
-const KEPT: usize = 16 * 1024;
+/// How much is buffered at most. A client that does not read costs this much.
+const MAX_BUFFERED: usize = 64 * 1024;
+/// Writes of at least this size are not buffered.
+const UNBUFFERED_FROM: usize = 8 * 1024;
+/// How much capacity an idle connection keeps.
+const MAX_KEPT_CAPACITY: usize = 16 * 1024;
 
-/// A connection that gathers before it writes.
-pub(crate) struct Gather<S> {
+/// A connection with coalesced writes.
+pub(crate) struct Coalesce<S> {
     inner: S,
-    waiting: BytesMut,
-    /// Whether the turn has been given since the last flush.
-    gathered: bool,
+    buffer: BytesMut,
+    /// Whether it has yielded since the last flush.
+    has_yielded: bool,
 }
 
-impl<S> Gather<S> {
-    pub(crate) fn new(inner: S) -> Gather<S> {
-        Gather {
+impl<S> Coalesce<S> {
+    pub(crate) fn new(inner: S) -> Coalesce<S> {
+        Coalesce {
             inner,
-            waiting: BytesMut::new(),
-            gathered: false,
+            buffer: BytesMut::new(),
+            has_yielded: false,
         }
     }
 
-    /// Lets everybody else who is ready run first, once.
-    fn turn(&mut self, context: &Context) -> Poll<()> {
-        if self.gathered || self.waiting.is_empty() {
+    /// Lets other tasks that are ready run first, once.
+    fn yield_once(&mut self, context: &Context) -> Poll<()> {
+        if self.has_yielded || self.buffer.is_empty() {
             return Poll::Ready(());
         }
-        self.gathered = true;
+        self.has_yielded = true;
         context.waker().wake_by_ref();
         Poll::Pending
     }
 }
 
-impl<S: AsyncWrite + Unpin> Gather<S> {
-    fn drain(&mut self, context: &mut Context) -> Poll<io::Result<()>> {
-        while !self.waiting.is_empty() {
-            let written = ready!(Pin::new(&mut self.inner).poll_write(context, &self.waiting))?;
+impl<S: AsyncWrite + Unpin> Coalesce<S> {
+    fn poll_drain(&mut self, context: &mut Context) -> Poll<io::Result<()>> {
+        while !self.buffer.is_empty() {
+            let written = ready!(Pin::new(&mut self.inner).poll_write(context, &self.buffer))?;
             if written == 0 {
                 return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
             }
-            self.waiting.advance(written);
+            self.buffer.advance(written);
         }
-        if self.waiting.capacity() > KEPT {
-            self.waiting = BytesMut::new();
+        if self.buffer.capacity() > MAX_KEPT_CAPACITY {
+            self.buffer = BytesMut::new();
         }
         Poll::Ready(Ok(()))
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Gather<S> {
+impl<S: AsyncRead + Unpin> AsyncRead for Coalesce<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context,
@@ -72,7 +71,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Gather<S> {
     }
 }
 
-impl<S: AsyncWrite + Unpin> AsyncWrite for Gather<S> {
+impl<S: AsyncWrite + Unpin> AsyncWrite for Coalesce<S> {
     fn poll_write(
         self: Pin<&mut Self>,
         context: &mut Context,
@@ -87,15 +86,15 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Gather<S> {
         slices: &[io::IoSlice],
     ) -> Poll<io::Result<usize>> {
         let length: usize = slices.iter().map(|slice| slice.len()).sum();
-        if length >= LARGE || self.waiting.len() >= MOST {
-            ready!(self.drain(context))?;
+        if length >= UNBUFFERED_FROM || self.buffer.len() >= MAX_BUFFERED {
+            ready!(self.poll_drain(context))?;
         }
-        if length >= LARGE {
+        if length >= UNBUFFERED_FROM {
             return Pin::new(&mut self.inner).poll_write_vectored(context, slices);
         }
         slices
             .iter()
-            .for_each(|slice| self.waiting.extend_from_slice(slice));
+            .for_each(|slice| self.buffer.extend_from_slice(slice));
         Poll::Ready(Ok(length))
     }
 
@@ -104,15 +103,15 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Gather<S> {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context) -> Poll<io::Result<()>> {
-        ready!(self.turn(context));
-        ready!(self.drain(context))?;
+        ready!(self.yield_once(context));
+        ready!(self.poll_drain(context))?;
         ready!(Pin::new(&mut self.inner).poll_flush(context))?;
-        self.gathered = false;
+        self.has_yielded = false;
         Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context) -> Poll<io::Result<()>> {
-        ready!(self.drain(context))?;
+        ready!(self.poll_drain(context))?;
         Pin::new(&mut self.inner).poll_shutdown(context)
     }
 }
@@ -125,11 +124,11 @@ mod tests {
     #[tokio::test]
     async fn everything_comes_out_in_order_and_nothing_before_the_flush() {
         let (near, mut far) = tokio::io::duplex(64);
-        let mut gather = Gather::new(near);
-        gather.write_all(b"one ").await.unwrap();
-        gather.write_all(b"two").await.unwrap();
-        assert_eq!(gather.waiting.len(), 7);
-        gather.flush().await.unwrap();
+        let mut stream = Coalesce::new(near);
+        stream.write_all(b"one ").await.unwrap();
+        stream.write_all(b"two").await.unwrap();
+        assert_eq!(stream.buffer.len(), 7);
+        stream.flush().await.unwrap();
         let mut read = [0; 7];
         far.read_exact(&mut read).await.unwrap();
         assert_eq!(&read, b"one two");
@@ -138,12 +137,12 @@ mod tests {
     #[tokio::test]
     async fn more_than_fits_is_sent_while_the_other_side_reads() {
         let (near, mut far) = tokio::io::duplex(64);
-        let sent: Vec<u8> = (0..3 * MOST).map(|at| at as u8).collect();
+        let sent: Vec<u8> = (0..3 * MAX_BUFFERED).map(|at| at as u8).collect();
         let copy = sent.clone();
         let writer = tokio::spawn(async move {
-            let mut gather = Gather::new(near);
-            gather.write_all(&copy).await.unwrap();
-            gather.shutdown().await.unwrap();
+            let mut stream = Coalesce::new(near);
+            stream.write_all(&copy).await.unwrap();
+            stream.shutdown().await.unwrap();
         });
         let mut read = Vec::new();
         far.read_to_end(&mut read).await.unwrap();

@@ -1,7 +1,7 @@
-//! What does one connection cost, and when is that too much?
+//! Limits of one connection.
 //!
-//! A connection is ended that asks for nothing for long, that takes long to send a head, that gives up what it asks for
-//! faster than anybody has reason to, or that does not read what it has asked for.
+//! The server closes a connection that is idle for long, takes long to send a request head, cancels requests faster than a
+//! client has reason to (rapid reset), or does not read its responses.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
@@ -19,172 +19,172 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
 
 use crate::answer::{Answer, Body, Broken, Lease, Shared};
+use crate::inspect::InspectBytes;
 use crate::metrics::lock;
-use crate::tap::Inspect;
 use crate::unsent::{self, Charge};
 
-/// Kubernetes: how long a connection may ask for nothing (server/secure_serving.go).
-const IDLE: Duration = Duration::from_secs(90);
-/// Kubernetes: how long the head of a request may take over HTTP/1.1, from its first byte; the first one of a connection from
-/// the handshake (server/secure_serving.go, net/http's ReadHeaderTimeout).
-const HEAD: Duration = Duration::from_secs(32);
-/// How many requests a connection may give up, before they are answered, in [`SPAN`]. Upstream's library hangs up when
-/// four times as many as may be under way have been begun and reset.
-const MAX_GIVEN_UP: u32 = 1_000;
-/// The time in which they are counted.
-const SPAN: Duration = Duration::from_secs(10);
-/// How often a connection is looked at.
-const LOOK: Duration = Duration::from_secs(15);
-/// How often one is looked at that has long answers to read: they may keep what the store has given up.
-const RECOUNT: Duration = Duration::from_secs(1);
-/// An answer that is no longer than this may wait for its reader as long as the connection lives.
+/// Kubernetes: how long a connection may be idle (server/secure_serving.go).
+const IDLE_TIMEOUT: Duration = Duration::from_secs(90);
+/// Kubernetes: how long the head of a request may take over HTTP/1.1, from its first byte, or from the handshake for the
+/// first one of a connection (server/secure_serving.go, net/http's ReadHeaderTimeout).
+const HEAD_TIMEOUT: Duration = Duration::from_secs(32);
+/// How many unanswered requests a connection may cancel in [`CANCEL_WINDOW`]. Go closes a connection after four times the
+/// number of concurrent streams.
+const MAX_CANCELLED: u32 = 1_000;
+const CANCEL_WINDOW: Duration = Duration::from_secs(10);
+/// How often a connection is checked.
+const CHECK_INTERVAL: Duration = Duration::from_secs(15);
+/// How often a connection with large unread responses is checked: they may keep memory that the store has released.
+const RECHARGE_INTERVAL: Duration = Duration::from_secs(1);
+/// A response up to this size may stay unread as long as the connection lives.
 const SMALL: u64 = 4 * 1024;
-/// How much of an answer is handed out and not written. More is not asked for until some of it has been, which bounds what
-/// a reader who does not read costs, in HTTP/1.1 as in HTTP/2.
+/// How much of a response is handed to hyper before some of it must be written. This bounds the cost of a slow reader, over
+/// HTTP/1.1 as over HTTP/2.
 const IN_FLIGHT: usize = 32 * 1024;
-/// From how much in flight a stream is charged: one that is read never has so much.
-const CHARGED: usize = 16 * 1024;
-/// How many answers a client gets on a connection after it was first asked to use another one.
-const MAX_SENT_AWAY: u32 = 100;
-/// How long an answered client may take to read the end of its answer, and to hang up, when it was asked to go.
+/// A stream is charged from this much in flight; one that is read never has so much.
+const CHARGE_FROM: usize = 16 * 1024;
+/// How many requests a client may make on a connection after GOAWAY.
+const MAX_AFTER_GOAWAY: u32 = 100;
+/// How long a client may take to read its last response and close the connection after GOAWAY.
 const LINGER: Duration = Duration::from_secs(2);
 
-/// What a connection has under way. Clones are of the same connection.
+/// Tracks the requests and responses of one connection. Clones share the connection.
 #[derive(Clone)]
-pub(crate) struct Load(Arc<Connection>);
+pub(crate) struct ConnectionTracker(Arc<TrackedConnection>);
 
-struct Connection {
-    /// How long a client may take to read an answer.
-    patience: Duration,
-    /// How many requests are being answered.
-    answering: watch::Sender<usize>,
-    /// Rung when the client is to go elsewhere.
+struct TrackedConnection {
+    /// How long a client may take to read a response.
+    read_timeout: Duration,
+    /// How many requests are being handled.
+    n_pending: watch::Sender<usize>,
+    /// Notified to send GOAWAY.
     go_away: Notify,
-    /// Rung when the client gives up too much.
+    /// Notified when the client cancels too many requests.
     flooded: Notify,
-    /// Rung when there is something to look at often.
-    recount: Notify,
-    account: Arc<unsent::Connection>,
-    state: Mutex<State>,
+    /// Notified when there are responses to recharge.
+    recharge: Notify,
+    account: Arc<unsent::ConnectionAccount>,
+    state: Mutex<ConnectionState>,
 }
 
-struct State {
-    /// Requests whose answers have not gone.
+struct ConnectionState {
+    /// Requests whose responses have not been written.
     open: usize,
-    /// When the last one went.
+    /// When the last one was written.
     idle_since: Instant,
-    /// When the head that is being sent was begun.
+    /// When the current request head began.
     head_since: Option<Instant>,
-    /// Answers that their clients must read in time, in the order in which they were made.
-    unread: BTreeMap<u64, Unread>,
-    /// Whether they are looked at often.
-    is_recounted: bool,
-    n_answers: u64,
-    given_up: u32,
-    counted_since: Instant,
-    /// How often the client was asked to go.
-    sent_away: u32,
+    /// Responses that must be read in time, oldest first.
+    unread: BTreeMap<u64, UnreadResponse>,
+    /// Whether they are checked every [`RECHARGE_INTERVAL`].
+    is_recharged: bool,
+    n_responses: u64,
+    cancelled: u32,
+    window_start: Instant,
+    /// How often the client was sent GOAWAY.
+    n_goaway: u32,
 }
 
-/// An answer that must be read.
-struct Unread {
+/// A response that must be read in time.
+struct UnreadResponse {
     deadline: Instant,
-    open: Weak<Open>,
+    open: Weak<OpenRequest>,
 }
 
-/// What is to become of a connection.
+/// Why a connection is closed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
-    /// Its client shall use another one from now on.
+pub(crate) enum CloseReason {
+    /// The client should open another connection.
     GoAway,
-    /// It is of no use.
+    /// It has been idle for long.
     Idle,
-    /// It costs too much.
-    TooMuch,
+    /// It exceeds a limit.
+    LimitExceeded,
 }
 
-impl Load {
-    /// Of a connection whose client may take so long to read an answer.
-    pub(crate) fn new(patience: Duration, account: Arc<unsent::Connection>) -> Load {
+impl ConnectionTracker {
+    /// `read_timeout` is how long the client may take to read a response.
+    pub(crate) fn new(
+        read_timeout: Duration,
+        account: Arc<unsent::ConnectionAccount>,
+    ) -> ConnectionTracker {
         let now = Instant::now();
-        let state = State {
+        let state = ConnectionState {
             open: 0,
             idle_since: now,
             head_since: None,
             unread: BTreeMap::new(),
-            is_recounted: false,
-            n_answers: 0,
-            given_up: 0,
-            counted_since: now,
-            sent_away: 0,
+            is_recharged: false,
+            n_responses: 0,
+            cancelled: 0,
+            window_start: now,
+            n_goaway: 0,
         };
-        Load(Arc::new(Connection {
-            patience,
-            answering: watch::Sender::new(0),
+        ConnectionTracker(Arc::new(TrackedConnection {
+            read_timeout,
+            n_pending: watch::Sender::new(0),
             go_away: Notify::new(),
             flooded: Notify::new(),
-            recount: Notify::new(),
+            recharge: Notify::new(),
             account,
             state: Mutex::new(state),
         }))
     }
 
-    /// Counts the time that heads take, from now on. The connection reports every byte that it reads over HTTP/1.1.
+    /// Times request heads over HTTP/1.1. The timer sees every byte that the connection reads.
     pub(crate) fn time_heads(&self) -> HeadTimer {
         self.state().head_since = Some(Instant::now());
         HeadTimer(self.clone())
     }
 
-    /// Counts a request while it is answered, and its answer until it has gone.
+    /// Counts a request while it is handled, and its response until it has been written.
     ///
-    /// Invariant: it counts from here on, not from when the future is first polled: a client that is quick enough
-    /// gives up before that.
+    /// Invariant: it counts from this call, not from the first poll of the future: a quick client cancels before that.
     pub(crate) fn during<A: Future<Output = Answer>>(
         &self,
-        given_up: GivenUp,
+        cancelled: Cancelled,
         answer: A,
-    ) -> impl Future<Output = Response<Counted>> + use<A> {
-        let (open, answering) = (Open::new(self), Answering::new(self));
+    ) -> impl Future<Output = Response<TrackedBody>> + use<A> {
+        let (open, answering) = (OpenRequest::new(self), PendingRequest::new(self));
         async move {
             let answer = answer.await;
-            answering.end(given_up.is_known());
-            answer.map(|body| open.hand_over(body))
+            answering.end(cancelled.is_set());
+            answer.map(|body| open.track_body(body))
         }
     }
 
-    /// Asks the client to use another connection.
-    pub(crate) fn send_away(&self) {
+    /// Sends GOAWAY; closes the connection if the client goes on for long.
+    pub(crate) fn request_goaway(&self) {
         let mut state = self.state();
-        state.sent_away += 1;
-        match state.sent_away {
+        state.n_goaway += 1;
+        match state.n_goaway {
             1 => self.0.go_away.notify_one(),
-            times if times > MAX_SENT_AWAY => self.0.flooded.notify_one(),
+            times if times > MAX_AFTER_GOAWAY => self.0.flooded.notify_one(),
             _ => {}
         }
     }
 
-    /// Resolves when the connection shall not go on as it did.
-    pub(crate) async fn verdict(&self) -> Verdict {
+    /// Resolves when the connection is to be closed.
+    pub(crate) async fn close_reason(&self) -> CloseReason {
         loop {
-            let look = self.state().look(Instant::now());
+            let until_check = self.state().next_check(Instant::now());
             tokio::select! {
-                () = self.0.go_away.notified() => return Verdict::GoAway,
-                () = self.0.flooded.notified() => return Verdict::TooMuch,
-                () = self.0.account.closed() => return Verdict::TooMuch,
-                () = self.0.recount.notified() => continue,
-                () = sleep(look) => {}
+                () = self.0.go_away.notified() => return CloseReason::GoAway,
+                () = self.0.flooded.notified() => return CloseReason::LimitExceeded,
+                () = self.0.account.closed() => return CloseReason::LimitExceeded,
+                () = self.0.recharge.notified() => continue,
+                () = sleep(until_check) => {}
             }
             self.recharge();
-            if let Some(verdict) = self.state().judge(Instant::now()) {
-                return verdict;
+            if let Some(reason) = self.state().exceeded(Instant::now()) {
+                return reason;
             }
         }
     }
 
-    /// Resolves a moment after nothing is being answered any more: a client that is silent when the server
-    /// stops does not hold it up.
-    pub(crate) async fn answered(&self) {
-        let mut requests = self.0.answering.subscribe();
+    /// Resolves a moment after the last request has been handled, so that a silent client does not delay the shutdown.
+    pub(crate) async fn drained(&self) {
+        let mut requests = self.0.n_pending.subscribe();
         loop {
             let _ = requests.wait_for(|requests| *requests == 0).await;
             sleep(LINGER).await;
@@ -194,10 +194,10 @@ impl Load {
         }
     }
 
-    /// Charges answers with what the store has given up since and they keep.
+    /// Charges responses for memory that the store has released and they keep.
     fn recharge(&self) {
-        // Not under the lock: the last to hold an answer takes it.
-        let unread: Vec<Arc<Open>> = self
+        // Not under the lock: dropping the last handle of a response takes it.
+        let unread: Vec<Arc<OpenRequest>> = self
             .state()
             .unread
             .values()
@@ -210,31 +210,41 @@ impl Load {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, ConnectionState> {
         self.0.state.lock()
     }
 }
 
-impl State {
-    fn judge(&self, now: Instant) -> Option<Verdict> {
+impl ConnectionState {
+    fn exceeded(&self, now: Instant) -> Option<CloseReason> {
         let is_unread = self
             .unread
             .values()
             .next()
             .is_some_and(|unread| unread.deadline <= now);
-        let is_slow = self.head_since.is_some_and(|since| now - since >= HEAD);
+        let is_slow = self
+            .head_since
+            .is_some_and(|since| now - since >= HEAD_TIMEOUT);
         if is_unread || is_slow {
-            return Some(Verdict::TooMuch);
+            return Some(CloseReason::LimitExceeded);
         }
-        (self.is_idle() && now - self.idle_since >= self.patience()).then_some(Verdict::Idle)
+        (self.is_idle() && now - self.idle_since >= self.idle_timeout())
+            .then_some(CloseReason::Idle)
     }
 
-    /// When to look next.
-    fn look(&mut self, now: Instant) -> Duration {
-        self.is_recounted = !self.unread.is_empty();
-        let usual = if self.is_recounted { RECOUNT } else { LOOK }.min(self.patience());
-        let head = self.head_since.map(|since| since + HEAD);
-        let idle = self.is_idle().then_some(self.idle_since + self.patience());
+    /// How long until the next check.
+    fn next_check(&mut self, now: Instant) -> Duration {
+        self.is_recharged = !self.unread.is_empty();
+        let usual = if self.is_recharged {
+            RECHARGE_INTERVAL
+        } else {
+            CHECK_INTERVAL
+        }
+        .min(self.idle_timeout());
+        let head = self.head_since.map(|since| since + HEAD_TIMEOUT);
+        let idle = self
+            .is_idle()
+            .then_some(self.idle_since + self.idle_timeout());
         let next = [head, idle]
             .into_iter()
             .flatten()
@@ -245,30 +255,34 @@ impl State {
             .min(usual)
     }
 
-    /// Whether nothing is asked for, and nothing is being asked.
+    /// Whether there is neither an open request nor a request head.
     fn is_idle(&self) -> bool {
         self.open == 0 && self.head_since.is_none()
     }
 
     /// How long the connection may be idle.
-    fn patience(&self) -> Duration {
-        if self.sent_away > 0 { LINGER } else { IDLE }
+    fn idle_timeout(&self) -> Duration {
+        if self.n_goaway > 0 {
+            LINGER
+        } else {
+            IDLE_TIMEOUT
+        }
     }
 
-    /// Counts a request that was given up; whether there are too many.
-    fn give_up(&mut self, now: Instant) -> bool {
-        if now - self.counted_since > SPAN {
-            (self.given_up, self.counted_since) = (0, now);
+    /// Counts a cancelled request. Returns whether there are too many.
+    fn count_cancelled(&mut self, now: Instant) -> bool {
+        if now - self.window_start > CANCEL_WINDOW {
+            (self.cancelled, self.window_start) = (0, now);
         }
-        self.given_up += 1;
-        self.given_up > MAX_GIVEN_UP
+        self.cancelled += 1;
+        self.cancelled > MAX_CANCELLED
     }
 }
 
-/// Notices the first byte of a head over HTTP/1.1: what comes while nothing is being answered.
-pub(crate) struct HeadTimer(Load);
+/// Notices the first byte of a request head over HTTP/1.1: a byte that arrives while no request is open.
+pub(crate) struct HeadTimer(ConnectionTracker);
 
-impl Inspect for HeadTimer {
+impl InspectBytes for HeadTimer {
     fn received(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut state = self.0.state();
         if !bytes.is_empty() && state.open == 0 && state.head_since.is_none() {
@@ -278,83 +292,85 @@ impl Inspect for HeadTimer {
     }
 }
 
-/// Whether a client has given up a request that it was still sending. What is answered then reaches nobody.
+/// Whether a client has cancelled a request while sending it. The response is discarded.
 #[derive(Clone, Default)]
-pub(crate) struct GivenUp(Arc<AtomicBool>);
+pub(crate) struct Cancelled(Arc<AtomicBool>);
 
-impl GivenUp {
-    /// It has.
-    pub(crate) fn tell(&self) {
+impl Cancelled {
+    pub(crate) fn set(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
-    fn is_known(&self) -> bool {
+    fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 }
 
-/// A request that is being answered.
-struct Answering {
-    load: Load,
+/// A request that is being handled.
+struct PendingRequest {
+    tracker: ConnectionTracker,
     done: bool,
 }
 
-impl Answering {
-    fn new(load: &Load) -> Answering {
-        load.0.answering.send_modify(|requests| *requests += 1);
-        Answering {
-            load: load.clone(),
+impl PendingRequest {
+    fn new(tracker: &ConnectionTracker) -> PendingRequest {
+        tracker.0.n_pending.send_modify(|requests| *requests += 1);
+        PendingRequest {
+            tracker: tracker.clone(),
             done: false,
         }
     }
 
-    /// It has been answered, unless nobody waits any more.
-    fn end(mut self, is_given_up: bool) {
-        self.done = !is_given_up;
+    /// Ends the request; it counts as cancelled if the client has cancelled it.
+    fn end(mut self, is_cancelled: bool) {
+        self.done = !is_cancelled;
     }
 }
 
-impl Drop for Answering {
+impl Drop for PendingRequest {
     fn drop(&mut self) {
-        self.load.0.answering.send_modify(|requests| *requests -= 1);
-        if !self.done && self.load.state().give_up(Instant::now()) {
-            self.load.0.flooded.notify_one();
+        self.tracker
+            .0
+            .n_pending
+            .send_modify(|requests| *requests -= 1);
+        if !self.done && self.tracker.state().count_cancelled(Instant::now()) {
+            self.tracker.0.flooded.notify_one();
         }
     }
 }
 
-/// A request whose answer has not gone. It is shared by the body and what has been handed out of it.
-struct Open {
-    load: Load,
-    /// The place among answers that must be read in time.
+/// A request whose response has not been written. Shared by the body and its bytes in flight.
+struct OpenRequest {
+    tracker: ConnectionTracker,
+    /// The number among the responses that must be read in time.
     unread: Option<u64>,
     /// The user and the seat of the request.
     lease: Lease,
-    /// Of an answer that is no stream: what it is charged with, for the memory that it keeps.
+    /// The charge of a response that is no stream, for the memory that it keeps.
     charge: Option<Charge>,
     retained: u64,
     shared: Option<Shared>,
     in_flight: Mutex<InFlight>,
 }
 
-/// What has been handed out and not been written.
+/// Bytes that were handed to hyper and have not been written.
 #[derive(Default)]
 struct InFlight {
     bytes: usize,
-    /// Of a stream.
+    /// The charge of a stream.
     charge: Option<Charge>,
-    /// Waits for more room.
+    /// Woken when there is room for more.
     waker: Option<Waker>,
 }
 
-impl Open {
-    fn new(load: &Load) -> Open {
-        let mut state = load.state();
+impl OpenRequest {
+    fn new(tracker: &ConnectionTracker) -> OpenRequest {
+        let mut state = tracker.state();
         state.open += 1;
         state.head_since = None;
         drop(state);
-        Open {
-            load: load.clone(),
+        OpenRequest {
+            tracker: tracker.clone(),
             unread: None,
             lease: Lease::default(),
             charge: None,
@@ -364,42 +380,46 @@ impl Open {
         }
     }
 
-    /// The answer is there. From now on its client is charged with it, and has so much time to read.
-    fn hand_over(mut self, mut body: Body) -> Counted {
+    /// Takes over the response body: it is charged to the user, and a large one must be read in time.
+    fn track_body(mut self, mut body: Body) -> TrackedBody {
         self.lease = body.take_lease();
         if !body.is_stream() {
             (self.retained, self.shared) = (body.retained(), body.shared());
-            self.charge = Some(self.load.0.account.charge(&self.lease.user, self.retained));
+            self.charge = Some(
+                self.tracker
+                    .0
+                    .account
+                    .charge(&self.lease.user, self.retained),
+            );
         }
         let is_large = body
             .size_hint()
             .exact()
             .map_or(!body.is_stream(), |size| size > SMALL);
         if !is_large {
-            return Counted {
+            return TrackedBody {
                 body,
                 open: Arc::new(self),
             };
         }
-        let load = self.load.clone();
-        let mut state = load.state();
-        let number = state.n_answers;
-        state.n_answers += 1;
+        let tracker = self.tracker.clone();
+        let mut state = tracker.state();
+        let number = state.n_responses;
+        state.n_responses += 1;
         self.unread = Some(number);
         let open = Arc::new(self);
-        let unread = Unread {
-            deadline: Instant::now() + load.0.patience,
+        let unread = UnreadResponse {
+            deadline: Instant::now() + tracker.0.read_timeout,
             open: Arc::downgrade(&open),
         };
-        if open.shared.is_some() && !state.is_recounted {
-            load.0.recount.notify_one();
+        if open.shared.is_some() && !state.is_recharged {
+            tracker.0.recharge.notify_one();
         }
         state.unread.insert(number, unread);
-        Counted { body, open }
+        TrackedBody { body, open }
     }
 
-    /// Whether so much is in flight that its reader has to read first. Then the task is woken when some of it has been
-    /// written.
+    /// Whether the limit of bytes in flight is reached. Then the task is woken when some have been written.
     fn is_full(&self, context: &Context) -> bool {
         let mut flight = lock(&self.in_flight);
         let is_full = flight.bytes >= IN_FLIGHT;
@@ -407,24 +427,24 @@ impl Open {
         is_full
     }
 
-    /// Bytes that count until they are dropped.
-    fn hand_out(self: &Arc<Open>, bytes: Bytes) -> Bytes {
+    /// Bytes that count as in flight until they are dropped.
+    fn track_bytes(self: &Arc<OpenRequest>, bytes: Bytes) -> Bytes {
         let mut flight = lock(&self.in_flight);
         flight.bytes += bytes.len();
-        self.recount(&mut flight);
-        Bytes::from_owner(Waiting {
+        self.charge_stream(&mut flight);
+        Bytes::from_owner(InFlightBytes {
             bytes,
             open: self.clone(),
         })
     }
 
-    /// Bytes have been written, or never will be.
-    fn written(&self, n_bytes: usize) {
+    /// Bytes were written or dropped.
+    fn on_written(&self, n_bytes: usize) {
         let mut flight = lock(&self.in_flight);
         flight.bytes -= n_bytes;
-        self.recount(&mut flight);
-        // What is shorter than that is all there is of it, or too little to count as reading.
-        if n_bytes >= CHARGED {
+        self.charge_stream(&mut flight);
+        // Fewer bytes are the end of a response, or too few to count as progress.
+        if n_bytes >= CHARGE_FROM {
             self.charge
                 .iter()
                 .chain(&flight.charge)
@@ -441,17 +461,17 @@ impl Open {
         }
     }
 
-    /// Charges a stream with what is in flight.
-    fn recount(&self, flight: &mut InFlight) {
+    /// Charges a stream for its bytes in flight.
+    fn charge_stream(&self, flight: &mut InFlight) {
         if self.charge.is_some() {
             return;
         }
         match &flight.charge {
-            _ if flight.bytes < CHARGED => flight.charge = None,
+            _ if flight.bytes < CHARGE_FROM => flight.charge = None,
             Some(charge) => charge.set(flight.bytes as u64),
             None => {
                 let charge = self
-                    .load
+                    .tracker
                     .0
                     .account
                     .charge(&self.lease.user, flight.bytes as u64);
@@ -461,9 +481,9 @@ impl Open {
     }
 }
 
-impl Drop for Open {
+impl Drop for OpenRequest {
     fn drop(&mut self) {
-        let mut state = self.load.state();
+        let mut state = self.tracker.state();
         state.open -= 1;
         if state.open == 0 {
             state.idle_since = Instant::now();
@@ -474,13 +494,13 @@ impl Drop for Open {
     }
 }
 
-/// A body that is counted until the last of it has gone.
-pub(crate) struct Counted {
+/// A body that counts until its last byte has been written.
+pub(crate) struct TrackedBody {
     body: Body,
-    open: Arc<Open>,
+    open: Arc<OpenRequest>,
 }
 
-impl http_body::Body for Counted {
+impl http_body::Body for TrackedBody {
     type Data = Bytes;
     type Error = Broken;
 
@@ -492,7 +512,7 @@ impl http_body::Body for Counted {
             return Poll::Pending;
         }
         let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
-        let counted = |frame: Frame<Bytes>| frame.map_data(|bytes| self.open.hand_out(bytes));
+        let counted = |frame: Frame<Bytes>| frame.map_data(|bytes| self.open.track_bytes(bytes));
         Poll::Ready(frame.map(|frame| frame.map(counted)))
     }
 
@@ -505,21 +525,21 @@ impl http_body::Body for Counted {
     }
 }
 
-/// Bytes that wait to be sent. The body may be gone long before they are.
-struct Waiting {
+/// Bytes that wait to be written. The body may be dropped before them.
+struct InFlightBytes {
     bytes: Bytes,
-    open: Arc<Open>,
+    open: Arc<OpenRequest>,
 }
 
-impl AsRef<[u8]> for Waiting {
+impl AsRef<[u8]> for InFlightBytes {
     fn as_ref(&self) -> &[u8] {
         &self.bytes
     }
 }
 
-impl Drop for Waiting {
+impl Drop for InFlightBytes {
     fn drop(&mut self) {
-        self.open.written(self.bytes.len());
+        self.open.on_written(self.bytes.len());
     }
 }
 
@@ -530,26 +550,28 @@ mod tests {
     use crate::unsent::{Unsent, UnsentLimits};
     use http_body_util::BodyExt as _;
 
-    const PATIENCE: Duration = Duration::from_secs(60);
+    const READ_TIMEOUT: Duration = Duration::from_secs(60);
 
-    fn load() -> Load {
-        Load::new(PATIENCE, Unsent::new(UnsentLimits::default()).connect())
+    fn tracker() -> ConnectionTracker {
+        ConnectionTracker::new(READ_TIMEOUT, Unsent::new(UnsentLimits::default()).connect())
     }
 
-    async fn answered(load: &Load, size: usize) -> Response<Counted> {
-        load.during(GivenUp::default(), async {
-            answer::text(200, "x".repeat(size))
-        })
-        .await
+    async fn respond(tracker: &ConnectionTracker, size: usize) -> Response<TrackedBody> {
+        tracker
+            .during(Cancelled::default(), async {
+                answer::text(200, "x".repeat(size))
+            })
+            .await
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_connection_that_asks_for_nothing_is_of_no_use() {
-        let load = load();
+    async fn an_idle_connection_is_closed() {
+        let tracker = tracker();
         let begin = Instant::now();
-        assert_eq!(load.verdict().await, Verdict::Idle);
+        assert_eq!(tracker.close_reason().await, CloseReason::Idle);
         assert!(
-            begin.elapsed() >= IDLE && begin.elapsed() < 2 * RECOUNT + IDLE,
+            begin.elapsed() >= IDLE_TIMEOUT
+                && begin.elapsed() < 2 * RECHARGE_INTERVAL + IDLE_TIMEOUT,
             "{:?}",
             begin.elapsed()
         );
@@ -557,34 +579,34 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_head_has_its_time_from_its_first_byte() {
-        let load = load();
-        let mut timer = load.time_heads();
+        let tracker = tracker();
+        let mut timer = tracker.time_heads();
         let begin = Instant::now();
         assert_eq!(
-            load.verdict().await,
-            Verdict::TooMuch,
-            "the first head is expected at once"
+            tracker.close_reason().await,
+            CloseReason::LimitExceeded,
+            "the first head is timed from the start"
         );
-        assert_eq!(begin.elapsed().as_secs(), HEAD.as_secs());
-        drop(answered(&load, 100).await);
+        assert_eq!(begin.elapsed().as_secs(), HEAD_TIMEOUT.as_secs());
+        drop(respond(&tracker, 100).await);
         tokio::time::sleep(Duration::from_secs(60)).await;
         timer.received(b"G").unwrap();
         let begin = Instant::now();
         tokio::time::sleep(Duration::from_secs(20)).await;
         timer.received(b"ET").unwrap();
-        assert_eq!(load.verdict().await, Verdict::TooMuch);
-        assert_eq!(begin.elapsed().as_secs(), HEAD.as_secs());
+        assert_eq!(tracker.close_reason().await, CloseReason::LimitExceeded);
+        assert_eq!(begin.elapsed().as_secs(), HEAD_TIMEOUT.as_secs());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn no_more_is_handed_out_than_a_reader_has_room_for() {
-        let load = load();
-        let mut body = answered(&load, 1 << 20).await.into_body();
+    async fn bytes_in_flight_are_limited() {
+        let tracker = tracker();
+        let mut body = respond(&tracker, 1 << 20).await.into_body();
         let (mut frames, mut read) = (Vec::new(), 0);
         while read < 1 << 20 {
             match tokio::time::timeout(Duration::ZERO, body.frame()).await {
                 Ok(frame) => frames.push(frame.unwrap().unwrap().into_data().unwrap()),
-                // It goes on when that has been written.
+                // It goes on once these have been written.
                 Err(_) => read += frames.drain(..).map(|frame| frame.len()).sum::<usize>(),
             }
             let in_flight: usize = frames.iter().map(Bytes::len).sum();
@@ -592,7 +614,7 @@ mod tests {
         }
     }
 
-    /// What a stream's frames are charged with, besides what every response is.
+    /// Frames of a stream are charged only while they are unread.
     #[tokio::test(start_paused = true)]
     async fn a_stream_is_charged_with_what_its_client_has_not_read() {
         struct Endless;
@@ -602,9 +624,12 @@ mod tests {
             }
         }
         let unsent = Unsent::new(UnsentLimits::default());
-        let load = Load::new(PATIENCE, unsent.connect());
+        let tracker = ConnectionTracker::new(READ_TIMEOUT, unsent.connect());
         let answer = async { answer::answer(200, "text/plain", Body::stream(Endless)) };
-        let mut body = load.during(GivenUp::default(), answer).await.into_body();
+        let mut body = tracker
+            .during(Cancelled::default(), answer)
+            .await
+            .into_body();
         let mut frames = Vec::new();
         let is_free = || {
             let mut families = mizzen_metrics::Families::default();
@@ -626,91 +651,93 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_that_was_asked_to_go_goes_soon() {
-        let load = load();
-        let answer = answered(&load, 100).await;
-        load.send_away();
-        assert_eq!(load.verdict().await, Verdict::GoAway);
+    async fn a_client_that_was_sent_goaway_is_closed_soon() {
+        let tracker = tracker();
+        let answer = respond(&tracker, 100).await;
+        tracker.request_goaway();
+        assert_eq!(tracker.close_reason().await, CloseReason::GoAway);
         assert!(
-            tokio::time::timeout(10 * LINGER, load.verdict())
+            tokio::time::timeout(10 * LINGER, tracker.close_reason())
                 .await
                 .is_err(),
             "it still reads"
         );
         drop(answer);
         let begin = Instant::now();
-        assert_eq!(load.verdict().await, Verdict::Idle);
+        assert_eq!(tracker.close_reason().await, CloseReason::Idle);
         assert!(begin.elapsed() <= 2 * LINGER, "{:?}", begin.elapsed());
-        (0..MAX_SENT_AWAY).for_each(|_| load.send_away());
-        assert_eq!(load.verdict().await, Verdict::TooMuch);
+        (0..MAX_AFTER_GOAWAY).for_each(|_| tracker.request_goaway());
+        assert_eq!(tracker.close_reason().await, CloseReason::LimitExceeded);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_small_answer_may_wait_and_its_connection_is_not_idle() {
-        let load = load();
-        let answer = answered(&load, 100).await;
-        let waited = tokio::time::timeout(10 * IDLE, load.verdict()).await;
+    async fn a_small_response_may_stay_unread_and_its_connection_is_not_idle() {
+        let tracker = tracker();
+        let answer = respond(&tracker, 100).await;
+        let waited = tokio::time::timeout(10 * IDLE_TIMEOUT, tracker.close_reason()).await;
         assert!(waited.is_err());
         drop(answer);
-        assert_eq!(load.verdict().await, Verdict::Idle);
+        assert_eq!(tracker.close_reason().await, CloseReason::Idle);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_large_answer_that_nobody_reads_is_too_much() {
-        let load = load();
+    async fn a_large_response_that_is_not_read_closes_the_connection() {
+        let tracker = tracker();
         let begin = Instant::now();
-        let mut body = answered(&load, 1 << 20).await.into_body();
-        // The body has been handed on; what counts is that the bytes are still there.
+        let mut body = respond(&tracker, 1 << 20).await.into_body();
+        // The body is gone, but its bytes are still there.
         let frame = body.frame().await;
         drop(body);
-        assert_eq!(load.verdict().await, Verdict::TooMuch);
-        assert!(begin.elapsed() < PATIENCE + LOOK);
+        assert_eq!(tracker.close_reason().await, CloseReason::LimitExceeded);
+        assert!(begin.elapsed() < READ_TIMEOUT + CHECK_INTERVAL);
         drop(frame);
-        assert_eq!(load.verdict().await, Verdict::Idle);
+        assert_eq!(tracker.close_reason().await, CloseReason::Idle);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn giving_up_a_thousand_requests_at_once_is_too_much() {
-        let load = load();
-        for _ in 0..=MAX_GIVEN_UP {
-            let given_up = load.during(GivenUp::default(), std::future::pending());
+    async fn cancelling_a_thousand_requests_at_once_closes_the_connection() {
+        let tracker = tracker();
+        for _ in 0..=MAX_CANCELLED {
+            let cancelled = tracker.during(Cancelled::default(), std::future::pending());
             assert!(
-                tokio::time::timeout(Duration::ZERO, given_up)
+                tokio::time::timeout(Duration::ZERO, cancelled)
                     .await
                     .is_err()
             );
         }
-        assert_eq!(load.verdict().await, Verdict::TooMuch);
-        assert_eq!(*load.0.answering.borrow(), 0);
+        assert_eq!(tracker.close_reason().await, CloseReason::LimitExceeded);
+        assert_eq!(*tracker.0.n_pending.borrow(), 0);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn giving_up_before_anybody_has_looked_or_while_sending_counts_too() {
-        let load = load();
-        for _ in 0..MAX_GIVEN_UP / 2 {
-            drop(load.during(GivenUp::default(), std::future::pending()));
-            let given_up = GivenUp::default();
-            given_up.tell();
-            load.during(given_up, async { answer::text(400, "") }).await;
+    async fn cancelling_before_the_first_poll_or_while_sending_counts_too() {
+        let tracker = tracker();
+        for _ in 0..MAX_CANCELLED / 2 {
+            drop(tracker.during(Cancelled::default(), std::future::pending()));
+            let cancelled = Cancelled::default();
+            cancelled.set();
+            tracker
+                .during(cancelled, async { answer::text(400, "") })
+                .await;
         }
-        drop(load.during(GivenUp::default(), std::future::pending()));
-        assert_eq!(load.verdict().await, Verdict::TooMuch);
+        drop(tracker.during(Cancelled::default(), std::future::pending()));
+        assert_eq!(tracker.close_reason().await, CloseReason::LimitExceeded);
     }
 
     #[tokio::test(start_paused = true)]
-    async fn giving_up_requests_now_and_then_is_not() {
-        let load = load();
-        let answer = answered(&load, 1).await;
+    async fn cancelling_requests_now_and_then_does_not() {
+        let tracker = tracker();
+        let answer = respond(&tracker, 1).await;
         for _ in 0..20 {
-            for _ in 0..MAX_GIVEN_UP / 2 {
-                let given_up = load.during(GivenUp::default(), std::future::pending());
+            for _ in 0..MAX_CANCELLED / 2 {
+                let cancelled = tracker.during(Cancelled::default(), std::future::pending());
                 assert!(
-                    tokio::time::timeout(Duration::ZERO, given_up)
+                    tokio::time::timeout(Duration::ZERO, cancelled)
                         .await
                         .is_err()
                 );
             }
-            let waited = tokio::time::timeout(SPAN, load.verdict()).await;
+            let waited = tokio::time::timeout(CANCEL_WINDOW, tracker.close_reason()).await;
             assert!(waited.is_err());
         }
         drop(answer);

@@ -1,4 +1,4 @@
-//! Documents that clients keep: conditional requests and ranges, as Go's http.ServeContent answers them.
+//! Cacheable documents: conditional requests and ranges, as Go's http.ServeContent.
 //!
 //! A request for several ranges gets the whole document, as RFC 9110 permits; Go sends them as a multipart body.
 
@@ -10,16 +10,16 @@ use crate::answer::{self, Answer};
 use crate::request::Request;
 
 /// A document and its validators.
-pub(crate) struct Content<'a> {
+pub(crate) struct CacheableDocument<'a> {
     pub media_type: &'static str,
     pub body: Bytes,
-    /// The hash of its ETag, if it has one.
+    /// The hash that is its ETag, if it has one.
     pub hash: Option<&'a str>,
     /// When it was written, in Unix seconds.
     pub modified: i64,
 }
 
-/// An answer without a body.
+/// A response without a body.
 pub(crate) fn empty(code: StatusCode) -> Answer {
     let mut answer = Answer::new(Bytes::new().into());
     *answer.status_mut() = code;
@@ -33,20 +33,20 @@ pub(crate) fn set(answer: &mut Answer, name: HeaderName, value: &str) {
     }
 }
 
-/// Answers a request for a document.
-pub(crate) fn serve(request: &Request, content: &Content) -> Answer {
+/// Serves a document.
+pub(crate) fn serve(request: &Request, content: &CacheableDocument) -> Answer {
     let tag = content
         .hash
         .map(|hash| format!("\"{hash}\""))
         .unwrap_or_default();
     let is_read = matches!(request.method.as_str(), "GET" | "HEAD");
     let size = content.body.len();
-    let mut answer = match condition(request, &tag, content.modified, is_read) {
-        // Kubernetes: what has no tag has no media type either, before Go looks at its text.
-        Condition::Failed if content.hash.is_none() => empty(StatusCode::PRECONDITION_FAILED),
-        Condition::Failed => answer::answer(412, content.media_type, Bytes::new()),
-        Condition::Known => empty(StatusCode::NOT_MODIFIED),
-        Condition::Holds => match range(request, &tag, content.modified, is_read, size) {
+    let mut answer = match check_preconditions(request, &tag, content.modified, is_read) {
+        // Kubernetes: without an ETag there is no media type either, until Go detects it from the text.
+        Precondition::Failed if content.hash.is_none() => empty(StatusCode::PRECONDITION_FAILED),
+        Precondition::Failed => answer::answer(412, content.media_type, Bytes::new()),
+        Precondition::NotModified => empty(StatusCode::NOT_MODIFIED),
+        Precondition::Holds => match range(request, &tag, content.modified, is_read, size) {
             Err(problem) => {
                 let mut answer = answer::text(416, format!("{problem}\n"));
                 if problem == NO_OVERLAP {
@@ -87,24 +87,23 @@ pub(crate) fn serve(request: &Request, content: &Content) -> Answer {
     answer
 }
 
-/// What becomes of a request's conditions.
-enum Condition {
+/// The result of a request's preconditions.
+enum Precondition {
     Holds,
-    /// The client has the document.
-    Known,
+    NotModified,
     Failed,
 }
 
 /// Go: checkPreconditions of net/http/fs.go.
-fn condition(request: &Request, tag: &str, modified: i64, is_read: bool) -> Condition {
+fn check_preconditions(request: &Request, tag: &str, modified: i64, is_read: bool) -> Precondition {
     let date = |name: &str| parse_http_date(&request.header(name));
     let (wanted, known) = (request.header("if-match"), request.header("if-none-match"));
     let is_wanted = match wanted.is_empty() {
         true => date("if-unmodified-since").is_none_or(|date| modified <= date),
         false => tags(&wanted).any(|wanted| wanted == "*" || wanted == tag),
     };
-    // Go compares seconds. What has no tag is written anew for each request, and may differ within the second: clients
-    // that keep it (kubectl the index of OpenAPI) would miss a definition that was made meanwhile.
+    // Go compares seconds. A document without ETag is rendered for each request and may change within the second: clients
+    // that cache it (kubectl the OpenAPI index) would miss a new CustomResourceDefinition.
     let is_older = |date: i64| {
         if tag.is_empty() {
             modified < date
@@ -117,14 +116,14 @@ fn condition(request: &Request, tag: &str, modified: i64, is_read: bool) -> Cond
         false => tags(&known).any(|known| known == "*" || known.trim_start_matches("W/") == tag),
     };
     match is_known {
-        _ if !is_wanted => Condition::Failed,
-        true if is_read => Condition::Known,
-        true => Condition::Failed,
-        false => Condition::Holds,
+        _ if !is_wanted => Precondition::Failed,
+        true if is_read => Precondition::NotModified,
+        true => Precondition::Failed,
+        false => Precondition::Holds,
     }
 }
 
-/// The tags of a header, up to the first that is none. Go: scanETag of net/http/fs.go.
+/// The ETags of a header, up to the first invalid one. Go: scanETag of net/http/fs.go.
 fn tags(mut text: &str) -> impl Iterator<Item = &str> {
     std::iter::from_fn(move || {
         text = text.trim_start_matches([' ', '\t', ',']);
@@ -148,7 +147,7 @@ fn tags(mut text: &str) -> impl Iterator<Item = &str> {
 
 const NO_OVERLAP: &str = "invalid range: failed to overlap";
 
-/// The part of the document that is asked for, none for all of it.
+/// The requested range; `None` for the whole document.
 fn range(
     request: &Request,
     tag: &str,
@@ -156,15 +155,15 @@ fn range(
     is_read: bool,
     size: usize,
 ) -> Result<Option<(usize, usize)>, &'static str> {
-    let (asked, same) = (request.header("range"), request.header("if-range"));
+    let (requested, same) = (request.header("range"), request.header("if-range"));
     let is_same = !is_read
         || same.is_empty()
         || (!tag.is_empty() && same == tag)
         || parse_http_date(&same) == Some(modified);
-    if asked.is_empty() || !is_same {
+    if requested.is_empty() || !is_same {
         return Ok(None);
     }
-    let ranges = parse_ranges(&asked, size).ok_or("invalid range")?;
+    let ranges = parse_ranges(&requested, size).ok_or("invalid range")?;
     let found: Vec<(usize, usize)> = ranges.iter().copied().flatten().collect();
     match found.as_slice() {
         [] if !ranges.is_empty() => Err(NO_OVERLAP),
@@ -173,8 +172,8 @@ fn range(
     }
 }
 
-/// Ranges as start and end, none for one that begins behind the end; none at all if one cannot be read. Go: parseRange
-/// of net/http/fs.go.
+/// Ranges as start and end; a range that begins behind the end of the document is `None`. Fails if one is invalid. Go:
+/// parseRange of net/http/fs.go.
 fn parse_ranges(text: &str, size: usize) -> Option<Vec<Option<(usize, usize)>>> {
     let ranges = text
         .strip_prefix("bytes=")?
@@ -209,7 +208,7 @@ const MONTHS: [&str; 12] = [
 ];
 const DAY: i64 = 24 * 60 * 60;
 
-/// A moment as HTTP writes it: `Sun, 06 Nov 1994 08:49:37 GMT`.
+/// A time as in HTTP headers: `Sun, 06 Nov 1994 08:49:37 GMT`.
 pub(crate) fn http_date(seconds: i64, zone: &str) -> String {
     let (day, second) = (seconds.div_euclid(DAY), seconds.rem_euclid(DAY));
     let (year, month, date) = date_of(day);
@@ -219,7 +218,7 @@ pub(crate) fn http_date(seconds: i64, zone: &str) -> String {
     format!("{weekday}, {date:02} {month} {year:04} {hour:02}:{minute:02}:{second:02} {zone}")
 }
 
-/// A moment in the form that HTTP prefers.
+/// Parses a time in HTTP's preferred form.
 fn parse_http_date(text: &str) -> Option<i64> {
     let (_, text) = text.split_once(", ")?;
     let [date, month, year, time, "GMT"] = text.split(' ').collect::<Vec<_>>()[..] else {
@@ -239,7 +238,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn dates_are_written_and_read_as_http_does() {
+    fn http_dates_are_formatted_and_parsed() {
         for (seconds, text) in [
             (784_111_777, "Sun, 06 Nov 1994 08:49:37 GMT"),
             (0, "Thu, 01 Jan 1970 00:00:00 GMT"),
@@ -259,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn tags_end_at_what_is_none() {
+    fn etags_end_at_the_first_invalid_one() {
         let read = |text| tags(text).collect::<Vec<_>>();
         assert_eq!(read(r#""a", W/"b",*"#), [r#""a""#, r#"W/"b""#, "*"]);
         assert_eq!(read(r#""a",b,"c""#), [r#""a""#]);

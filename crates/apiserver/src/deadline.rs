@@ -1,4 +1,4 @@
-//! Until when must a request be answered?
+//! The deadline of a request: the server's limit, or the client's `timeout` if that is shorter.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use crate::authorization::request::attributes;
 use crate::request::Request;
 
-/// The longest that a request waits for its turn, however long it may take.
+/// The longest that a request waits in a queue, whatever its timeout.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// How long a request may take.
@@ -20,7 +20,7 @@ pub(crate) struct Deadline {
 }
 
 impl Deadline {
-    /// Of a request that came at `received` and may take so many seconds.
+    /// The deadline of a request that arrived at `received` and may take so many seconds.
     pub(crate) fn new(received: Instant, seconds: u64) -> Deadline {
         Deadline {
             received,
@@ -28,17 +28,17 @@ impl Deadline {
         }
     }
 
-    /// When it is over.
+    /// When the request times out.
     pub(crate) fn at(self) -> Instant {
         self.received + self.limit
     }
 
-    /// When it is too late for the request's turn: a quarter of its time is for waiting.
+    /// When a queued request is rejected: after a quarter of its time.
     pub(crate) fn of_turn(self) -> Instant {
         self.received + (self.limit / 4).min(LONGEST_WAIT)
     }
 
-    /// Kubernetes: nothing, less than that, and more than the server allows are as good as not said
+    /// Kubernetes: a timeout that is zero, negative or longer than the server's is ignored
     /// (endpoints/filters/request_deadline.go).
     fn shortened(self, nanos: i64) -> Deadline {
         let asked = u64::try_from(nanos)
@@ -53,14 +53,14 @@ impl Deadline {
 }
 
 impl Request {
-    /// Takes no longer than its client says. What lasts as long as the client likes has no such limit.
-    pub(crate) fn heed_timeout(&mut self) -> Result<(), Status> {
-        let said = self.query.text("timeout");
-        if said.is_empty() || attributes(self).is_long_running() {
+    /// Applies the client's `timeout` parameter. Long-running requests have none.
+    pub(crate) fn apply_timeout(&mut self) -> Result<(), Status> {
+        let timeout = self.query.text("timeout");
+        if timeout.is_empty() || attributes(self).is_long_running() {
             return Ok(());
         }
-        let refuse = |error| format!("invalid timeout specified in the request URL - {error}");
-        let nanos = duration_nanos(said).map_err(|error| Status::bad_request(refuse(error)))?;
+        let problem = |error| format!("invalid timeout specified in the request URL - {error}");
+        let nanos = duration_nanos(timeout).map_err(|error| Status::bad_request(problem(error)))?;
         self.deadline = self.deadline.shortened(nanos);
         Ok(())
     }
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_client_can_only_ask_for_less() {
+    async fn a_client_can_only_shorten_the_timeout() {
         let now = Instant::now();
         let check = |seconds: u64, nanos: i64, limit: u64, turn: u64| {
             let deadline = Deadline::new(now, seconds).shortened(nanos);

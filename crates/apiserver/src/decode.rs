@@ -1,4 +1,4 @@
-//! From a request's body to an object: content type, kind, shape, defaults.
+//! Decodes the body of a request into an object: content type, kind, strict decoding, defaults.
 
 use std::borrow::Cow;
 
@@ -11,7 +11,7 @@ use crate::catalog::{Catalog, is_meta_kind};
 use crate::request::Request;
 use crate::verbs::Call;
 
-/// What to do about fields that the schema does not know and fields that come twice.
+/// What to do about unknown and duplicate fields (`fieldValidation`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldValidation {
     /// Drop them.
@@ -22,7 +22,7 @@ pub enum FieldValidation {
     Strict,
 }
 
-/// The form of a body.
+/// The encoding of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyType {
     Json,
@@ -34,12 +34,12 @@ const UNKNOWN_FORMAT: &str =
     "the body of the request was in an unknown format - accepted media types include: ";
 const BODY_TYPES: &str = "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
-/// The form of the body; JSON unless said.
+/// The encoding of the body by its content type; JSON without one.
 pub(crate) fn body_type(request: &Request) -> Result<BodyType, Status> {
     let header = request.header("content-type");
     let (media_type, parameters) = header.split_once(';').unwrap_or((&header, ""));
     match media_type.trim().to_ascii_lowercase().as_str() {
-        _ if !are_parameters(parameters) => Err(unsupported(BODY_TYPES)),
+        _ if !has_valid_parameters(parameters) => Err(unsupported(BODY_TYPES)),
         "" if header.is_empty() => Ok(BodyType::Json),
         "application/json" => Ok(BodyType::Json),
         "application/yaml" => Ok(BodyType::Yaml),
@@ -48,8 +48,8 @@ pub(crate) fn body_type(request: &Request) -> Result<BodyType, Status> {
     }
 }
 
-/// Whether Go reads the parameters of a media type: `name=value`, each name once (mime.ParseMediaType).
-fn are_parameters(text: &str) -> bool {
+/// Whether Go accepts the parameters of a media type: `name=value`, each name once (mime.ParseMediaType).
+fn has_valid_parameters(text: &str) -> bool {
     let is_token = |text: &str| {
         let fits = |byte: u8| byte.is_ascii_graphic() && !b"()<>@,;:\\\"/[]?=".contains(&byte);
         !text.is_empty() && text.bytes().all(fits)
@@ -73,7 +73,7 @@ fn are_parameters(text: &str) -> bool {
     true
 }
 
-/// 415: nobody reads that.
+/// 415: the server does not read this media type.
 pub(crate) fn unsupported(accepted: &str) -> Status {
     Status::failure(
         415,
@@ -82,7 +82,7 @@ pub(crate) fn unsupported(accepted: &str) -> Status {
     )
 }
 
-/// Reads the `fieldValidation` parameter into `violations` or a choice.
+/// Reads the `fieldValidation` parameter.
 pub(crate) fn field_validation(request: &Request, violations: &mut Violations) -> FieldValidation {
     match request.query.text("fieldValidation") {
         "" | "Warn" => FieldValidation::Warn,
@@ -95,54 +95,52 @@ pub(crate) fn field_validation(request: &Request, violations: &mut Violations) -
     }
 }
 
-/// An object as a client sent it, defaulted, with what to tell the client.
-pub(crate) struct Intake {
+/// A decoded object and the warnings for the client.
+pub(crate) struct CheckedBody {
     pub value: Value,
     pub warnings: Vec<String>,
 }
 
-/// Reads the body as an object of `kind`. Warnings reach the client, whatever becomes of the request.
-pub fn object(call: &Call, kind: &Kind, strictness: FieldValidation) -> Result<Value, Status> {
+/// Decodes the body as an object of `kind`. Warnings reach the client even if the request fails later.
+pub fn decode_body(call: &Call, kind: &Kind, strictness: FieldValidation) -> Result<Value, Status> {
     let Call {
         server,
         request,
         notes,
         ..
     } = call;
-    let form = body_type(request)?;
+    let body_type = body_type(request)?;
     let (gvk, loose) = (&kind.gvk, kind.rules.loose);
-    let reader = Reader {
+    let decoder = BodyDecoder {
         catalog: &server.catalog,
         gvk,
         also: None,
         root: &kind.root,
         strictness,
     };
-    let read = if loose {
-        reader.read_loose(form, &request.body)
+    let (decoded, stated) = if loose {
+        let decoded = decoder.decode_custom(body_type, &request.body)?;
+        let stated = stated_kind(&decoded.value);
+        (decoded, stated)
     } else {
-        reader.read(form, &request.body)
-    }?;
-    let said = if loose {
-        stated_kind(&read.value)
-    } else {
-        gvk.clone()
+        let decoded = decoder.decode(body_type, &request.body)?;
+        (decoded, gvk.clone())
     };
-    // Kubernetes: what is read with complaints is what it says, in these words, too.
-    let intake = judge(read, strictness)
-        .map_err(|complaints| cannot_handle(&said, &said, &strict_error(&complaints)))?;
-    notes.warn_all(intake.warnings);
-    if (&said.group, &said.version) != (&gvk.group, &gvk.version) {
-        return Err(other_version(&said, gvk));
+    // Kubernetes: a strict decoding error names the stated kind twice, also where another is expected.
+    let checked = check_strict(decoded, strictness)
+        .map_err(|errors| cannot_handle(&stated, &stated, &strict_error(&errors)))?;
+    notes.warn_all(checked.warnings);
+    if (&stated.group, &stated.version) != (&gvk.group, &gvk.version) {
+        return Err(version_mismatch(&stated, gvk));
     }
-    let mut value = intake.value;
-    complete(kind, &mut value).map_err(|problem| cannot_handle(gvk, gvk, &problem))?;
+    let mut value = checked.value;
+    apply_defaults(kind, &mut value).map_err(|problem| cannot_handle(gvk, gvk, &problem))?;
     request.record.sent(gvk, &kind.root, &value);
     Ok(value)
 }
 
-/// Reads the body as something that is no resource, such as a Scale; `also` is a second version that is accepted.
-pub fn other(
+/// Decodes the body as a kind that is no resource, such as a Scale. `also` is a second version that is accepted.
+pub fn decode_body_as(
     call: &Call,
     gvk: &GroupVersionKind,
     also: Option<&GroupVersionKind>,
@@ -155,23 +153,23 @@ pub fn other(
         notes,
         ..
     } = call;
-    let form = body_type(request)?;
-    let reader = Reader {
+    let body_type = body_type(request)?;
+    let decoder = BodyDecoder {
         catalog: &server.catalog,
         gvk,
         also,
         root,
         strictness,
     };
-    let read = reader.read(form, &request.body)?;
-    let intake = judge(read, strictness)
-        .map_err(|complaints| cannot_handle(gvk, gvk, &strict_error(&complaints)))?;
-    notes.warn_all(intake.warnings);
-    request.record.sent(gvk, root, &intake.value);
-    Ok(intake.value)
+    let decoded = decoder.decode(body_type, &request.body)?;
+    let checked = check_strict(decoded, strictness)
+        .map_err(|errors| cannot_handle(gvk, gvk, &strict_error(&errors)))?;
+    notes.warn_all(checked.warnings);
+    request.record.sent(gvk, root, &checked.value);
+    Ok(checked.value)
 }
 
-/// What an object says it is.
+/// The kind that an object states.
 fn stated_kind(object: &Value) -> GroupVersionKind {
     let api_version = object["apiVersion"].str();
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
@@ -182,8 +180,8 @@ fn stated_kind(object: &Value) -> GroupVersionKind {
     }
 }
 
-/// Fills in what nobody has said; why that cannot be an object of the kind.
-pub(crate) fn complete(kind: &Kind, value: &mut Value) -> Result<(), String> {
+/// Applies the defaults of the kind. Fails if the value cannot be an object of the kind.
+pub(crate) fn apply_defaults(kind: &Kind, value: &mut Value) -> Result<(), String> {
     kind.hooks.read(value)?;
     default::apply(&kind.root, value);
     kind.hooks.default(value);
@@ -191,71 +189,66 @@ pub(crate) fn complete(kind: &Kind, value: &mut Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Refuses, warns of or forgets complaints.
-pub(crate) fn judge(read: Read, strictness: FieldValidation) -> Result<Intake, Vec<String>> {
-    match strictness {
-        FieldValidation::Strict if !read.complaints.is_empty() => Err(read.complaints),
-        FieldValidation::Warn => {
-            let warnings = read
-                .complaints
-                .iter()
-                .flat_map(|complaint| as_warnings(complaint))
-                .collect();
-            Ok(Intake {
-                value: read.value,
-                warnings,
-            })
-        }
-        _ => Ok(Intake {
-            value: read.value,
-            warnings: Vec::new(),
-        }),
-    }
+/// Rejects, turns into warnings or drops the strict errors.
+pub(crate) fn check_strict(
+    decoded: DecodedBody,
+    strictness: FieldValidation,
+) -> Result<CheckedBody, Vec<String>> {
+    let errors = decoded.strict_errors;
+    let warnings = match strictness {
+        FieldValidation::Strict if !errors.is_empty() => return Err(errors),
+        FieldValidation::Warn => errors.iter().flat_map(|error| as_warnings(error)).collect(),
+        _ => Vec::new(),
+    };
+    Ok(CheckedBody {
+        value: decoded.value,
+        warnings,
+    })
 }
 
-/// YAML complains of everything at once, under a heading; a client is warned line by line.
-pub(crate) fn as_warnings(complaint: &str) -> Vec<String> {
-    match complaint.strip_prefix("yaml: unmarshal errors:\n") {
+/// The YAML decoder reports all strict errors in one message. Each line becomes a warning.
+pub(crate) fn as_warnings(error: &str) -> Vec<String> {
+    match error.strip_prefix("yaml: unmarshal errors:\n") {
         Some(lines) => lines.lines().map(|line| line.trim().to_string()).collect(),
-        None => vec![complaint.to_string()],
+        None => vec![error.to_string()],
     }
 }
 
-/// The words for complaints that are errors.
-pub(crate) fn strict_error(complaints: &[String]) -> String {
-    format!("strict decoding error: {}", complaints.join(", "))
+/// The message of strict errors that reject a request.
+pub(crate) fn strict_error(errors: &[String]) -> String {
+    format!("strict decoding error: {}", errors.join(", "))
 }
 
-/// An object as read, and what is strange about it.
-pub(crate) struct Read {
+/// An object with its strict errors: unknown and duplicate fields.
+pub(crate) struct DecodedBody {
     pub value: Value,
-    pub complaints: Vec<String>,
+    pub strict_errors: Vec<String>,
 }
 
-/// A body whose kind is known, and nothing else of it yet.
-pub(crate) struct Document<'a> {
+/// A body of which only the kind has been decoded.
+pub(crate) struct TypedBody<'a> {
     stated: TypeMeta,
-    content: Content<'a>,
-    /// What YAML found strange.
-    complaint: Option<String>,
+    content: BodyContent<'a>,
+    /// The strict errors of the YAML decoder.
+    yaml_error: Option<String>,
     body: &'a [u8],
 }
 
-enum Content<'a> {
+enum BodyContent<'a> {
     Json(Cow<'a, [u8]>),
     Protobuf(&'a [u8]),
 }
 
-/// The errors are upstream's decoders', without the words that a verb puts around them.
-impl<'a> Document<'a> {
-    pub(crate) fn open(form: BodyType, body: &'a [u8]) -> Result<Document<'a>, String> {
-        let (text, complaint) = match form {
+/// The errors are those of upstream's decoders, without what a verb adds.
+impl<'a> TypedBody<'a> {
+    pub(crate) fn open(body_type: BodyType, body: &'a [u8]) -> Result<TypedBody<'a>, String> {
+        let (text, yaml_error) = match body_type {
             BodyType::Json => (Cow::Borrowed(body), None),
             BodyType::Yaml => {
                 let read = yaml::read(body).map_err(|error| error.to_string())?;
                 (Cow::Owned(read.to_json()), read.complaint)
             }
-            BodyType::Protobuf => return Document::open_protobuf(body),
+            BodyType::Protobuf => return TypedBody::open_protobuf(body),
         };
         let stated = type_meta(&text)
             .map_err(|problem| format!("couldn't get version/kind; json parse error: {problem}"))?;
@@ -265,15 +258,15 @@ impl<'a> Document<'a> {
                 stated.api_version
             ));
         }
-        Ok(Document {
+        Ok(TypedBody {
             stated,
-            content: Content::Json(text),
-            complaint,
+            content: BodyContent::Json(text),
+            yaml_error,
             body,
         })
     }
 
-    fn open_protobuf(body: &'a [u8]) -> Result<Document<'a>, String> {
+    fn open_protobuf(body: &'a [u8]) -> Result<TypedBody<'a>, String> {
         let unknown = proto::decode_object(body).map_err(|error| error.to_string())?;
         let mut stated = TypeMeta {
             api_version: unknown.api_version.as_str().into(),
@@ -283,10 +276,10 @@ impl<'a> Document<'a> {
         if stated.api_version.matches('/').count() > 1 {
             stated.api_version = Str::default();
         }
-        Ok(Document {
+        Ok(TypedBody {
             stated,
-            content: Content::Protobuf(unknown.raw),
-            complaint: None,
+            content: BodyContent::Protobuf(unknown.raw),
+            yaml_error: None,
             body,
         })
     }
@@ -296,7 +289,7 @@ impl<'a> Document<'a> {
         !self.stated.kind.is_empty()
     }
 
-    /// The kind of the body; what it does not state is that of `default`.
+    /// The kind of the body; parts that it does not state are those of `default`.
     pub(crate) fn gvk(&self, default: &GroupVersionKind) -> Result<GroupVersionKind, String> {
         let gvk = self.gvk_unchecked(default);
         if gvk.version.is_empty() {
@@ -314,7 +307,7 @@ impl<'a> Document<'a> {
         } else {
             kind.clone()
         };
-        let any_group = matches!(self.content, Content::Protobuf(_)) || group.is_empty();
+        let any_group = matches!(self.content, BodyContent::Protobuf(_)) || group.is_empty();
         if version.is_empty() && (any_group || group == default.group) {
             return GroupVersionKind {
                 kind,
@@ -328,33 +321,26 @@ impl<'a> Document<'a> {
         }
     }
 
-    pub(crate) fn decode(self, root: &Struct) -> Result<Read, DecodeError> {
-        match self.content {
-            Content::Json(text) => {
+    pub(crate) fn decode(self, root: &Struct) -> Result<DecodedBody, DecodeError> {
+        let (value, errors) = match self.content {
+            BodyContent::Json(text) => {
                 let decoded = decode(root, &text)?;
-                let complaints = self
-                    .complaint
-                    .into_iter()
-                    .chain(decoded.complaints)
-                    .collect();
-                Ok(Read {
-                    value: decoded.value,
-                    complaints,
-                })
+                (decoded.value, decoded.complaints)
             }
-            Content::Protobuf(message) => {
+            BodyContent::Protobuf(message) => {
                 let value = proto::decode_message(root, message)
                     .map_err(|error| DecodeError::Type(error.to_string()))?;
-                Ok(Read {
-                    value,
-                    complaints: Vec::new(),
-                })
+                (value, Vec::new())
             }
-        }
+        };
+        Ok(DecodedBody {
+            value,
+            strict_errors: self.yaml_error.into_iter().chain(errors).collect(),
+        })
     }
 }
 
-struct Reader<'a> {
+struct BodyDecoder<'a> {
     catalog: &'a Catalog,
     gvk: &'a GroupVersionKind,
     also: Option<&'a GroupVersionKind>,
@@ -362,11 +348,11 @@ struct Reader<'a> {
     strictness: FieldValidation,
 }
 
-impl Reader<'_> {
-    /// What most bodies are: JSON of the expected kind without anything strange. One scan reads it; what it declines is
-    /// read again, step by step, for the words of the refusal.
-    fn read_usual(&self, form: BodyType, body: &[u8]) -> Option<Read> {
-        if form != BodyType::Json {
+impl BodyDecoder<'_> {
+    /// The fast path: JSON of the expected kind without strict errors, in one scan. A body that it declines is decoded
+    /// again, step by step, for the right error.
+    fn decode_fast(&self, body_type: BodyType, body: &[u8]) -> Option<DecodedBody> {
+        if body_type != BodyType::Json {
             return None;
         }
         let Decoded { value, complaints } = decode(self.root, body).ok()?;
@@ -374,48 +360,50 @@ impl Reader<'_> {
             let stated = value[field].str();
             stated == expected || stated.is_empty() && self.root.rest().is_none()
         };
-        // Go finds these two in any letters; then nothing is usual.
-        let is_odd = |name: &str| {
-            let known = ["kind", "apiVersion"];
-            known
+        // Go finds these two fields in any case; then the slow path decides.
+        let is_other_case = |name: &str| {
+            ["kind", "apiVersion"]
                 .iter()
-                .any(|known| name.eq_ignore_ascii_case(known) && name != *known)
+                .any(|field| name.eq_ignore_ascii_case(field) && name != *field)
         };
-        let is_usual = complaints.is_empty()
+        let is_clean = complaints.is_empty()
             && is_expected("kind", &self.gvk.kind)
             && is_expected("apiVersion", &self.gvk.api_version())
-            && !value.entries().any(|(name, _)| is_odd(name));
-        is_usual.then_some(Read { value, complaints })
+            && !value.entries().any(|(name, _)| is_other_case(name));
+        is_clean.then_some(DecodedBody {
+            value,
+            strict_errors: complaints,
+        })
     }
 
-    fn read(&self, form: BodyType, body: &[u8]) -> Result<Read, Status> {
-        if let Some(read) = self.read_usual(form, body) {
-            return Ok(read);
+    fn decode(&self, body_type: BodyType, body: &[u8]) -> Result<DecodedBody, Status> {
+        if let Some(decoded) = self.decode_fast(body_type, body) {
+            return Ok(decoded);
         }
-        let document =
-            Document::open(form, body).map_err(|problem| self.unrecognized(&problem, body))?;
-        let said = self.check_kind(&document)?;
-        document
+        let typed = TypedBody::open(body_type, body)
+            .map_err(|problem| self.unrecognized(&problem, body))?;
+        let stated = self.check_kind(&typed)?;
+        typed
             .decode(self.root)
-            .map_err(|error| cannot_handle(&said, self.gvk, &error.to_string()))
+            .map_err(|error| cannot_handle(&stated, self.gvk, &error.to_string()))
     }
 
-    /// Kubernetes: a custom object is a map before anything else is known of it. It must say its kind; whether that is
-    /// the right one is a matter of validation (serializer/json, unstructuredSchemaCoercer).
-    fn read_loose(&self, form: BodyType, body: &[u8]) -> Result<Read, Status> {
-        if let Some(read) = self.read_usual(form, body) {
-            return Ok(read);
+    /// Kubernetes: a custom object is decoded as a map. It must state a kind; validation decides whether that is the right
+    /// one (serializer/json, unstructuredSchemaCoercer).
+    fn decode_custom(&self, body_type: BodyType, body: &[u8]) -> Result<DecodedBody, Status> {
+        if let Some(decoded) = self.decode_fast(body_type, body) {
+            return Ok(decoded);
         }
-        let document =
-            Document::open(form, body).map_err(|problem| self.unrecognized(&problem, body))?;
-        let interpreted = document.gvk_unchecked(self.gvk);
-        document.decode(self.root).map_err(|error| match error {
+        let typed = TypedBody::open(body_type, body)
+            .map_err(|problem| self.unrecognized(&problem, body))?;
+        let interpreted = typed.gvk_unchecked(self.gvk);
+        typed.decode(self.root).map_err(|error| match error {
             DecodeError::NoKind(_) => {
                 let problem = format!(
                     "Object 'Kind' is missing in '{}'",
                     String::from_utf8_lossy(body)
                 );
-                // Kubernetes: a strict decoder forgets the kind that it was to assume.
+                // Kubernetes: a strict decoder ignores the default kind.
                 match self.strictness {
                     FieldValidation::Ignore => cannot_handle(&interpreted, self.gvk, &problem),
                     _ => self.unrecognized(&problem, body),
@@ -428,27 +416,19 @@ impl Reader<'_> {
         })
     }
 
-    /// Whether the object says that it is of the expected kind; what it does not say is filled in.
-    fn check_kind(&self, document: &Document) -> Result<GroupVersionKind, Status> {
-        let said = document.gvk(self.gvk).map_err(|problem| {
-            cannot_handle(&document.gvk_unchecked(self.gvk), self.gvk, &problem)
-        })?;
-        self.accept_kind(&said)?;
-        Ok(said)
-    }
-
-    fn accept_kind(&self, said: &GroupVersionKind) -> Result<(), Status> {
-        if said == self.gvk || Some(said) == self.also {
-            return Ok(());
+    /// The kind of the body, which must be the expected one. Parts that it does not state are filled in.
+    fn check_kind(&self, body: &TypedBody) -> Result<GroupVersionKind, Status> {
+        let stated = body
+            .gvk(self.gvk)
+            .map_err(|problem| cannot_handle(&body.gvk_unchecked(self.gvk), self.gvk, &problem))?;
+        if stated == *self.gvk || Some(&stated) == self.also {
+            return Ok(stated);
         }
-        if said.kind == self.gvk.kind && is_known(self.catalog, said, self.gvk) {
-            return Err(other_version(said, self.gvk));
+        if stated.kind == self.gvk.kind && is_known(self.catalog, &stated, self.gvk) {
+            return Err(version_mismatch(&stated, self.gvk));
         }
-        Err(cannot_handle(
-            said,
-            self.gvk,
-            &kind_problem(self.catalog, said, self.gvk),
-        ))
+        let problem = kind_problem(self.catalog, &stated, self.gvk);
+        Err(cannot_handle(&stated, self.gvk, &problem))
     }
 
     fn unrecognized(&self, problem: &str, body: &[u8]) -> Status {
@@ -459,34 +439,39 @@ impl Reader<'_> {
     }
 }
 
-/// Why an object that says it is one kind cannot be another.
+/// Why an object of the stated kind cannot be converted to the expected one.
 pub(crate) fn kind_problem(
     catalog: &Catalog,
-    said: &GroupVersionKind,
+    stated: &GroupVersionKind,
     expected: &GroupVersionKind,
 ) -> String {
-    if is_known(catalog, said, expected) {
-        let package = internal_package(&expected.group);
-        let kind = &said.kind;
+    if is_known(catalog, stated, expected) {
+        // Go's package of the group's internal types: `core`, `rbac`.
+        let first = expected.group.split('.').next();
+        let package = first.filter(|name| !name.is_empty()).unwrap_or("core");
+        let kind = &stated.kind;
         let version = if is_meta_kind(kind) {
             "v1"
         } else {
-            &said.version
+            &stated.version
         };
         return format!(
             "converting ({version}.{kind}) to ({package}.{}): unknown conversion",
             expected.kind
         );
     }
-    let (kind, version) = (json::quote(&said.kind), json::quote(&said.api_version()));
+    let (kind, version) = (
+        json::quote(&stated.kind),
+        json::quote(&stated.api_version()),
+    );
     format!(
         "no kind {kind} is registered for version {version} in scheme {}",
         json::quote(scheme(&expected.group))
     )
 }
 
-/// Where upstream makes the scheme that has a group. Three servers are behind one address: those of definitions and of
-/// API services know nothing but their own group.
+/// Where upstream creates the scheme of a group. Three servers share one address: those of CustomResourceDefinitions and
+/// of APIServices have only their own group.
 fn scheme(group: &str) -> &'static str {
     match group {
         "apiextensions.k8s.io" => "pkg/apiserver/apiserver.go:55",
@@ -495,43 +480,35 @@ fn scheme(group: &str) -> &'static str {
     }
 }
 
-/// Whether the scheme of an expected kind has another one, too.
-fn is_known(catalog: &Catalog, said: &GroupVersionKind, expected: &GroupVersionKind) -> bool {
-    let known = catalog.knows_kind(said);
+/// Whether the scheme of the expected kind also has the stated one.
+fn is_known(catalog: &Catalog, stated: &GroupVersionKind, expected: &GroupVersionKind) -> bool {
+    let known = catalog.knows_kind(stated);
     // Kinds such as Status are in the version `v1` of every scheme.
-    let is_everywhere = is_meta_kind(&said.kind) && said.api_version() == "v1";
-    known && (is_everywhere || scheme(&said.group) == scheme(&expected.group))
+    let is_everywhere = is_meta_kind(&stated.kind) && stated.api_version() == "v1";
+    known && (is_everywhere || scheme(&stated.group) == scheme(&expected.group))
 }
 
-/// 400: the object is of another version.
-fn other_version(said: &GroupVersionKind, expected: &GroupVersionKind) -> Status {
-    let (said, expected) = (said.api_version(), expected.api_version());
+/// 400: the object states another version.
+fn version_mismatch(stated: &GroupVersionKind, expected: &GroupVersionKind) -> Status {
+    let (stated, expected) = (stated.api_version(), expected.api_version());
     Status::bad_request(format!(
-        "the API version in the data ({said}) does not match the expected API version ({expected})"
+        "the API version in the data ({stated}) does not match the expected API version ({expected})"
     ))
 }
 
-/// 400: the object cannot be what it should be.
+/// 400: the object cannot be decoded as the expected kind.
 pub(crate) fn cannot_handle(
-    said: &GroupVersionKind,
+    stated: &GroupVersionKind,
     expected: &GroupVersionKind,
     problem: &str,
 ) -> Status {
-    let (kind, version, expected) = (&said.kind, json::quote(&said.version), &expected.kind);
+    let (kind, version, expected) = (&stated.kind, json::quote(&stated.version), &expected.kind);
     Status::bad_request(format!(
         "{kind} in version {version} cannot be handled as a {expected}: {problem}"
     ))
 }
 
-/// The name of Go's package with a group's internal types: `core`, `rbac`.
-fn internal_package(group: &str) -> Str {
-    match group {
-        "" => "core".into(),
-        _ => group.split('.').next().unwrap_or_default().into(),
-    }
-}
-
-/// The beginning of a body, for people.
+/// The beginning of a body, for an error message.
 fn summary(body: &[u8]) -> String {
     const LENGTH: usize = 30;
     let start = &body[..body.len().min(LENGTH)];

@@ -1,14 +1,14 @@
-//! The options of a delete: from a body of any group's version, or from the query.
+//! `DeleteOptions`, from a body of any group and version, or from the query.
 //!
 //! Kubernetes: `DeleteOptions` is an unversioned kind of the scheme that decodes option bodies
-//! (apimachinery/pkg/apis/meta/internalversion), so that any `apiVersion` will do, and no `kind` as well.
+//! (apimachinery/pkg/apis/meta/internalversion). So any `apiVersion` is accepted, and `kind` may be missing.
 
 use mizzen_object::{GroupVersionKind, Status, Violations};
 use mizzen_registry::{DeleteOptions, Propagation};
 use mizzen_value::{Str, Value, json};
 
-use crate::decode::{self, Document};
-use crate::options::{dry_run, refuse};
+use crate::decode::{self, TypedBody};
+use crate::options::{dry_run, reject_violations};
 use crate::request::{Query, Request};
 use crate::server::Inner;
 
@@ -25,7 +25,7 @@ const UNVERSIONED: &[&str] = &[
     "APIResourceList",
 ];
 
-/// Kinds that it has in a version of its own group: version, kind, and the package of Go's type.
+/// Kinds that the scheme has in a version of its own group: version, kind, and the package of Go's type.
 const VERSIONED: &[(&str, &str, &str)] = &[
     ("v1", "ListOptions", "v1"),
     ("v1", "GetOptions", "v1"),
@@ -53,18 +53,17 @@ pub(crate) fn read(server: &Inner, request: &Request) -> Result<DeleteOptions, S
         version: "v1".into(),
         kind: "DeleteOptions".into(),
     };
-    let read = Document::open(form, &request.body)
-        .and_then(|document| {
-            let gvk = document.gvk(&default)?;
-            check_kind(&gvk)?;
-            document.decode(root).map_err(|error| error.to_string())
+    let read = TypedBody::open(form, &request.body)
+        .and_then(|body| {
+            check_kind(&body.gvk(&default)?)?;
+            body.decode(root).map_err(|error| error.to_string())
         })
         .map_err(Status::bad_request)?;
     request.record.sent(&default, root, &read.value);
     from_value(&read.value)
 }
 
-/// Why a body of this kind holds no options of a delete.
+/// Rejects a body of another kind, with the message of upstream's scheme.
 fn check_kind(gvk: &GroupVersionKind) -> Result<(), String> {
     let GroupVersionKind {
         group,
@@ -153,6 +152,6 @@ fn validate(
         }
     };
     options.dry_run = dry_run(dry, &mut violations);
-    refuse("DeleteOptions", violations)?;
+    reject_violations("DeleteOptions", violations)?;
     Ok(options)
 }

@@ -1,31 +1,31 @@
-//! How many HTTP/2 frames may a client send that carry nothing?
+//! A budget for HTTP/2 frames without content.
 //!
-//! PRIORITY, WINDOW_UPDATE, RST_STREAM, GOAWAY, empty DATA and frames of unknown types cost a few bytes each and ask for no
-//! work that the limits on requests would count. A connection may send [`BURST`] of them; then it needs a reason for more:
-//! requests that it made, bytes that it was sent, or time that passed. The HTTP library limits HEADERS and CONTINUATION;
-//! PING and SETTINGS are answered, and not read before the answer was sent.
+//! PRIORITY, WINDOW_UPDATE, RST_STREAM, GOAWAY, empty DATA and frames of unknown types cost a few bytes each, and the limits
+//! on requests do not count them. A connection may send [`BURST`] of them. It earns more by requests, by bytes that the
+//! server writes to it, and by time. `h2` limits HEADERS and CONTINUATION; after a PING or SETTINGS it reads nothing more
+//! until the reply has been sent.
 //!
-//! Frames are counted from their headers as bytes pass; the clock is read when the budget is used up.
+//! Frames are counted by their headers as bytes pass; the clock is read only when the budget is used up.
 
 use std::io;
 
 use tokio::time::Instant;
 
-use crate::tap::Inspect;
+use crate::inspect::InspectBytes;
 
 /// How many frames without content are free.
 const BURST: u64 = 1_000;
-/// The most that can be earned at a time. A client may be behind by what the sockets hold, some megabytes of short events.
+/// The most that can be earned at a time. A client may be behind by what the sockets buffer, some megabytes of short events.
 const MAX_EARNED: u64 = 100_000;
-/// How many more a request accounts for: its priority, its windows, its end.
+/// How many frames a request earns: its priority, its windows, its end.
 const PER_REQUEST: u64 = 10;
-/// How many bytes that we write account for one more. Some clients acknowledge every DATA frame twice, for its stream and
-/// for the connection, and no event of a watch is shorter than 128 bytes.
+/// How many written bytes earn one frame. Some clients acknowledge every DATA frame twice, for its stream and for the
+/// connection, and no watch event is shorter than 128 bytes.
 const BYTES_PER_FRAME: u64 = 64;
-/// How many more a second accounts for.
+/// How many frames a second earns.
 const PER_SECOND: u64 = 10;
 
-/// What a client sends before its first frame.
+/// The length of the connection preface.
 const PREFACE: usize = 24;
 const HEADER: usize = 9;
 
@@ -38,14 +38,14 @@ const END_STREAM: u8 = 1;
 
 /// The frames of one connection.
 pub(crate) struct FrameBudget {
-    /// How many bytes come before the next frame's header.
+    /// How many bytes are left before the next frame header.
     skip: usize,
-    /// The part of the header that has come.
+    /// The part of the header that has arrived.
     header: [u8; HEADER],
     n_header: usize,
-    /// How many frames are left before a reason is needed.
+    /// How many frames are left.
     left: u64,
-    /// What has happened since that was last so.
+    /// What the connection has earned since the last refill.
     n_requests: u64,
     n_written: u64,
     since: Instant,
@@ -64,7 +64,7 @@ impl FrameBudget {
         }
     }
 
-    /// Counts a frame; whether the connection may go on.
+    /// Counts a frame. Returns false if the budget is exceeded.
     fn count(&mut self, length: usize, kind: u8, flags: u8) -> bool {
         let is_free = match kind {
             HEADERS => {
@@ -96,7 +96,7 @@ impl FrameBudget {
     }
 }
 
-impl Inspect for FrameBudget {
+impl InspectBytes for FrameBudget {
     fn received(&mut self, mut bytes: &[u8]) -> io::Result<()> {
         loop {
             let skipped = self.skip.min(bytes.len());
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn frames_without_content_are_limited_and_others_are_not() {
+    async fn only_frames_without_content_are_limited() {
         let nothing = [
             frame(PRIORITY, 0, &[0; 5]),
             frame(WINDOW_UPDATE, 0, &[0, 0, 0, 1]),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn requests_and_what_they_are_answered_and_time_account_for_more() {
+    async fn requests_written_bytes_and_time_earn_more_frames() {
         let update = frame(WINDOW_UPDATE, 0, &[0, 0, 0, 1]);
         let mut budget = begun();
         for _ in 0..20 {

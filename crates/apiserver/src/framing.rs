@@ -1,11 +1,11 @@
-//! Does a request over HTTP/1.1 say twice how long its body is, by `Content-Length` and by `Transfer-Encoding`?
+//! Detects HTTP/1.1 requests with both `Content-Length` and `Transfer-Encoding`, and rewrites request lines.
 //!
-//! Two servers that disagree on which counts see different requests on one connection (request smuggling). hyper goes by
-//! `Transfer-Encoding` and removes `Content-Length` before anything here sees the request, so the bytes of a connection
-//! are scanned on their way to hyper. The scanner follows hyper's framing: where hyper rejects what it reads, the
-//! connection ends, and what the scanner makes of the rest does not matter.
+//! Two servers that disagree on which length counts see different requests on one connection (request smuggling). hyper uses
+//! `Transfer-Encoding` and removes `Content-Length` before a handler sees the request, so the bytes of a connection are
+//! scanned on their way to hyper. The scanner follows hyper's framing. Where hyper rejects the bytes, the connection ends
+//! and the scanner's state does not matter.
 //!
-//! On the way the request line is held back until all of it has come, and written anew (`request_line`; over HTTP/2: `http2_path`).
+//! The request line is held back until it is complete, and rewritten (`request_line`; over HTTP/2: `http2_path`).
 //!
 //! Invariant: a head is scanned before hyper has parsed it, so [`Ambiguous::is_set`] is true when its request is handled.
 
@@ -19,7 +19,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::request_line;
 
-/// Whether a request on a connection said its length in both ways. It stays set: the connection is closed.
+/// Whether a request on a connection had both lengths. It stays set: the connection is closed.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Ambiguous(Arc<AtomicBool>);
 
@@ -29,26 +29,26 @@ impl Ambiguous {
     }
 }
 
-/// What rewrites the bytes of a connection on their way to the HTTP library.
-pub(crate) trait Rewrite: Unpin {
-    /// Scans bytes; returns what takes their place, if it is not they. What is held back comes with later bytes.
+/// Rewrites the bytes of a connection on their way to hyper.
+pub(crate) trait RewriteStream: Unpin {
+    /// Scans bytes and returns their replacement, or `None` to leave them. Bytes that are held back come with later ones.
     fn scan(&mut self, bytes: &[u8]) -> Option<Vec<u8>>;
 
-    /// What is still held back when there are no more bytes.
+    /// The bytes that are still held back at the end.
     fn end(&mut self) -> Vec<u8>;
 }
 
-/// A connection whose bytes are scanned as they are read.
-pub(crate) struct Scanned<S, R> {
+/// A connection whose bytes are rewritten as they are read.
+pub(crate) struct RewrittenStream<S, R> {
     inner: S,
     scanner: R,
-    /// Scanned bytes that are yet to be read.
+    /// Rewritten bytes that have not been read yet.
     pending: Vec<u8>,
 }
 
-impl<S, R> Scanned<S, R> {
-    pub(crate) fn new(inner: S, scanner: R) -> Scanned<S, R> {
-        Scanned {
+impl<S, R> RewrittenStream<S, R> {
+    pub(crate) fn new(inner: S, scanner: R) -> RewrittenStream<S, R> {
+        RewrittenStream {
             inner,
             scanner,
             pending: Vec::new(),
@@ -58,13 +58,13 @@ impl<S, R> Scanned<S, R> {
 
 /// Where in a request the next byte is.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-enum At {
+enum ScanState {
     #[default]
     Head,
-    /// In a body of that many bytes more; then comes a head.
+    /// In a body, with this many bytes left.
     Body(u64),
     ChunkSize,
-    /// In a chunk of that many bytes more, and the line's end after it.
+    /// In a chunk, with this many bytes left, including the line end.
     Chunk(u64),
     Trailer,
     /// Nothing more is scanned.
@@ -73,42 +73,42 @@ enum At {
 
 /// Scans the requests of a connection over HTTP/1.1.
 #[derive(Debug, Default)]
-pub(crate) struct Scanner {
-    at: At,
-    /// The line that has begun.
+pub(crate) struct RequestScanner {
+    state: ScanState,
+    /// The current line.
     line: Vec<u8>,
-    /// A request line that has ended, as hyper gets it.
+    /// A complete request line, rewritten.
     request_line: Vec<u8>,
     max_head: usize,
     has_request_line: bool,
     length: Option<u64>,
     is_chunked: bool,
-    /// Whether a request asked for another protocol: what follows may be anything, and is not changed.
+    /// Whether a request asked for an upgrade: the bytes after it are not HTTP and are not changed.
     is_upgraded: bool,
     ambiguous: Ambiguous,
 }
 
-impl Scanner {
+impl RequestScanner {
     /// Scans heads of at most `max_head` bytes; larger ones hyper rejects.
-    pub(crate) fn new(max_head: usize) -> (Scanner, Ambiguous) {
-        let scanner = Scanner {
+    pub(crate) fn new(max_head: usize) -> (RequestScanner, Ambiguous) {
+        let scanner = RequestScanner {
             max_head,
-            ..Scanner::default()
+            ..RequestScanner::default()
         };
         let ambiguous = scanner.ambiguous.clone();
         (scanner, ambiguous)
     }
 }
 
-impl Rewrite for Scanner {
+impl RewriteStream for RequestScanner {
     fn scan(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
         let (mut rewritten, mut start) = (None::<Vec<u8>>, 0);
-        while start < bytes.len() && self.at != At::Unscanned {
+        while start < bytes.len() && self.state != ScanState::Unscanned {
             let (rest, is_begun) = (&bytes[start..], !self.line.is_empty());
             let in_request_line =
-                self.at == At::Head && !self.has_request_line && !self.is_upgraded;
-            let used = match self.at {
-                At::Body(left) | At::Chunk(left) => self.skip(left, rest.len()),
+                self.state == ScanState::Head && !self.has_request_line && !self.is_upgraded;
+            let used = match self.state {
+                ScanState::Body(left) | ScanState::Chunk(left) => self.skip(left, rest.len()),
                 _ => self.take_line(rest),
             };
             let line = std::mem::take(&mut self.request_line);
@@ -127,7 +127,7 @@ impl Rewrite for Scanner {
     }
 
     fn end(&mut self) -> Vec<u8> {
-        let is_held = self.at == At::Head && !self.has_request_line && !self.is_upgraded;
+        let is_held = self.state == ScanState::Head && !self.has_request_line && !self.is_upgraded;
         match is_held {
             true => std::mem::take(&mut self.line),
             false => Vec::new(),
@@ -135,15 +135,15 @@ impl Rewrite for Scanner {
     }
 }
 
-impl Scanner {
+impl RequestScanner {
     fn skip(&mut self, left: u64, available: usize) -> usize {
         let skipped = usize::try_from(left).unwrap_or(usize::MAX).min(available);
         let left = left - skipped as u64;
-        self.at = match self.at {
-            At::Body(_) if left == 0 => At::Head,
-            At::Body(_) => At::Body(left),
-            _ if left == 0 => At::ChunkSize,
-            _ => At::Chunk(left),
+        self.state = match self.state {
+            ScanState::Body(_) if left == 0 => ScanState::Head,
+            ScanState::Body(_) => ScanState::Body(left),
+            _ if left == 0 => ScanState::ChunkSize,
+            _ => ScanState::Chunk(left),
         };
         skipped
     }
@@ -152,11 +152,12 @@ impl Scanner {
         let end = bytes.iter().position(|byte| *byte == b'\n');
         let used = end.map_or(bytes.len(), |end| end + 1);
         self.line.extend_from_slice(&bytes[..used]);
-        // In a trailer hyper takes a lone LF for a part of the line.
-        let is_whole = end.is_some() && (self.at != At::Trailer || self.line.ends_with(b"\r\n"));
+        // In a trailer a lone LF is part of the line for hyper.
+        let is_whole =
+            end.is_some() && (self.state != ScanState::Trailer || self.line.ends_with(b"\r\n"));
         if self.line.len() > self.max_head {
             self.request_line = self.end();
-            self.at = At::Unscanned;
+            self.state = ScanState::Unscanned;
         } else if is_whole {
             let line = std::mem::take(&mut self.line);
             let line = line.strip_suffix(b"\n").unwrap_or(&line);
@@ -166,27 +167,37 @@ impl Scanner {
     }
 
     fn end_line(&mut self, line: &[u8]) {
-        self.at = match self.at {
-            At::Head if !line.is_empty() && self.has_request_line => {
+        self.state = match self.state {
+            ScanState::Head if !line.is_empty() && self.has_request_line => {
                 self.header(line);
-                At::Head
+                ScanState::Head
             }
-            At::Head if line.is_empty() && self.has_request_line => self.end_head(),
-            At::Head => {
+            ScanState::Head if line.is_empty() && self.has_request_line => self.end_head(),
+            ScanState::Head => {
                 self.has_request_line = !line.is_empty();
                 if self.has_request_line {
                     self.request_line = request_line::rewrite(line);
                 }
                 self.request_line.extend_from_slice(b"\r\n");
-                At::Head
+                ScanState::Head
             }
-            At::ChunkSize => match chunk_size(line) {
-                Some(0) => At::Trailer,
-                Some(size) => size.checked_add(2).map_or(At::Unscanned, At::Chunk),
-                None => At::Unscanned,
-            },
-            At::Trailer if line.is_empty() => At::Head,
-            at => at,
+            ScanState::ChunkSize => {
+                // Hexadecimal digits, then extensions.
+                let n_digits = line
+                    .iter()
+                    .take_while(|byte| byte.is_ascii_hexdigit())
+                    .count();
+                let digits = std::str::from_utf8(&line[..n_digits]).unwrap_or_default();
+                match u64::from_str_radix(digits, 16) {
+                    Ok(0) => ScanState::Trailer,
+                    Ok(size) => size
+                        .checked_add(2)
+                        .map_or(ScanState::Unscanned, ScanState::Chunk),
+                    Err(_) => ScanState::Unscanned,
+                }
+            }
+            ScanState::Trailer if line.is_empty() => ScanState::Head,
+            state => state,
         };
     }
 
@@ -204,30 +215,21 @@ impl Scanner {
         }
     }
 
-    fn end_head(&mut self) -> At {
+    fn end_head(&mut self) -> ScanState {
         self.has_request_line = false;
         match (self.length.take(), std::mem::take(&mut self.is_chunked)) {
             (Some(_), true) => {
                 self.ambiguous.0.store(true, Ordering::Relaxed);
-                At::Unscanned
+                ScanState::Unscanned
             }
-            (None, true) => At::ChunkSize,
-            (Some(0) | None, false) => At::Head,
-            (Some(length), false) => At::Body(length),
+            (None, true) => ScanState::ChunkSize,
+            (Some(0) | None, false) => ScanState::Head,
+            (Some(length), false) => ScanState::Body(length),
         }
     }
 }
 
-/// The size of a chunk, in hexadecimal digits before its extensions.
-fn chunk_size(line: &[u8]) -> Option<u64> {
-    let end = line
-        .iter()
-        .position(|byte| !byte.is_ascii_hexdigit())
-        .unwrap_or(line.len());
-    u64::from_str_radix(std::str::from_utf8(&line[..end]).ok()?, 16).ok()
-}
-
-impl<S: AsyncRead + Unpin, R: Rewrite> AsyncRead for Scanned<S, R> {
+impl<S: AsyncRead + Unpin, R: RewriteStream> AsyncRead for RewrittenStream<S, R> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context,
@@ -238,7 +240,7 @@ impl<S: AsyncRead + Unpin, R: Rewrite> AsyncRead for Scanned<S, R> {
             ready!(Pin::new(&mut self.inner).poll_read(context, into))?;
             let read = &into.filled()[before..];
             if read.is_empty() {
-                // hyper gets what has come before the end.
+                // hyper gets the incomplete line.
                 self.pending = self.scanner.end();
                 match self.pending.is_empty() {
                     true => return Poll::Ready(Ok(())),
@@ -258,7 +260,7 @@ impl<S: AsyncRead + Unpin, R: Rewrite> AsyncRead for Scanned<S, R> {
     }
 }
 
-impl<S: AsyncWrite + Unpin, R: Rewrite> AsyncWrite for Scanned<S, R> {
+impl<S: AsyncWrite + Unpin, R: RewriteStream> AsyncWrite for RewrittenStream<S, R> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context,
@@ -297,9 +299,9 @@ mod tests {
     fn check(requests: &[&str], expected: bool) {
         let bytes = requests.concat();
         for size in [1, 2, 3, 7, bytes.len()] {
-            let mut scanner = Scanner {
+            let mut scanner = RequestScanner {
                 max_head: 1024,
-                ..Scanner::default()
+                ..RequestScanner::default()
             };
             bytes
                 .as_bytes()
@@ -333,13 +335,13 @@ mod tests {
         }
     }
 
-    /// What hyper gets of these bytes, however they are split.
+    /// The bytes that hyper gets, however they are split.
     #[track_caller]
     fn check_rewritten(sent: &str, expected: &str) {
         for size in [1, 2, 3, 7, sent.len()] {
-            let mut scanner = Scanner {
+            let mut scanner = RequestScanner {
                 max_head: 1024,
-                ..Scanner::default()
+                ..RequestScanner::default()
             };
             let mut found = Vec::new();
             for chunk in sent.as_bytes().chunks(size) {
@@ -370,7 +372,7 @@ mod tests {
             &[SIZED, "GET /a%z HTTP/1.1\r\n\r\n"].concat(),
             &[SIZED, "GET /% HTTP/1.1\r\n\r\n"].concat(),
         );
-        // What has no end is not lost.
+        // An incomplete line is not lost.
         check_rewritten("GET /#", "GET /#");
         let endless = "x".repeat(2000);
         check_rewritten(&endless, &endless);

@@ -1,7 +1,6 @@
-//! What does a header say? Its bytes, read as text.
+//! The text of headers.
 //!
-//! Invariant: a header that is there is never taken for one that is not. What of it is no UTF-8 is read as U+FFFD, which
-//! is what Go shows of such a text.
+//! Invariant: a header that is present is never read as missing. Bytes that are no UTF-8 become U+FFFD, as in Go's output.
 
 use std::borrow::Cow;
 
@@ -41,7 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_is_there_is_read() {
+    fn a_header_that_is_present_is_read() {
         check(b"jane", "jane");
         check("jürgen".as_bytes(), "jürgen");
         check(b"j\xfcrgen", "j\u{fffd}rgen");

@@ -1,21 +1,22 @@
-//! The path of a request over HTTP/2, rewritten so that the `h2` crate makes of it what Go's server does.
+//! Rewrites the path of requests over HTTP/2, so that the `h2` crate accepts and rejects the same paths as Go's server.
 //!
-//! `h2` cuts a path at `#`, refuses other characters that Go accepts, and accepts some that Go refuses. So the frames of a connection are
-//! scanned on their way to it, and the path is read by Go's rules (`request_line`). It is in a compressed block (HPACK, RFC 7541): a
-//! sequence of fields, of which each is a reference to a table or a literal, which may be added to the table of the connection.
+//! `h2` cuts a path at `#`, rejects other characters that Go accepts, and accepts some that Go rejects. So the frames of a
+//! connection are scanned on their way to `h2`, and the path is parsed by Go's rules (`request_line`). The path is in a header
+//! block (HPACK, RFC 7541): a sequence of fields, each a reference to a table or a literal. A literal may be added to the
+//! dynamic table of the connection.
 //!
-//! A path that is referred to was a literal before. A literal that is not added to the table is replaced by the escaped path, or by one
-//! that `h2` refuses if Go refuses it. One that is added is replaced by a path of the same length that `h2` refuses: clients that use
-//! the table for paths escape them.
+//! A path that is a reference was a literal before. A literal that is not added to the table is replaced by the escaped path,
+//! or by one that `h2` rejects if Go rejects it. A literal that is added is replaced by a path of the same length that `h2`
+//! rejects: clients that use the table for paths escape them.
 //!
-//! Invariant: an entry of `h2`'s table has the size of the client's.
+//! Invariant: an entry of `h2`'s table has the size of the client's entry.
 
 use std::sync::LazyLock;
 
-use crate::framing::Rewrite;
+use crate::framing::RewriteStream;
 use crate::request_line;
 
-/// What a client sends before the first frame.
+/// The length of the connection preface.
 const PREFACE: usize = 24;
 /// The length, the type, the flags and the stream of a frame.
 const FRAME_HEAD: usize = 9;
@@ -28,15 +29,15 @@ const PRIORITY: u8 = 0x20;
 const PATHS: [usize; 2] = [4, 5];
 /// A field that is added to the table.
 const INDEXED: u8 = 0x40;
-/// `h2` refuses a path with this character.
-const REFUSED: u8 = b'<';
+/// `h2` rejects a path with this character.
+const REJECTED: u8 = b'<';
 
 /// Rewrites the paths of a connection.
 #[derive(Debug)]
 pub(crate) struct PathScanner {
-    /// How many bytes come before the next frame.
+    /// How many bytes are left before the next frame.
     n_unscanned: usize,
-    /// The part of a frame that has come, if it is held back.
+    /// The part of a frame that is held back.
     held: Vec<u8>,
 }
 
@@ -49,7 +50,7 @@ impl Default for PathScanner {
     }
 }
 
-impl Rewrite for PathScanner {
+impl RewriteStream for PathScanner {
     fn scan(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
         let (mut rewritten, mut start) = (None::<Vec<u8>>, 0);
         while start < bytes.len() {
@@ -100,7 +101,7 @@ impl Rewrite for PathScanner {
     }
 }
 
-/// The size of the frame that begins here, once that is known.
+/// The size of the frame that begins here, if its header is complete.
 fn frame_size(frame: &[u8]) -> Option<usize> {
     match frame {
         [high, middle, low, ..] if frame.len() >= FRAME_HEAD => {
@@ -111,12 +112,12 @@ fn frame_size(frame: &[u8]) -> Option<usize> {
     }
 }
 
-/// Whether a frame may have a path, so that it is held back until all of it has come.
+/// Whether a frame may have a path, so that it is held back until it is complete.
 fn is_held(frame: &[u8]) -> bool {
     frame[3] == HEADERS && frame_size(frame).is_some_and(|size| size <= FRAME_HEAD + MAX_FRAME)
 }
 
-/// A HEADERS frame with another path, if it must have one.
+/// The HEADERS frame with a rewritten path, if that differs.
 fn rewrite(frame: &[u8]) -> Option<Vec<u8>> {
     let flags = frame[4];
     let mut start = FRAME_HEAD;
@@ -140,11 +141,11 @@ fn rewrite(frame: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// A literal path, and where in a frame it is.
+/// A literal path, and its place in a frame.
 struct PathField {
     start: usize,
     end: usize,
-    /// Its first byte, without the name.
+    /// The bits of its first byte that say how it is represented.
     representation: u8,
     path: Vec<u8>,
 }
@@ -186,17 +187,17 @@ fn find_path(block: &[u8], start: usize) -> Option<PathField> {
 }
 
 impl PathField {
-    /// The field as `h2` gets it, if that is another.
+    /// The field that `h2` gets, if it differs.
     fn replacement(&self) -> Option<Vec<u8>> {
         let is_path = self.path == b"*" || self.path.starts_with(b"/");
         let target = request_line::parse(b"GET", &self.path).filter(|_| is_path);
         let value = match target {
             Some(target) if target == self.path => return None,
             Some(target) if self.representation != INDEXED => target,
-            _ if self.representation != INDEXED => vec![REFUSED],
+            _ if self.representation != INDEXED => vec![REJECTED],
             _ => {
                 let mut refused = self.path.clone();
-                *refused.first_mut()? = REFUSED;
+                *refused.first_mut()? = REJECTED;
                 refused
             }
         };
@@ -207,7 +208,7 @@ impl PathField {
     }
 }
 
-/// A number of which the first byte has so many bits.
+/// An integer with a prefix of `n_bits` (RFC 7541, section 5.1).
 fn read_integer(block: &[u8], at: &mut usize, n_bits: u32) -> Option<usize> {
     let most = (1 << n_bits) - 1;
     let mut number = usize::from(*block.get(*at)?) & most;
@@ -215,7 +216,7 @@ fn read_integer(block: &[u8], at: &mut usize, n_bits: u32) -> Option<usize> {
     if number < most {
         return Some(number);
     }
-    // More than a frame can have is refused by `h2`.
+    // `h2` rejects a length that exceeds a frame.
     for shift in [0, 7, 14] {
         let byte = usize::from(*block.get(*at)?);
         *at += 1;
@@ -227,7 +228,7 @@ fn read_integer(block: &[u8], at: &mut usize, n_bits: u32) -> Option<usize> {
     None
 }
 
-/// A string, and whether it is compressed.
+/// A string, and whether it is Huffman-coded.
 fn read_string<'a>(block: &'a [u8], at: &mut usize) -> Option<(bool, &'a [u8])> {
     let is_huffman = block.get(*at)? & 0x80 != 0;
     let length = read_integer(block, at, 7)?;
@@ -236,7 +237,7 @@ fn read_string<'a>(block: &'a [u8], at: &mut usize) -> Option<(bool, &'a [u8])> 
     Some((is_huffman, value))
 }
 
-/// The length of a string that is not compressed.
+/// Appends the length of a string that is not Huffman-coded.
 fn put_length(length: usize, out: &mut Vec<u8>) {
     if length < 0x7f {
         out.push(length as u8);
@@ -251,8 +252,8 @@ fn put_length(length: usize, out: &mut Vec<u8>) {
     out.push(rest as u8);
 }
 
-/// How many bits each byte has in a compressed string (RFC 7541, appendix B). The codes are canonical: shorter ones first, and those of
-/// a length in the order of their bytes.
+/// The length of the Huffman code of each byte (RFC 7541, appendix B). The codes are canonical: shorter ones first, those of
+/// one length in the order of their bytes.
 #[rustfmt::skip]
 const CODE_LENGTHS: [u8; 256] = [
     13, 23, 28, 28, 28, 28, 28, 28, 28, 24, 30, 28, 28, 30, 28, 28,
@@ -274,15 +275,15 @@ const CODE_LENGTHS: [u8; 256] = [
 ];
 const MAX_CODE: usize = 30;
 
-/// The codes of one length: the first of them, and the bytes that they stand for.
+/// The codes of one length: the first code, and the bytes of all of them.
 #[derive(Debug, Default, Clone)]
-struct Codes {
+struct HuffmanCodes {
     first: u32,
     bytes: Vec<u8>,
 }
 
-static CODES: LazyLock<[Codes; MAX_CODE + 1]> = LazyLock::new(|| {
-    let mut codes: [Codes; MAX_CODE + 1] = Default::default();
+static CODES: LazyLock<[HuffmanCodes; MAX_CODE + 1]> = LazyLock::new(|| {
+    let mut codes: [HuffmanCodes; MAX_CODE + 1] = Default::default();
     for (byte, length) in (0..=u8::MAX).zip(CODE_LENGTHS) {
         codes[usize::from(length)].bytes.push(byte);
     }
@@ -294,7 +295,7 @@ static CODES: LazyLock<[Codes; MAX_CODE + 1]> = LazyLock::new(|| {
     codes
 });
 
-/// None if it is no compressed string.
+/// `None` if the string is not Huffman-coded.
 fn decode_huffman(string: &[u8]) -> Option<Vec<u8>> {
     let codes = &*CODES;
     let mut decoded = Vec::with_capacity(string.len() * 2);
@@ -303,7 +304,7 @@ fn decode_huffman(string: &[u8]) -> Option<Vec<u8>> {
         for bit in (0..8).rev() {
             code = code << 1 | u32::from(byte >> bit & 1);
             length += 1;
-            let Codes { first, bytes } = codes.get(length)?;
+            let HuffmanCodes { first, bytes } = codes.get(length)?;
             let found = code
                 .checked_sub(*first)
                 .and_then(|at| bytes.get(at as usize));
@@ -313,7 +314,7 @@ fn decode_huffman(string: &[u8]) -> Option<Vec<u8>> {
             }
         }
     }
-    // What is left is padding.
+    // The rest is padding.
     Some(decoded)
 }
 
@@ -350,7 +351,7 @@ mod tests {
         bytes
     }
 
-    /// What `h2` gets of these frames, however they are split.
+    /// The frames that `h2` gets, however they are split.
     #[track_caller]
     fn check(frames: &[Vec<u8>], expected: &[Vec<u8>]) {
         let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".to_vec();

@@ -1,4 +1,4 @@
-//! The way to the server for whoever runs in the same process: a function call instead of a network.
+//! An in-process client of the server: function calls instead of a network.
 
 use std::convert::Infallible;
 use std::pin::Pin;
@@ -12,7 +12,7 @@ use tower_service::Service;
 
 use crate::{Body, Server, User};
 
-/// A way to a server, for one user. Cheap to clone.
+/// A client of a server, for one user. Cheap to clone.
 #[derive(Clone)]
 pub struct InProcess {
     server: Server,
@@ -21,7 +21,7 @@ pub struct InProcess {
 }
 
 impl Server {
-    /// The way to this server for `user`. A program that does not say what it is goes by the name of `agent`.
+    /// An in-process client for `user`. Requests without a `User-Agent` get `agent`.
     pub fn in_process(&self, user: User, agent: &'static str) -> InProcess {
         InProcess {
             server: self.clone(),
@@ -53,7 +53,7 @@ where
         Box::pin(async move {
             let (mut parts, body) = request.into_parts();
             parts.headers.entry(USER_AGENT).or_insert(agent);
-            // A body that breaks off is one that never came.
+            // A body that fails counts as empty.
             let body = body
                 .collect()
                 .await

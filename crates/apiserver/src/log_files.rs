@@ -12,9 +12,9 @@ use mizzen_object::Status;
 
 use crate::answer::{self, Answer, Body};
 
-/// How much of a file is looked at to know what it is.
+/// How much of a file is read to detect its content type.
 const SNIFFED: usize = 512;
-/// Links in a list of files leave these as they are.
+/// Characters that are not escaped in links.
 const UNESCAPED: &[u8] = b"$&+,/:;=@-_.~!*'()";
 
 /// The file or directory of a path that begins with `/logs`.
@@ -32,11 +32,11 @@ pub(crate) async fn serve(root: &Path, path: &str) -> Result<Answer, Status> {
         .to_owned();
     let opened = tokio::task::spawn_blocking(move || open(&file, is_slashed)).await;
     Ok(match opened.map_err(Status::internal)? {
-        Ok(Opened::File { file, media_type }) => {
+        Ok(LogFile::File { file, media_type }) => {
             answer::answer(200, media_type, Body::reader(file))
         }
-        Ok(Opened::Directory(list)) => answer::answer(200, "text/html; charset=utf-8", list),
-        Ok(Opened::Unslashed) => {
+        Ok(LogFile::Directory(list)) => answer::answer(200, "text/html; charset=utf-8", list),
+        Ok(LogFile::Unslashed) => {
             let mut answer = answer::text(301, "");
             if let Ok(location) = HeaderValue::try_from(format!("{}/", escape(&last))) {
                 answer.headers_mut().insert(header::LOCATION, location);
@@ -57,36 +57,36 @@ pub(crate) async fn serve(root: &Path, path: &str) -> Result<Answer, Status> {
 /// `ENAMETOOLONG` of Linux.
 const NAME_TOO_LONG: i32 = 36;
 
-enum Opened {
+enum LogFile {
     File {
         file: File,
         media_type: &'static str,
     },
     Directory(String),
-    /// A directory whose path must end with a slash, so that its links lead somewhere.
+    /// A directory without a trailing slash: the client is redirected, so that relative links work.
     Unslashed,
 }
 
-fn open(path: &Path, is_slashed: bool) -> io::Result<Opened> {
+fn open(path: &Path, is_slashed: bool) -> io::Result<LogFile> {
     let mut file = File::open(path)?;
     if file.metadata()?.is_dir() {
         return if is_slashed {
-            list(path).map(Opened::Directory)
+            list(path).map(LogFile::Directory)
         } else {
-            Ok(Opened::Unslashed)
+            Ok(LogFile::Unslashed)
         };
     }
     let mut head = Vec::new();
     (&mut file).take(SNIFFED as u64).read_to_end(&mut head)?;
     file.rewind()?;
-    Ok(Opened::File {
+    Ok(LogFile::File {
         file,
-        media_type: sniff(&head),
+        media_type: detect_content_type(&head),
     })
 }
 
-/// Kubernetes: Go's `DetectContentType`, as far as logs go.
-fn sniff(head: &[u8]) -> &'static str {
+/// Kubernetes: Go's `DetectContentType`, as far as it matters for logs.
+fn detect_content_type(head: &[u8]) -> &'static str {
     let is_binary = |byte: &u8| matches!(byte, 0x00..=0x08 | 0x0b | 0x0e..=0x1a | 0x1c..=0x1f);
     match head {
         [0x1f, 0x8b, 0x08, ..] => "application/x-gzip",
@@ -183,8 +183,14 @@ mod tests {
 
     #[test]
     fn a_log_is_text_unless_it_has_other_bytes() {
-        assert_eq!(sniff("é\t\n".as_bytes()), "text/plain; charset=utf-8");
-        assert_eq!(sniff(b"a\0"), "application/octet-stream");
-        assert_eq!(sniff(&[0x1f, 0x8b, 0x08, 0]), "application/x-gzip");
+        assert_eq!(
+            detect_content_type("é\t\n".as_bytes()),
+            "text/plain; charset=utf-8"
+        );
+        assert_eq!(detect_content_type(b"a\0"), "application/octet-stream");
+        assert_eq!(
+            detect_content_type(&[0x1f, 0x8b, 0x08, 0]),
+            "application/x-gzip"
+        );
     }
 }

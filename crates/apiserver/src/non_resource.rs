@@ -1,4 +1,4 @@
-//! What is not an object: discovery, OpenAPI, version, metrics. Health has a file of its own.
+//! Non-resource paths: discovery, OpenAPI, version, metrics. Health checks are in `health.rs`.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use mizzen_value::{Value, json};
 
 use crate::aggregation::{self, OtherServer};
 use crate::answer::{self, Accept, Answer, Encoding, clauses};
-use crate::content::{self, Content, empty, http_date, set};
+use crate::content::{self, CacheableDocument, empty, http_date, set};
 use crate::discovery::{self, Group, is_built_in};
 use crate::extend::NonResourceRequest;
 use crate::health;
@@ -20,8 +20,8 @@ use crate::request::Request;
 use crate::server::Inner;
 use mizzen_openapi::{OpenApi, SpecDocument};
 
-/// The paths that exist besides groups and their versions.
-const OTHERS: [&str; 8] = [
+/// The paths besides API groups and their versions.
+const NON_API_PATHS: [&str; 8] = [
     openid::CONFIGURATION,
     "/metrics",
     "/metrics/slis",
@@ -32,8 +32,8 @@ const OTHERS: [&str; 8] = [
     "/version",
 ];
 
-/// All of them.
-fn others(server: &Inner) -> Vec<String> {
+/// Every path that this server has besides API groups and their versions.
+fn non_api_paths(server: &Inner) -> Vec<String> {
     let handled = server
         .options
         .non_resource_handlers
@@ -44,7 +44,7 @@ fn others(server: &Inner) -> Vec<String> {
         .log_directory
         .iter()
         .map(|_| "/logs".to_owned());
-    OTHERS
+    NON_API_PATHS
         .into_iter()
         .map(String::from)
         .chain(health::paths(server))
@@ -60,20 +60,7 @@ fn zpages(server: &Inner) -> impl Iterator<Item = String> {
     pages.flat_map(|_| ["/flagz".to_owned(), "/statusz".to_owned()])
 }
 
-/// The paths that `/statusz` lists: those of an API server, or of a component.
-fn listed(server: &Inner) -> Vec<String> {
-    match &server.options.component {
-        None => others(server),
-        Some(_) => {
-            let handlers = server.options.non_resource_handlers.iter();
-            let handled = handlers.flat_map(|handler| handler.listed_paths());
-            let paths = health::paths(server).into_iter().chain(handled);
-            paths.chain(zpages(server)).collect()
-        }
-    }
-}
-
-/// Answers a request for a page. A slash at the end of its path does not count, but for health checks.
+/// Serves a non-resource path. A trailing slash is ignored, except for health checks.
 pub(crate) async fn answer(
     server: &Arc<Inner>,
     request: &Request,
@@ -93,7 +80,18 @@ pub(crate) async fn answer(
     };
     if let Some(zpages) = &server.options.zpages {
         match request.uri.path() {
-            "/statusz" => return zpages.statusz(server, request, &listed(server)),
+            "/statusz" => {
+                let paths = match &server.options.component {
+                    None => non_api_paths(server),
+                    Some(_) => {
+                        let handlers = server.options.non_resource_handlers.iter();
+                        let handled = handlers.flat_map(|handler| handler.listed_paths());
+                        let paths = health::paths(server).into_iter().chain(handled);
+                        paths.chain(self::zpages(server)).collect()
+                    }
+                };
+                return zpages.statusz(server, request, &paths);
+            }
             "/flagz" => return zpages.flagz(request),
             _ => {}
         }
@@ -113,20 +111,20 @@ pub(crate) async fn answer(
         _ => None,
     };
     if let Some(answer) = issuer {
-        read_only(request)?;
+        require_get(request)?;
         return answer;
     }
     let parts: Vec<&str> = path.split('/').skip(1).collect();
     if let (["logs", ..], Some(directory)) = (parts.as_slice(), &server.options.log_directory) {
-        read_only(request)?;
+        require_get(request)?;
         return log_files::serve(directory, whole_path).await;
     }
-    // Kubernetes: these are registered by their exact paths; other pages may have a trailing slash.
+    // Kubernetes: these are registered by their exact paths; other paths may have a trailing slash.
     let is_exact = request.uri.path() == path;
     match parts.as_slice() {
         ["healthz" | "livez" | "readyz", ..] => Ok(health::answer(server, request, &parts).await),
-        ["metrics"] if is_exact => Ok(metrics(server, request)),
-        ["metrics", "slis"] if is_exact => Ok(health_check_metrics(server, request)),
+        ["metrics"] if is_exact => Ok(metrics(server, request, false)),
+        ["metrics", "slis"] if is_exact => Ok(metrics(server, request, true)),
         ["openapi", "v2"] if is_exact => openapi_v2(server, request).await,
         ["openapi", "v3"] if is_exact => openapi_index(server, request).await,
         ["openapi", "v3", ..] => openapi_v3(server, request).await,
@@ -134,27 +132,29 @@ pub(crate) async fn answer(
     }
 }
 
-/// `/metrics`. Kubernetes: DELETE resets them (component-base/metrics/legacyregistry); ours resets what is counted of
-/// requests.
-fn metrics(server: &Inner, request: &Request) -> Answer {
+/// `/metrics`, and `/metrics/slis` of the health checks. Kubernetes: DELETE resets them
+/// (component-base/metrics/legacyregistry); ours resets the metrics of requests.
+fn metrics(server: &Inner, request: &Request, is_slis: bool) -> Answer {
+    let (metrics, checks) = (&server.metrics, &server.metrics.health_checks);
     if request.method == Method::DELETE && server.options.resets_metrics {
-        server.metrics.reset();
+        match is_slis {
+            true => checks.reset(),
+            false => metrics.reset(),
+        }
         return answer::answer(200, "text/plain; charset=utf-8", "metrics reset\n");
     }
-    metrics_text(server, server.metrics.families(server).to_string())
-}
-
-/// `/metrics/slis`.
-fn health_check_metrics(server: &Inner, request: &Request) -> Answer {
-    let checks = &server.metrics.health_checks;
-    if request.method == Method::DELETE && server.options.resets_metrics {
-        checks.reset();
-        return answer::answer(200, "text/plain; charset=utf-8", "metrics reset\n");
+    let text = match is_slis {
+        true => checks.text(),
+        false => metrics.families(server).to_string(),
+    };
+    if is_slis && text.is_empty() {
+        return empty(StatusCode::OK);
     }
-    match checks.text() {
-        text if text.is_empty() => empty(StatusCode::OK),
-        text => metrics_text(server, text),
-    }
+    let mut answer = answer::answer(200, METRICS_TYPE, text);
+    // By this header clients see that counters were reset (promhttp).
+    let started = HeaderName::from_static("process-start-time-unix");
+    set(&mut answer, started, &metrics.started.to_string());
+    answer
 }
 
 /// The response of the first handler that has the path.
@@ -162,26 +162,18 @@ async fn handled(server: &Inner, request: &Request, path: &str) -> Option<Answer
     let query = request.uri.query().unwrap_or_default();
     let (method, headers, body) = (&request.method, &request.headers, &request.body);
     for handler in &server.options.non_resource_handlers {
-        let asked = NonResourceRequest {
+        let request = NonResourceRequest {
             method,
             path,
             query,
             headers,
             body,
         };
-        if let Some(response) = handler.serve(asked).await {
+        if let Some(response) = handler.serve(request).await {
             return Some(response.map(Into::into));
         }
     }
     None
-}
-
-/// Metrics, with the header by which clients see that counters started again (promhttp).
-fn metrics_text(server: &Inner, text: String) -> Answer {
-    let mut answer = answer::answer(200, METRICS_TYPE, text);
-    let started = HeaderName::from_static("process-start-time-unix");
-    set(&mut answer, started, &server.metrics.started.to_string());
-    answer
 }
 
 const METRICS_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
@@ -192,12 +184,12 @@ fn document(server: &Arc<Inner>, request: &Request, parts: &[&str]) -> Result<An
         [""] | ["index.html"] => {
             return Ok(raw_json(&discovery::root_paths(
                 &aggregation::groups(server),
-                &others(server),
+                &non_api_paths(server),
             )));
         }
         ["version"] => return version(request),
-        ["api"] => return roots(server, request, true),
-        ["apis"] => return roots(server, request, false),
+        ["api"] => return discovery_root(server, request, true),
+        ["apis"] => return discovery_root(server, request, false),
         ["api", version] => {
             resource_list(&found("").ok_or_else(Status::no_such_resource)?, version)?
         }
@@ -206,16 +198,16 @@ fn document(server: &Arc<Inner>, request: &Request, parts: &[&str]) -> Result<An
             Some(group) => discovery::group(&group),
             None => return Ok(not_found()),
         },
-        // What others serve they say themselves.
+        // Aggregated servers answer for their own groups.
         ["apis", group, version] => match found(group) {
-            // Kubernetes: a custom group says nothing of versions that it does not have.
+            // Kubernetes: an unknown version of a custom group is a plain 404.
             Some(group) if group.version(version).is_none() && !is_built_in(&group.name) => {
                 return Ok(not_found());
             }
             Some(group) => resource_list(&group, version)?,
             None => return Ok(not_found()),
         },
-        // Kubernetes: what go-restful serves answers with a Status for everything below its path.
+        // Kubernetes: below a path that go-restful serves, a 404 is a Status.
         ["version", ..]
         | [".well-known", "openid-configuration", ..]
         | ["openid", "v1", "jwks", ..] => {
@@ -223,15 +215,26 @@ fn document(server: &Arc<Inner>, request: &Request, parts: &[&str]) -> Result<An
         }
         _ => return Ok(not_found()),
     };
-    let restful = is_restful(parts);
+    // Kubernetes: go-restful serves these documents, and only GET. The aggregator and the handler of custom resources serve the
+    // rest, with any method (kube-aggregator/pkg/apiserver/handler_apis.go,
+    // apiextensions-apiserver/pkg/apiserver/customresource_discovery.go).
+    let restful = match parts {
+        ["version" | "api", ..] | ["apis", "apiregistration.k8s.io"] => true,
+        ["apis", group, _] => is_built_in(group),
+        _ => false,
+    };
     if restful {
-        read_only(request)?;
+        require_get(request)?;
     }
-    Ok(described(server, &value, accept(request, restful)?))
+    Ok(discovery_response(
+        server,
+        &value,
+        accept(request, restful)?,
+    ))
 }
 
-/// A document of discovery.
-fn described(server: &Inner, value: &Value, accept: Accept) -> Answer {
+/// The response with a discovery document.
+fn discovery_response(server: &Inner, value: &Value, accept: Accept) -> Answer {
     let ty = server.types.discovery.get(value["kind"].str());
     answer::value(&kind_of(value), ty.map(|ty| &**ty), value, accept, 200)
 }
@@ -247,30 +250,19 @@ fn raw_json(value: &Value) -> Answer {
 
 /// Kubernetes: go-restful serves this path, and only as JSON (server/routes/version.go).
 fn version(request: &Request) -> Result<Answer, Status> {
-    read_only(request)?;
+    require_get(request)?;
     answer::negotiate_route(&request.headers, &["application/json"])?;
     Ok(raw_json(&discovery::version()))
 }
 
-/// Whether go-restful serves a document, which then has no method but GET. Kubernetes: the aggregator and the handler of
-/// custom resources serve the others, and look at no method (kube-aggregator/pkg/apiserver/handler_apis.go,
-/// apiextensions-apiserver/pkg/apiserver/customresource_discovery.go).
-fn is_restful(parts: &[&str]) -> bool {
-    match parts {
-        ["version" | "api", ..] | ["apis", "apiregistration.k8s.io"] => true,
-        ["apis", group, _] => is_built_in(group),
-        _ => false,
-    }
-}
-
-fn read_only(request: &Request) -> Result<(), Status> {
+fn require_get(request: &Request) -> Result<(), Status> {
     match request.method.as_str() {
         "GET" => Ok(()),
         _ => Err(Status::no_such_method()),
     }
 }
 
-/// The form of a document; `restful` says whether go-restful serves it.
+/// Negotiates the encoding of a document; `restful` says whether go-restful serves it.
 fn accept(request: &Request, restful: bool) -> Result<Accept, Status> {
     let accept = answer::negotiate_document(&request.headers, &request.query, restful)?;
     Ok(Accept {
@@ -290,13 +282,13 @@ fn resource_list(group: &Group, version: &str) -> Result<Value, Status> {
     Ok(discovery::resource_list(group, version))
 }
 
-/// `/api` and `/apis`, which have an aggregated form too.
-fn roots(server: &Arc<Inner>, request: &Request, core: bool) -> Result<Answer, Status> {
+/// `/api` and `/apis`, which also exist as aggregated discovery.
+fn discovery_root(server: &Arc<Inner>, request: &Request, core: bool) -> Result<Answer, Status> {
     if core {
-        read_only(request)?;
+        require_get(request)?;
     }
     let groups = &*aggregation::groups(server);
-    // Kubernetes: the aggregator serves `/apis/` without the handler of aggregated discovery around it.
+    // Kubernetes: the aggregator serves `/apis/` without the handler of aggregated discovery.
     let aggregated = match core || request.uri.path() == "/apis" {
         true => answer::negotiate_aggregated_discovery(&request.headers, &request.query, core),
         false => None,
@@ -304,7 +296,7 @@ fn roots(server: &Arc<Inner>, request: &Request, core: bool) -> Result<Answer, S
     if let Some(accept) = aggregated {
         let chosen = groups.iter().filter(|group| group.name.is_empty() == core);
         let mut value = discovery::aggregated(chosen);
-        aggregation::stale(server, &mut value);
+        aggregation::mark_stale(server, &mut value);
         let accept = Accept {
             kept: request.record.wants_response(),
             ..accept
@@ -316,10 +308,10 @@ fn roots(server: &Arc<Inner>, request: &Request, core: bool) -> Result<Answer, S
         true => discovery::core_versions(&server.options.external_address()),
         false => discovery::group_list(groups),
     };
-    Ok(described(server, &value, accept(request, core)?))
+    Ok(discovery_response(server, &value, accept(request, core)?))
 }
 
-/// Aggregated discovery. Kubernetes: all its encodings have the same tag, that of the JSON without kind and version
+/// Aggregated discovery. Kubernetes: all encodings have the same ETag, that of the JSON without kind and version
 /// (endpoints/discovery/aggregated/etag.go).
 fn aggregated_discovery(
     server: &Inner,
@@ -336,7 +328,7 @@ fn aggregated_discovery(
     );
     let mut answer = match request.header("if-none-match") == tag {
         true => empty(StatusCode::NOT_MODIFIED),
-        false => described(server, value, accept),
+        false => discovery_response(server, value, accept),
     };
     let media_type = match accept.encoding {
         Encoding::Json => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
@@ -365,7 +357,7 @@ fn openapi_document(
     let (body, hash) = (document.bytes.clone(), Some(&*document.hash));
     content::serve(
         request,
-        &Content {
+        &CacheableDocument {
             media_type,
             body,
             hash,
@@ -384,21 +376,21 @@ fn kind_of(value: &Value) -> GroupVersionKind {
     }
 }
 
-/// Writing a document takes milliseconds the first time, which nobody else should wait for.
-async fn written<T: Send + 'static>(
+/// Renders a document on a blocking thread: the first time takes milliseconds.
+async fn render<T: Send + 'static>(
     server: &Arc<Inner>,
-    write: impl FnOnce(&Inner) -> T + Send + 'static,
+    render: impl FnOnce(&Inner) -> T + Send + 'static,
 ) -> Result<T, Status> {
     let server = server.clone();
-    tokio::task::spawn_blocking(move || write(&server))
+    tokio::task::spawn_blocking(move || render(&server))
         .await
         .map_err(Status::internal)
 }
 
-/// Whether an OpenAPI document is sent as protobuf, for the best clause that can be served; none if none can.
-/// `version` is that of OpenAPI. Kubernetes: kube-openapi compares media types letter by letter (pkg/handler/handler.go).
+/// Whether an OpenAPI document is sent as protobuf; `None` if no clause can be served. `version` is that of OpenAPI.
+/// Kubernetes: kube-openapi compares media types case-sensitively (pkg/handler/handler.go).
 fn wants_protobuf(clauses: &[answer::Clause], version: &str) -> Option<bool> {
-    let of = |text: &str| {
+    let subtype = |text: &str| {
         text.strip_prefix("com.github.proto-openapi.spec.")
             .map(|text| text.replace('@', "."))
     };
@@ -406,7 +398,7 @@ fn wants_protobuf(clauses: &[answer::Clause], version: &str) -> Option<bool> {
     let serve = |clause: &answer::Clause| match clause.subkind {
         _ if !matches!(clause.kind, "application" | "*") => None,
         "json" | "*" => Some(false),
-        subkind => (of(subkind)? == protobuf).then_some(true),
+        subkind => (subtype(subkind)? == protobuf).then_some(true),
     };
     clauses.iter().find_map(serve)
 }
@@ -424,7 +416,7 @@ async fn openapi_v2(server: &Arc<Inner>, request: &Request) -> Result<Answer, St
         None => empty(StatusCode::NOT_ACCEPTABLE),
         Some(proto) => {
             let document =
-                written(server, move |server| aggregation::openapi_v2(server, proto)).await?;
+                render(server, move |server| aggregation::openapi_v2(server, proto)).await?;
             let media_type = match proto {
                 true => "application/com.github.proto-openapi.spec.v2.v1.0+protobuf",
                 false => "application/json",
@@ -432,7 +424,7 @@ async fn openapi_v2(server: &Arc<Inner>, request: &Request) -> Result<Answer, St
             openapi_document(server, request, media_type, &document)
         }
     };
-    // Kubernetes: a handler of its own compresses this document.
+    // Kubernetes: this document has a compressing handler of its own.
     answer
         .headers_mut()
         .append(header::VARY, HeaderValue::from_static("Accept-Encoding"));
@@ -443,12 +435,12 @@ async fn openapi_v2(server: &Arc<Inner>, request: &Request) -> Result<Answer, St
 }
 
 async fn openapi_index(server: &Arc<Inner>, request: &Request) -> Result<Answer, Status> {
-    let index = written(server, |server| {
+    let index = render(server, |server| {
         server.catalog.with_openapi(OpenApi::v3_index)
     })
     .await?;
-    // Kubernetes: the index is JSON that says it is text, always new and without a tag.
-    let content = Content {
+    // Kubernetes: the index is JSON with a text media type, always modified now and without an ETag.
+    let content = CacheableDocument {
         media_type: "text/plain; charset=utf-8",
         body: aggregation::openapi_index(server, index),
         hash: None,
@@ -457,7 +449,7 @@ async fn openapi_index(server: &Arc<Inner>, request: &Request) -> Result<Answer,
     Ok(content::serve(request, &content))
 }
 
-/// Kubernetes: kube-openapi/pkg/handler3/handler.go, which has nothing to say to a header without a single clause.
+/// Kubernetes: kube-openapi/pkg/handler3/handler.go, which sends nothing for an `Accept` header without a clause.
 async fn openapi_v3(server: &Arc<Inner>, request: &Request) -> Result<Answer, Status> {
     let name = request
         .uri
@@ -466,7 +458,7 @@ async fn openapi_v3(server: &Arc<Inner>, request: &Request) -> Result<Answer, St
         .to_string();
     match aggregation::document_server(server, &name) {
         Some(OtherServer::Remote(other)) => {
-            return Ok(aggregation::pass_on(server, request, &other).await);
+            return Ok(aggregation::proxy_request(server, request, &other).await);
         }
         Some(OtherServer::Local(local)) => return Box::pin(openapi_v3(&local.0, request)).await,
         None => {}
@@ -494,7 +486,7 @@ async fn openapi_v3_document(
     proto: bool,
 ) -> Result<Answer, Status> {
     let url = format!("/openapi/v3/{name}");
-    let document = written(server, move |server| {
+    let document = render(server, move |server| {
         server.catalog.with_openapi(|openapi| {
             if proto {
                 openapi.v3_proto(&name)
@@ -526,7 +518,7 @@ async fn openapi_v3_document(
     }
     let mut answer = openapi_document(server, request, media_type, &document);
     set(&mut answer, header::CACHE_CONTROL, "public, immutable");
-    // Kubernetes: in a form that Go calls RFC 1123, which is not that of HTTP. A year is 365 days here.
+    // Kubernetes: Go's RFC 1123 form, which is not that of HTTP. A year is 365 days here.
     let expires = server.registry.now() + 365 * 24 * 60 * 60;
     set(&mut answer, header::EXPIRES, &http_date(expires, "UTC"));
     Ok(answer)

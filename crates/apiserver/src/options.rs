@@ -1,4 +1,4 @@
-//! The options of writes and lists, from the query or a body.
+//! The options of writes (`CreateOptions`, `UpdateOptions`, `PatchOptions`) and lists (`ListOptions`).
 
 use mizzen_object::select::{FieldSelector, LabelSelector};
 use mizzen_object::validate::meta;
@@ -20,12 +20,20 @@ pub struct WriteOptions {
 /// Reads the options of a write; `kind` is `CreateOptions`, `UpdateOptions` or `PatchOptions`.
 pub fn write_options(request: &Request, kind: &str) -> Result<WriteOptions, Status> {
     if kind == "CreateOptions" {
-        // Kubernetes: the media type of what is created comes before its options (handlers/create.go).
+        // Kubernetes: create checks the media type of the body before its options (handlers/create.go).
         decode::body_type(request)?;
     }
     let mut violations = Violations::default();
     if kind == "PatchOptions" {
-        check_apply(request, &mut violations);
+        let is_apply = request
+            .header("content-type")
+            .starts_with("application/apply-patch");
+        if is_apply && request.query.text("fieldManager").is_empty() {
+            violations.required("fieldManager", "is required for apply patch");
+        }
+        if !is_apply && request.query.get("force").is_some() {
+            violations.forbidden("force", "may not be specified for non-apply patch");
+        }
     }
     let manager = request.query.text("fieldManager");
     if !manager.is_empty() {
@@ -33,7 +41,7 @@ pub fn write_options(request: &Request, kind: &str) -> Result<WriteOptions, Stat
     }
     let dry_run = dry_run(&request.query.all("dryRun"), &mut violations);
     let strictness = decode::field_validation(request, &mut violations);
-    refuse(kind, violations)?;
+    reject_violations(kind, violations)?;
     if kind == "PatchOptions" {
         request.record.patched(&request.body);
     }
@@ -41,19 +49,6 @@ pub fn write_options(request: &Request, kind: &str) -> Result<WriteOptions, Stat
         dry_run,
         strictness,
     })
-}
-
-/// Who applies must have a name, and only who applies may use force.
-fn check_apply(request: &Request, violations: &mut Violations) {
-    let applied = request
-        .header("content-type")
-        .starts_with("application/apply-patch");
-    if applied && request.query.text("fieldManager").is_empty() {
-        violations.required("fieldManager", "is required for apply patch");
-    }
-    if !applied && request.query.get("force").is_some() {
-        violations.forbidden("force", "may not be specified for non-apply patch");
-    }
 }
 
 pub(crate) fn dry_run(values: &[&str], violations: &mut Violations) -> bool {
@@ -64,7 +59,7 @@ pub(crate) fn dry_run(values: &[&str], violations: &mut Violations) -> bool {
     !values.is_empty()
 }
 
-pub(crate) fn refuse(kind: &str, violations: Violations) -> Result<(), Status> {
+pub(crate) fn reject_violations(kind: &str, violations: Violations) -> Result<(), Status> {
     if violations.is_empty() {
         return Ok(());
     }
@@ -76,10 +71,10 @@ pub(crate) fn refuse(kind: &str, violations: Violations) -> Result<(), Status> {
     Err(Status::invalid(&gvk, "", &violations))
 }
 
-/// The options of a list or watch as the query has them, decoded and validated.
+/// The options of a list or watch, decoded from the query and validated.
 ///
-/// Kubernetes: several faults are told in the order in which apimachinery converts the query (numbers, then selectors),
-/// validates it, and translates field labels (handlers/get.go).
+/// Kubernetes: errors are reported in the order in which apimachinery converts the query (numbers, then selectors),
+/// validates it, and converts field labels (handlers/get.go).
 pub(crate) struct ListQuery {
     pub selection: Selection,
     pub timeout: Option<i64>,
@@ -104,12 +99,12 @@ impl ListQuery {
             LabelSelector::parse(query.text("labelSelector")).map_err(Status::bad_request)?;
         let mut fields =
             FieldSelector::parse(query.text("fieldSelector")).map_err(Status::bad_request)?;
-        let matching = check_version(query, watch)?;
+        let matching = version_match(query, watch)?;
         for (field, _, _) in &fields.terms {
-            check_field(kind, field)?;
+            check_field_label(kind, field)?;
         }
         if !name.is_empty() {
-            // Kubernetes: a selector beside a name must be for that name (handlers/get.go).
+            // Kubernetes: a field selector of a request for one name must select that name (handlers/get.go).
             if !fields.terms.is_empty() && fields.exact("metadata.name") != Some(name) {
                 let problem = "fieldSelector metadata.name doesn't match requested name";
                 return Err(Status::bad_request(problem));
@@ -132,34 +127,31 @@ impl ListQuery {
     }
 }
 
-/// Kubernetes: some kinds have words of their own (apis/batch/v1/conversion.go, apis/resource/v1/conversion.go).
-fn unsupported_label(kind: &Kind, field: &str) -> String {
-    match (kind.gvk.group.as_str(), kind.gvk.kind.as_str()) {
-        ("batch", "Job") => format!("field label {} not supported for Job", json::quote(field)),
+/// Checks that objects of the kind can be selected by a field (a "field label" upstream).
+fn check_field_label(kind: &Kind, field: &str) -> Result<(), Status> {
+    // Kubernetes: a kind without a conversion of its own has the default labels (DefaultMetaV1FieldSelectorConversion).
+    let has_default_labels = kind.selectable.is_empty() && !kind.rules.loose;
+    let is_namespace =
+        field == "metadata.namespace" && (kind.is_namespaced() || has_default_labels);
+    if is_namespace
+        || field == "metadata.name"
+        || kind.selectable.iter().any(|selectable| selectable == field)
+    {
+        return Ok(());
+    }
+    let quoted = json::quote(field);
+    // Kubernetes: two kinds have messages of their own (apis/batch/v1/conversion.go, apis/resource/v1/conversion.go).
+    let problem = match (kind.gvk.group.as_str(), kind.gvk.kind.as_str()) {
+        _ if has_default_labels => format!(
+            "{quoted} is not a known field selector: only \"metadata.name\", \"metadata.namespace\""
+        ),
+        ("batch", "Job") => format!("field label {quoted} not supported for Job"),
         ("resource.k8s.io", "ResourceSlice") => {
             format!("field label not supported for {}: {field}", kind.gvk)
         }
         _ => format!("field label not supported: {field}"),
-    }
-}
-
-fn check_field(kind: &Kind, field: &str) -> Result<(), Status> {
-    // Kubernetes: a kind that has no labels of its own takes those of any kind (DefaultMetaV1FieldSelectorConversion).
-    let has_usual_labels = kind.selectable.is_empty() && !kind.rules.loose;
-    let placed = field == "metadata.namespace" && (kind.is_namespaced() || has_usual_labels);
-    let known = placed
-        || field == "metadata.name"
-        || kind.selectable.iter().any(|selectable| selectable == field);
-    if known {
-        return Ok(());
-    }
-    Err(Status::bad_request(match has_usual_labels {
-        true => format!(
-            "{} is not a known field selector: only \"metadata.name\", \"metadata.namespace\"",
-            json::quote(field)
-        ),
-        false => unsupported_label(kind, field),
-    }))
+    };
+    Err(Status::bad_request(problem))
 }
 
 /// Reads the options of a list.
@@ -175,8 +167,8 @@ pub fn list_options(kind: &Kind, namespace: &str, query: &Query) -> Result<ListO
     })
 }
 
-/// Checks what is said about versions, for a list or a watch.
-fn check_version(query: &Query, watch: bool) -> Result<Match, Status> {
+/// Validates `resourceVersionMatch` and `sendInitialEvents` of a list or a watch.
+fn version_match(query: &Query, watch: bool) -> Result<Match, Status> {
     let mut violations = Violations::default();
     let matching = query.text("resourceVersionMatch");
     if watch {
@@ -184,7 +176,7 @@ fn check_version(query: &Query, watch: bool) -> Result<Match, Status> {
     } else {
         list_violations(query, matching, &mut violations);
     }
-    refuse("ListOptions", violations)?;
+    reject_violations("ListOptions", violations)?;
     Ok(match matching {
         "Exact" => Match::Exact,
         "NotOlderThan" => Match::NotOlderThan,
@@ -235,7 +227,7 @@ fn watch_violations(query: &Query, matching: &str, violations: &mut Violations) 
             "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan",
         );
     }
-    // Kubernetes: a watch without a version begins with what is there, as if that had been asked for.
+    // Kubernetes: a watch without a version starts with the current objects, as if `sendInitialEvents` was set.
     let implied =
         !initial && matching.is_empty() && matches!(query.text("resourceVersion"), "" | "0");
     if matching.is_empty() && !implied {

@@ -1,4 +1,4 @@
-//! What a request has besides its head: read whole, within limits, and not before it is known that it may come.
+//! Reads the body of a request, within limits, after the request has been authorized.
 
 use std::error::Error;
 use std::pin::Pin;
@@ -7,7 +7,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, Method, Version, header};
+use http::{Method, Version, header};
 use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use hyper::body::Incoming;
@@ -15,47 +15,51 @@ use mizzen_object::Status;
 use parking_lot::Mutex;
 use tokio::time::timeout;
 
-use crate::connection_limits::GivenUp;
+use crate::connection_limits::Cancelled;
 use crate::outgoing::Outgoing;
 use crate::request::Request;
 
-/// The largest request body, as upstream's.
+/// The largest request body, as upstream.
 pub(crate) const MAX_BODY: usize = 3 * 1024 * 1024;
-/// In how many pieces a body may come: a piece costs as much as a kilobyte does, however small it is.
-const MAX_PIECES: usize = 65_536;
+/// In how many frames a body may arrive. A frame costs as much as a kilobyte, however small it is.
+const MAX_FRAMES: usize = 65_536;
 
-/// Go: how much of a body is read that its handler did not read, so that the connection can be used again (net/http,
+/// Go: how much of a body that its handler did not read is drained, so that the connection can be reused (net/http,
 /// maxPostHandlerReadBytes).
 const MAX_DRAINED: u64 = 256 * 1024;
-/// How long that may take. Go waits as long as the client likes.
-const DRAINING: Duration = Duration::from_millis(500);
+/// How long draining may take. Go has no limit.
+const DRAIN_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// A body that ends only when all of it has come. Over HTTP/2 a client can stop in the middle in words that mean no
-/// harm; what came until then must not be taken for what it wanted to say.
-pub(crate) struct Whole {
-    /// None once it has ended.
+/// A body that ends only when all of it has arrived. Over HTTP/2 a client can end a stream early without an error; the part
+/// that arrived must not be taken for the whole body.
+pub(crate) struct WholeBody {
+    /// `None` once it has ended.
     body: Option<Incoming>,
     is_http2: bool,
-    given_up: GivenUp,
-    unread: Unread,
+    given_up: Cancelled,
+    unread: UnreadBody,
 }
 
-/// What was not read of a body. A clone is of the same body.
+/// The unread rest of a body. Clones share the same body.
 #[derive(Clone)]
-pub(crate) struct Unread(Arc<Mutex<Reading>>);
+pub(crate) struct UnreadBody(Arc<Mutex<ReadState>>);
 
 /// How far a body has been read.
-enum Reading {
-    UnderWay,
-    GivenUp(Incoming),
+enum ReadState {
+    Reading,
+    Abandoned(Incoming),
     Ended,
 }
 
-impl Whole {
-    /// A body on its way; it says when its client gives up.
-    pub(crate) fn new(body: Incoming, version: Version, given_up: GivenUp) -> (Whole, Unread) {
-        let unread = Unread(Arc::new(Mutex::new(Reading::UnderWay)));
-        let whole = Whole {
+impl WholeBody {
+    /// Wraps a body; sets `given_up` if the client aborts the request.
+    pub(crate) fn new(
+        body: Incoming,
+        version: Version,
+        given_up: Cancelled,
+    ) -> (WholeBody, UnreadBody) {
+        let unread = UnreadBody(Arc::new(Mutex::new(ReadState::Reading)));
+        let whole = WholeBody {
             body: Some(body),
             is_http2: version == Version::HTTP_2,
             given_up,
@@ -65,23 +69,23 @@ impl Whole {
     }
 }
 
-impl Drop for Whole {
+impl Drop for WholeBody {
     fn drop(&mut self) {
         let unread = self.body.take().filter(|body| !body.is_end_stream());
-        *self.unread.0.lock() = unread.map_or(Reading::Ended, Reading::GivenUp);
+        *self.unread.0.lock() = unread.map_or(ReadState::Ended, ReadState::Abandoned);
     }
 }
 
-impl Unread {
-    /// Reads the rest of a body, if that is little and comes at once; whether the body has ended then.
+impl UnreadBody {
+    /// Reads the rest of a body if it is short and arrives at once. Returns whether the body has ended.
     pub(crate) async fn drain(self, expects_continue: bool) -> bool {
-        let mut body = match std::mem::replace(&mut *self.0.lock(), Reading::Ended) {
-            Reading::Ended => return true,
-            // It is being passed on.
-            Reading::UnderWay => return false,
-            Reading::GivenUp(body) => body,
+        let mut body = match std::mem::replace(&mut *self.0.lock(), ReadState::Ended) {
+            ReadState::Ended => return true,
+            // It is being proxied.
+            ReadState::Reading => return false,
+            ReadState::Abandoned(body) => body,
         };
-        // A client that waits for a word before it sends its body does not get it.
+        // A client that waits for `100 Continue` does not get it.
         if expects_continue || body.size_hint().lower() >= MAX_DRAINED {
             return false;
         }
@@ -96,11 +100,11 @@ impl Unread {
             }
             true
         };
-        timeout(DRAINING, drained).await.unwrap_or(false)
+        timeout(DRAIN_TIMEOUT, drained).await.unwrap_or(false)
     }
 }
 
-impl Body for Whole {
+impl Body for WholeBody {
     type Data = Bytes;
     type Error = Box<dyn Error + Send + Sync>;
 
@@ -119,11 +123,11 @@ impl Body for Whole {
             frame => frame.map(|frame| frame.map_err(Into::into)),
         };
         if matches!(frame, Some(Err(_))) {
-            self.given_up.tell();
+            self.given_up.set();
         }
         if is_last || !matches!(frame, Some(Ok(_))) {
             self.body = None;
-            *self.unread.0.lock() = Reading::Ended;
+            *self.unread.0.lock() = ReadState::Ended;
         }
         Poll::Ready(frame)
     }
@@ -140,13 +144,12 @@ impl Body for Whole {
     }
 }
 
-/// Reads the body of a request, if it is one of those that have a meaning. Who sends too slowly is out of time like
-/// any other request.
+/// Reads the body of a request whose method has one. A slow body counts against the deadline of the request.
 ///
-/// Invariant: a body is read only for somebody who may send it; strangers cost us their heads.
+/// Invariant: a body is read only after the request has been authorized.
 pub(crate) async fn receive(request: &mut Request) -> Result<(), Status> {
     let is_read = !matches!(request.method, Method::GET | Method::HEAD | Method::OPTIONS);
-    // What is for another server is passed on as it comes.
+    // A proxied body is streamed.
     let is_proxied = request
         .info
         .resource()
@@ -155,35 +158,30 @@ pub(crate) async fn receive(request: &mut Request) -> Result<(), Status> {
         return Ok(());
     }
     if let Some(arriving) = request.streams.take() {
-        check_length(&request.headers)?;
-        request.body = read(arriving.body).await?;
+        let content_length = request
+            .headers
+            .get(header::CONTENT_LENGTH)
+            .and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+        if content_length.is_some_and(|length| length > MAX_BODY) {
+            return Err(too_large());
+        }
+        request.body = read_all(arriving.body).await?;
     }
     Ok(())
 }
 
-/// Refuses what is announced to be too large.
-fn check_length(headers: &HeaderMap) -> Result<(), Status> {
-    let announced = headers
-        .get(header::CONTENT_LENGTH)
-        .and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
-    if announced.is_some_and(|length| length > MAX_BODY) {
-        Err(too_large())
-    } else {
-        Ok(())
-    }
-}
-
-/// The whole body, if it is not too large. One that comes in one piece is not copied; many small pieces cost no more
-/// than what is in them.
-async fn read(mut body: Outgoing) -> Result<Bytes, Status> {
-    let (mut whole, mut joined, mut n_pieces) = (Bytes::new(), BytesMut::new(), 0);
+/// The whole body, if it is not too large. A body of one frame is not copied; small frames are joined in one buffer.
+async fn read_all(mut body: Outgoing) -> Result<Bytes, Status> {
+    let (mut whole, mut joined, mut n_frames) = (Bytes::new(), BytesMut::new(), 0);
     while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| broken(&*error))?;
+        let frame = frame.map_err(|error| {
+            Status::bad_request(format!("unable to read the request body: {error}"))
+        })?;
         let Ok(data) = frame.into_data() else {
             continue;
         };
-        n_pieces += 1;
-        if n_pieces > MAX_PIECES || whole.len() + joined.len() + data.len() > MAX_BODY {
+        n_frames += 1;
+        if n_frames > MAX_FRAMES || whole.len() + joined.len() + data.len() > MAX_BODY {
             return Err(too_large());
         }
         if whole.is_empty() && joined.is_empty() {
@@ -198,10 +196,6 @@ async fn read(mut body: Outgoing) -> Result<Bytes, Status> {
     } else {
         joined.freeze()
     })
-}
-
-fn broken(error: &(dyn Error + Send + Sync)) -> Status {
-    Status::bad_request(format!("unable to read the request body: {error}"))
 }
 
 fn too_large() -> Status {

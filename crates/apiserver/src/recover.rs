@@ -1,4 +1,4 @@
-//! What becomes of a request that breaks the server's own code? It is answered, and nobody else hears of it.
+//! Panic recovery: a request whose handler panics gets a 500, and the server goes on.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -9,15 +9,12 @@ use mizzen_registry::Future as Work;
 
 use crate::answer::{self, Answer};
 
-/// The answer to a request, or what is said of a panic.
+/// The response to a request, or a 500 if its handler panics.
 ///
-/// Invariant: no lock is held over a change that could be left half done by a panic.
+/// Invariant: no lock is held over a change that a panic could leave half done.
 pub(crate) struct Recover<'a> {
-    /// What was asked.
     pub method: Method,
-    /// Where.
     pub uri: Uri,
-    /// What is being made of it.
     pub answer: Work<'a, Answer>,
 }
 
@@ -27,7 +24,7 @@ impl Future for Recover<'_> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context) -> Poll<Answer> {
         let caught = catch_unwind(AssertUnwindSafe(|| self.answer.as_mut().poll(context)));
         caught.unwrap_or_else(|_| {
-            tracing::error!(method = %self.method, path = self.uri.path(), "a request caused a panic");
+            tracing::error!(method = %self.method, path = self.uri.path(), "request handler panicked");
             Poll::Ready(answer::text(
                 500,
                 "This request caused apiserver to panic. Look in the logs for details.\n",

@@ -1,4 +1,4 @@
-//! A request, taken apart: what it is about, and what it says besides.
+//! A request on its way through the handler chain, and its query.
 
 mod info;
 
@@ -10,6 +10,8 @@ use http::{HeaderMap, Method, Uri};
 use mizzen_object::User;
 use mizzen_value::percent::decode;
 use tokio::time::Instant;
+use tracing::Span;
+use tracing::field::Empty;
 
 use crate::aggregation::Streams;
 use crate::audit::Record;
@@ -18,8 +20,8 @@ use crate::flowcontrol::Turn;
 use crate::header;
 pub use info::{RequestInfo, ResourcePath, Target};
 
-/// How long the server takes at most for what it asks of itself.
-const SECONDS: u64 = 60;
+/// The timeout of requests that the server makes to itself.
+const OWN_TIMEOUT: u64 = 60;
 
 /// A request on its way through the server.
 pub struct Request {
@@ -35,22 +37,21 @@ pub struct Request {
     pub body: Bytes,
     /// The user, authenticated and perhaps impersonated.
     pub user: User,
-    /// As it was sent.
     pub uri: Uri,
-    /// What of it has not been read, for another server to read.
+    /// The unread body and the upgrade, for proxies.
     pub streams: Streams,
-    /// From where it came, unless that is this process.
+    /// The client's address; `None` for this process.
     pub address: Option<IpAddr>,
-    /// Until when it must be answered.
     pub(crate) deadline: Deadline,
-    /// What is remembered of it.
+    /// The audit record.
     pub record: Record,
-    /// Its turn among others.
+
+    /// The state of priority and fairness.
     pub(crate) turn: Turn,
 }
 
 impl Request {
-    /// A request that the server makes of itself.
+    /// A request that the server makes to itself.
     pub fn of_server(method: Method, path: ResourcePath) -> Request {
         let mut headers = HeaderMap::new();
         headers.insert(
@@ -72,23 +73,36 @@ impl Request {
             uri: Uri::default(),
             streams: Streams::default(),
             address: None,
-            deadline: Deadline::new(Instant::now(), SECONDS),
+            deadline: Deadline::new(Instant::now(), OWN_TIMEOUT),
             record: Record::default(),
             turn: Turn::default(),
         }
     }
 
-    /// A header's text, `""` if it is not there.
+    /// The text of a header, `""` if it is missing.
     pub fn header(&self, name: &str) -> Cow<'_, str> {
         header::text(&self.headers, name)
     }
+
+    /// The tracing span of the request. `user` and `code` are recorded later.
+    pub(crate) fn span(&self) -> Span {
+        tracing::debug_span!(
+            "request",
+            audit_id = self.headers.get("audit-id").and_then(|id| id.to_str().ok()),
+            user = Empty,
+            verb = self.info.verb(),
+            resource = self.info.resource().map_or("", |path| &*path.resource),
+            path = self.uri.path(),
+            code = Empty,
+        )
+    }
 }
 
-/// What stands behind the question mark.
+/// The query parameters of a request.
 #[derive(Debug, Clone, Default)]
 pub struct Query(Vec<(String, String)>);
 
-/// Go: with more pairs than this it reads none at all (net/url, CVE-2025-61726).
+/// Go: a query with more pairs than this is ignored (net/url, CVE-2025-61726).
 const MAX_PAIRS: usize = 10_000;
 
 impl Query {
@@ -98,9 +112,13 @@ impl Query {
         if query.bytes().filter(|byte| *byte == b'&').count() >= MAX_PAIRS {
             return Query::default();
         }
-        let pairs = query
-            .split('&')
-            .filter(|pair| !pair.is_empty() && is_coded(pair));
+        // Go: pairs with an invalid escape or a semicolon are ignored.
+        let is_escape =
+            |text: &str| text.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2;
+        let is_valid = |pair: &str| {
+            !pair.is_empty() && !pair.contains(';') && pair.split('%').skip(1).all(is_escape)
+        };
+        let pairs = query.split('&').filter(|pair| is_valid(pair));
         Query(
             pairs
                 .map(|pair| {
@@ -136,13 +154,13 @@ impl Query {
             .collect()
     }
 
-    /// A truth value. Kubernetes: everything is true but "false" and "0".
+    /// A boolean. Kubernetes: every value is true except "false" and "0".
     pub fn bool(&self, key: &str) -> Option<bool> {
         self.get(key)
             .map(|value| !matches!(value.to_ascii_lowercase().as_str(), "false" | "0"))
     }
 
-    /// A whole number; the error is worded as Go words it.
+    /// An integer; the error is Go's.
     pub fn int(&self, key: &str) -> Result<Option<i64>, String> {
         let Some(text) = self.get(key) else {
             return Ok(None);
@@ -154,23 +172,17 @@ impl Query {
         } else {
             "invalid syntax"
         };
-        let refuse = || {
+        let error = || {
             format!(
                 "strconv.ParseInt: parsing {}: {problem}",
                 mizzen_value::json::quote(text)
             )
         };
         if !numeric {
-            return Err(refuse());
+            return Err(error());
         }
-        text.parse().map(Some).map_err(|_| refuse())
+        text.parse().map(Some).map_err(|_| error())
     }
-}
-
-/// Whether a part of a query can be read. Kubernetes: Go leaves out those that cannot, and those with a semicolon.
-fn is_coded(pair: &str) -> bool {
-    let is_code = |text: &str| text.bytes().take(2).filter(u8::is_ascii_hexdigit).count() == 2;
-    !pair.contains(';') && pair.split('%').skip(1).all(is_code)
 }
 
 /// Headers for tests.
@@ -188,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_read_of_a_query_is_left_out() {
+    fn invalid_pairs_of_a_query_are_ignored() {
         let query = Query::parse(&"/?a=%zz&b=%4&c=%é&d=1;e=2&%z=1&f=%41".parse().unwrap());
         assert_eq!(query.0, [("f".to_string(), "A".to_string())]);
     }

@@ -1,37 +1,37 @@
-//! The request line of HTTP/1.1, written anew so that hyper makes of it what Go's server does.
+//! Rewrites the request line of HTTP/1.1, so that hyper accepts and rejects the same lines as Go's server.
 //!
-//! The `http` crate refuses some targets that Go accepts, accepts some that Go refuses, and cuts a target at `#`, which is a character
-//! of the path or query for Go. So a line is read here by Go's rules (net/http, `readRequest`; net/url, `ParseRequestURI`), and hyper
-//! gets the path and query alone, escaped where it must be. A line that Go refuses becomes one with a target that no other line can
-//! have, by which [`fault`] finds it.
+//! The `http` crate rejects some targets that Go accepts, accepts some that Go rejects, and cuts a target at `#`, which is a
+//! character of the path or query for Go. So the line is parsed here by Go's rules (net/http, `readRequest`; net/url,
+//! `ParseRequestURI`), and hyper gets only the path and query, escaped. A line that Go rejects gets a target that no other
+//! line can have, by which [`fault`] finds it.
 
 use http::Uri;
 
-/// Why a request line is refused, as Go's server says it.
+/// Why Go's server rejects a request line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Fault {
+pub(crate) enum RequestLineFault {
     Malformed,
     Version,
 }
 
-/// The targets of refused lines: an escape without digits is not in any other path.
+/// The targets of rejected lines: no other path has an escape without digits.
 const MALFORMED: &[u8] = b"/%";
 const VERSION: &[u8] = b"/%v";
 /// A target without a path: `http://example.com`, `mailto:me`.
 const NO_PATH: &[u8] = b"x:0";
 
-/// Why the request of this target is refused, if it is.
-pub(crate) fn fault(target: &Uri) -> Option<Fault> {
+/// Why the request with this target is rejected, if it is.
+pub(crate) fn fault(target: &Uri) -> Option<RequestLineFault> {
     let path = target.path();
     let is_rooted = matches!(path, "" | "*") || path.starts_with('/');
     match path.as_bytes() {
-        VERSION => Some(Fault::Version),
+        VERSION => Some(RequestLineFault::Version),
         _ if is_rooted && is_escaped(path.as_bytes()) => None,
-        _ => Some(Fault::Malformed),
+        _ => Some(RequestLineFault::Malformed),
     }
 }
 
-/// A line, without its end, as hyper gets it.
+/// Rewrites a line, given without its line end.
 pub(crate) fn rewrite(line: &[u8]) -> Vec<u8> {
     let mut parts = line.splitn(3, |byte| *byte == b' ');
     let (Some(method), Some(target), Some(version)) = (parts.next(), parts.next(), parts.next())
@@ -46,18 +46,15 @@ pub(crate) fn rewrite(line: &[u8]) -> Vec<u8> {
         }
         _ => return [b"GET ", MALFORMED, b" HTTP/1.1"].concat(),
     };
-    match is_token(method).then(|| parse(method, target)).flatten() {
+    let is_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+    let is_method = !method.is_empty() && method.iter().all(is_token);
+    match is_method.then(|| parse(method, target)).flatten() {
         Some(target) => [method, b" ", &target, b" ", version].concat(),
         None => [b"GET ", MALFORMED, b" ", version].concat(),
     }
 }
 
-fn is_token(method: &[u8]) -> bool {
-    let is_of_token = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
-    !method.is_empty() && method.iter().all(is_of_token)
-}
-
-/// The path and query of a target, escaped, or none if it is refused.
+/// The escaped path and query of a target; `None` if Go rejects it.
 pub(crate) fn parse(method: &[u8], target: &[u8]) -> Option<Vec<u8>> {
     if target.is_empty() || target.iter().any(u8::is_ascii_control) {
         return None;
@@ -85,10 +82,22 @@ pub(crate) fn parse(method: &[u8], target: &[u8]) -> Option<Vec<u8>> {
         }
         path = rest;
     }
-    is_escaped(path).then(|| escape(&[path, query].concat()))
+    if !is_escaped(path) {
+        return None;
+    }
+    let target = [path, query].concat();
+    let is_utf8 = std::str::from_utf8(&target).is_ok();
+    let mut escaped = Vec::with_capacity(target.len());
+    for byte in target {
+        match b" #<>\"`".contains(&byte) || !is_utf8 && byte >= 0x80 {
+            true => escaped.extend_from_slice(format!("%{byte:02X}").as_bytes()),
+            false => escaped.push(byte),
+        }
+    }
+    Some(escaped)
 }
 
-/// Go: `getScheme`. Nothing comes before a colon where a scheme must be.
+/// Go: `getScheme`. `None` if the target begins with a colon.
 fn split_scheme(target: &[u8]) -> Option<(&[u8], &[u8])> {
     for (at, byte) in target.iter().enumerate() {
         match byte {
@@ -132,18 +141,6 @@ fn is_escaped(path: &[u8]) -> bool {
     escapes.all(|rest| rest.len() >= 2 && rest[..2].iter().all(u8::is_ascii_hexdigit))
 }
 
-fn escape(target: &[u8]) -> Vec<u8> {
-    let is_utf8 = std::str::from_utf8(target).is_ok();
-    let mut escaped = Vec::with_capacity(target.len());
-    for &byte in target {
-        match b" #<>\"`".contains(&byte) || !is_utf8 && byte >= 0x80 {
-            true => escaped.extend_from_slice(format!("%{byte:02X}").as_bytes()),
-            false => escaped.push(byte),
-        }
-    }
-    escaped
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,13 +151,13 @@ mod tests {
         assert_eq!(String::from_utf8_lossy(&rewritten), expected, "{line:?}");
     }
 
-    fn fault_of(line: &[u8]) -> Option<Fault> {
+    fn fault_of(line: &[u8]) -> Option<RequestLineFault> {
         let line = String::from_utf8(rewrite(line)).unwrap();
         fault(&line.split(' ').nth(1).unwrap().parse().unwrap())
     }
 
     #[test]
-    fn what_go_accepts_reaches_hyper_as_path_and_query() {
+    fn targets_that_go_accepts_reach_hyper_as_path_and_query() {
         for (target, expected) in [
             ("/a/%2Fb?c=%zz", "/a/%2Fb?c=%zz"),
             ("//a//b", "//a//b"),
@@ -192,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_go_refuses_is_found_again() {
+    fn lines_that_go_rejects_are_found_by_their_target() {
         for line in [
             "GET  HTTP/1.1",
             "GET HTTP/1.1",
@@ -221,13 +218,13 @@ mod tests {
         ] {
             assert_eq!(
                 fault_of(line.as_bytes()),
-                Some(Fault::Malformed),
+                Some(RequestLineFault::Malformed),
                 "{line:?}"
             );
         }
         for version in ["0.9", "2.0", "3.1"] {
             let line = format!("GET / HTTP/{version}");
-            assert_eq!(fault_of(line.as_bytes()), Some(Fault::Version));
+            assert_eq!(fault_of(line.as_bytes()), Some(RequestLineFault::Version));
         }
     }
 }

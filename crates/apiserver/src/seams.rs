@@ -1,5 +1,5 @@
-//! Time and chance for a [`Registry`](mizzen_registry::Registry): those of the machine, and those of a simulation. The
-//! only place that reads the wall clock or asks for random bytes.
+//! Clocks and random sources for a [`Registry`](mizzen_registry::Registry): the machine's, and those of tests. The only
+//! place that reads the wall clock or the system's random source.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use mizzen_value::clock::{Clock, Random};
 use tokio::time::Instant;
 
-/// The machine's clock.
+/// The system's clock.
 pub struct WallClock;
 
 impl Clock for WallClock {
@@ -28,7 +28,7 @@ impl Clock for WallClock {
     }
 }
 
-/// The machine's random numbers.
+/// The system's random source.
 pub struct SystemRandom;
 
 impl Random for SystemRandom {
@@ -38,19 +38,19 @@ impl Random for SystemRandom {
 }
 
 thread_local! {
-    static POOL: RefCell<Pool> = const { RefCell::new(Pool { bytes: [0; POOL_SIZE], used: POOL_SIZE }) };
+    static POOL: RefCell<RandomPool> = const { RefCell::new(RandomPool { bytes: [0; POOL_SIZE], used: POOL_SIZE }) };
 }
 
-/// How many random bytes are fetched at once: asking the machine costs more than copying them.
+/// How many random bytes are fetched at once: a system call costs more than copying them.
 const POOL_SIZE: usize = 512;
 
-/// Random bytes that nobody has seen yet. Invariant: none is given out twice, or stays here after it was.
-struct Pool {
+/// Unused random bytes. Invariant: no byte is returned twice, and none stays here after it was returned.
+struct RandomPool {
     bytes: [u8; POOL_SIZE],
     used: usize,
 }
 
-impl Pool {
+impl RandomPool {
     fn fill(&mut self, bytes: &mut [u8]) {
         for chunk in bytes.chunks_mut(POOL_SIZE) {
             if self.bytes.len() - self.used < chunk.len() {
@@ -65,7 +65,7 @@ impl Pool {
     }
 }
 
-/// Tokio's time as the time of day. Where a test pauses tokio's, this passes when everybody waits.
+/// Tokio's clock as the time of day. In a test with paused time it advances when all tasks are idle.
 #[derive(Debug, Clone, Copy)]
 pub struct VirtualClock {
     began: Instant,
@@ -92,7 +92,7 @@ impl Clock for VirtualClock {
     }
 }
 
-/// A [`VirtualClock`] that can be set while it runs, as an operator sets a wall clock. Clones are the same clock.
+/// A [`VirtualClock`] that can be set while it runs, as an operator sets a wall clock. Clones share the clock.
 #[derive(Debug, Clone)]
 pub struct SettableClock {
     clock: VirtualClock,
@@ -124,7 +124,7 @@ impl Clock for SettableClock {
     }
 }
 
-/// Bytes from a counter: different every time, the same in every run.
+/// Pseudo-random bytes from a counter: different for every call, the same in every run.
 #[derive(Debug)]
 pub struct Counter(AtomicU64);
 
@@ -134,7 +134,7 @@ impl Default for Counter {
     }
 }
 
-/// Where it begins to count: two that begin far apart do not give the same.
+/// The start value: counters with distant start values return different bytes.
 impl From<u64> for Counter {
     fn from(first: u64) -> Counter {
         Counter(AtomicU64::new(first))

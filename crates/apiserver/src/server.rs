@@ -20,9 +20,9 @@ use crate::audit::{self, Audit};
 use crate::authentication::{Authentication, Caller, Claim};
 use crate::authorization::{self, Access, Attributes, Authorization, Authorizer, Decision};
 use crate::catalog::Catalog;
-use crate::chain;
+use crate::chain::{self, IncomingRequest};
 use crate::cors::Browsers;
-use crate::cors::Browsers;
+use crate::cors::Cors;
 use crate::crd::{self, Definitions};
 use crate::extend::{Extensions, NonResourceHandler};
 use crate::flowcontrol::{self, Concurrency, Fairness};
@@ -148,8 +148,8 @@ pub struct Http {
     /// The part of requests after which an HTTP/2 client is asked to use another connection, so that it may come to
     /// another server.
     pub goaway_chance: f64,
-    /// What browsers are told.
-    pub browsers: Browsers,
+    /// CORS and HSTS headers.
+    pub cors: Cors,
     /// How many bytes of responses may wait for their readers.
     pub unsent: UnsentLimits,
 }
@@ -159,7 +159,7 @@ impl Default for Http {
         Http {
             max_streams: 250,
             goaway_chance: 0.0,
-            browsers: Browsers::default(),
+            cors: Cors::default(),
             unsent: UnsentLimits::default(),
         }
     }
@@ -288,29 +288,15 @@ impl Server {
             claim: user.map_or(Claim::None, Claim::Proved),
             address: None,
         };
-        chain::answer(
-            &self.0,
+        let request = IncomingRequest {
             caller,
             method,
             uri,
             headers,
             body,
-            Streams::default(),
-        )
-        .await
-    }
-
-    /// Answers one request that came over a connection.
-    pub(crate) async fn call_of(
-        &self,
-        caller: Caller,
-        method: Method,
-        uri: Uri,
-        headers: HeaderMap,
-        body: Bytes,
-        streams: Streams,
-    ) -> Answer {
-        chain::answer(&self.0, caller, method, uri, headers, body, streams).await
+            streams: Streams::default(),
+        };
+        chain::serve(&self.0, request).await
     }
 
     /// Asks itself, as the server that it is. Returns the code and what the answer says.

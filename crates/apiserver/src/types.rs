@@ -1,4 +1,4 @@
-//! The types that belong to no resource but travel all the same.
+//! The schemas of types that are no resources, such as Status, DeleteOptions and discovery documents.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use mizzen_object::GroupVersionKind;
 use mizzen_object::schema::{Schemas, Struct};
 use mizzen_value::Str;
 
-/// Shapes of what requests and answers carry besides objects.
+/// The schemas of requests and responses that are no resources.
 pub struct Types {
     /// The shape of a `Status`.
     pub status: Arc<Struct>,
@@ -22,14 +22,15 @@ pub struct Types {
     /// The shape of a `TokenRequest`.
     pub token_request: Arc<Struct>,
     pub(crate) admission_review: Arc<Struct>,
-    /// What subresources of workloads speak, by full name: `apps/v1beta1.Scale`.
+    /// The kinds of workload subresources, by full name: `apps/v1beta1.Scale`.
     subresources: HashMap<Str, Arc<Struct>>,
-    /// The documents of discovery, by kind.
+
+    /// The discovery documents, by kind.
     pub(crate) discovery: HashMap<&'static str, Arc<Struct>>,
     connect_options: [(&'static str, Arc<Struct>); 6],
 }
 
-/// The kinds of options with which clients connect to objects.
+/// The kinds of options of `connect` requests.
 const CONNECT_OPTIONS: [&str; 6] = [
     "NodeProxyOptions",
     "PodAttachOptions",
@@ -40,7 +41,7 @@ const CONNECT_OPTIONS: [&str; 6] = [
 ];
 
 impl Types {
-    /// Finds them among the built-in types.
+    /// Looks them up among the built-in types.
     pub(crate) fn new(schemas: &Schemas) -> Types {
         let find = |name: &str| {
             schemas
@@ -63,8 +64,10 @@ impl Types {
             subresources: schemas
                 .types
                 .iter()
-                .filter(|(_, shape)| matches!(shape.name.as_str(), "Scale" | "DeploymentRollback"))
-                .map(|(name, shape)| (name.clone(), shape.clone()))
+                .filter(|(_, schema)| {
+                    matches!(schema.name.as_str(), "Scale" | "DeploymentRollback")
+                })
+                .map(|(name, schema)| (name.clone(), schema.clone()))
                 .collect(),
             discovery: HashMap::from([
                 ("APIVersions", find("meta/v1.APIVersions")),
@@ -80,7 +83,7 @@ impl Types {
         }
     }
 
-    /// The shape of a Scale or a DeploymentRollback.
+    /// The schema of a Scale or a DeploymentRollback.
     pub fn subresource(&self, gvk: &GroupVersionKind) -> Option<&Arc<Struct>> {
         self.subresources
             .get(format!("{}.{}", gvk.api_version(), gvk.kind).as_str())

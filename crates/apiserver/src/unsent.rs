@@ -1,10 +1,10 @@
-//! How much memory do responses take that have not been written, and which connection is closed when it is too much?
+//! Limits on the memory of responses that have not been written.
 //!
-//! A response is charged to its connection, its user and the server from when it is made until its last byte has been
-//! handed to the connection's TLS session. When one of the three exceeds its limit, the connection is closed that
-//! has the response which has not been read for the longest time, until the limit holds again.
+//! A response is charged to its connection, its user and the server until its last byte has been handed to the connection's
+//! TLS session. While one of the three exceeds its limit, the server closes the connection with the response that has not
+//! been read for the longest time.
 //!
-//! Invariant: each sum is at most its limit, or is that of a single response: one that is larger than the limit can be
+//! Invariant: each sum is within its limit, or is that of a single response: one that is larger than the limit can still be
 //! read, alone. Connections that are being closed do not count.
 
 use parking_lot::Mutex;
@@ -20,22 +20,22 @@ use tokio::time::Instant;
 
 use crate::metrics::lock;
 
-/// What a response costs besides its body: the stream, its task, the request and the head.
+/// The cost of a response besides its body: the stream, its task, the request and the head.
 const OVERHEAD: u64 = 4 * 1024;
-/// How often closed connections are logged at most.
+/// The shortest time between two log lines about closed connections.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
 /// How many bytes of responses may wait to be written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct UnsentLimits {
-    /// On one connection. Lists and stored objects share the store's memory, and take about 200 KiB while they are
-    /// written, compressed 600 KiB; there are at most 250 streams. What has to be made whole (tables, metadata, YAML)
-    /// takes what it has.
+    /// On one connection. Lists and stored objects share the store's memory and take about 200 KiB while they are
+    /// written, compressed 600 KiB; there are at most 250 streams. Responses that are rendered whole (tables, metadata,
+    /// YAML) take their size.
     pub per_connection: u64,
-    /// For one user, on all connections: two of them, full.
+    /// For one user, on all connections: two full ones.
     pub per_user: u64,
-    /// For all users: two of them at their limit. This is what slow readers can add to the memory of a server, besides
-    /// at most 100 KiB for each connection in the buffers of TLS and of what is joined before it.
+    /// For all users: two at their limit. Slow readers can add this much to the memory of a server, besides at most
+    /// 100 KiB per connection in the buffers of TLS and of `coalesce`.
     pub total: u64,
 }
 
@@ -52,16 +52,16 @@ impl Default for UnsentLimits {
 /// All responses that have not been written.
 pub(crate) struct Unsent {
     limits: UnsentLimits,
-    ledger: Mutex<Ledger>,
+    ledger: Mutex<UnsentLedger>,
 }
 
 #[derive(Default)]
-struct Ledger {
+struct UnsentLedger {
     total: u64,
     users: HashMap<Str, u64>,
-    connections: HashMap<u64, Account>,
-    /// By their number, which is their order.
-    responses: BTreeMap<u64, Response>,
+    connections: HashMap<u64, Balance>,
+    /// By number, oldest first.
+    responses: BTreeMap<u64, UnsentResponse>,
     n_connections: u64,
     n_responses: u64,
     n_closed: u64,
@@ -69,15 +69,15 @@ struct Ledger {
     logged: Option<(Instant, u64)>,
 }
 
-/// A connection's share.
-struct Account {
+/// The sum of a connection.
+struct Balance {
     bytes: u64,
     close: Arc<Notify>,
-    /// Whether it is being closed: what it has counts no more, for it is about to be freed.
+    /// Whether it is being closed. Its responses no longer count, as they are about to be freed.
     is_closing: bool,
 }
 
-struct Response {
+struct UnsentResponse {
     connection: u64,
     user: Str,
     bytes: u64,
@@ -85,20 +85,20 @@ struct Response {
     unread_since: Instant,
 }
 
-/// Which sum was too large.
+/// Which limit was exceeded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Limit {
+enum ExceededLimit {
     Connection,
     User,
     Total,
 }
 
-impl Display for Limit {
+impl Display for ExceededLimit {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str(match self {
-            Limit::Connection => "connection",
-            Limit::User => "user",
-            Limit::Total => "total",
+            ExceededLimit::Connection => "connection",
+            ExceededLimit::User => "user",
+            ExceededLimit::Total => "total",
         })
     }
 }
@@ -112,26 +112,26 @@ impl Unsent {
     }
 
     /// Opens the account of a connection.
-    pub(crate) fn connect(self: &Arc<Unsent>) -> Arc<Connection> {
+    pub(crate) fn connect(self: &Arc<Unsent>) -> Arc<ConnectionAccount> {
         let (mut ledger, close) = (lock(&self.ledger), Arc::new(Notify::new()));
         let number = ledger.n_connections;
         ledger.n_connections += 1;
         ledger.connections.insert(
             number,
-            Account {
+            Balance {
                 bytes: 0,
                 close: close.clone(),
                 is_closing: false,
             },
         );
-        Arc::new(Connection {
+        Arc::new(ConnectionAccount {
             unsent: self.clone(),
             number,
             close,
         })
     }
 
-    /// Adds its series to a scrape.
+    /// Adds the metrics to a scrape.
     pub(crate) fn collect(&self, out: &mut Families) {
         let ledger = lock(&self.ledger);
         out.gauge(
@@ -147,20 +147,20 @@ impl Unsent {
     }
 }
 
-/// The account of a connection. It is given up when this is dropped.
-pub(crate) struct Connection {
+/// The account of a connection; closed on drop.
+pub(crate) struct ConnectionAccount {
     unsent: Arc<Unsent>,
     number: u64,
     close: Arc<Notify>,
 }
 
-impl Connection {
-    /// Charges a response of `user` that keeps so many bytes. What is returned stands for the response.
-    pub(crate) fn charge(self: &Arc<Connection>, user: &Str, bytes: u64) -> Charge {
+impl ConnectionAccount {
+    /// Charges a response of `user` for `bytes`, until the returned value is dropped.
+    pub(crate) fn charge(self: &Arc<ConnectionAccount>, user: &Str, bytes: u64) -> Charge {
         let mut ledger = lock(&self.unsent.ledger);
         let (number, unread_since) = (ledger.n_responses, Instant::now());
         ledger.n_responses += 1;
-        let response = Response {
+        let response = UnsentResponse {
             connection: self.number,
             user: user.clone(),
             bytes: 0,
@@ -181,22 +181,22 @@ impl Connection {
     }
 }
 
-impl Drop for Connection {
+impl Drop for ConnectionAccount {
     fn drop(&mut self) {
         lock(&self.unsent.ledger).connections.remove(&self.number);
     }
 }
 
-/// A response that has not been written. It is no longer charged when this is dropped.
+/// The charge of one response; ends on drop.
 ///
-/// Invariant: it holds its connection's account, which is there as long as any of its responses is.
+/// Invariant: it holds the account of its connection, which lives as long as any of its responses.
 pub(crate) struct Charge {
-    connection: Arc<Connection>,
+    connection: Arc<ConnectionAccount>,
     number: u64,
 }
 
 impl Charge {
-    /// The response keeps so many bytes from now on.
+    /// Changes how many bytes the response keeps.
     pub(crate) fn set(&self, bytes: u64) {
         let unsent = &self.connection.unsent;
         let mut ledger = lock(&unsent.ledger);
@@ -204,7 +204,7 @@ impl Charge {
         ledger.enforce(self.number, &unsent.limits);
     }
 
-    /// The client has read some of it.
+    /// Records that the client has read some of it.
     pub(crate) fn progress(&self) {
         if let Some(response) = lock(&self.connection.unsent.ledger)
             .responses
@@ -223,8 +223,8 @@ impl Drop for Charge {
     }
 }
 
-impl Ledger {
-    /// Changes what a response is charged with. One whose connection is being closed is charged with nothing.
+impl UnsentLedger {
+    /// Changes the charge of a response. A connection that is being closed is not charged.
     fn set(&mut self, number: u64, bytes: u64) {
         let Some(response) = self.responses.get_mut(&number) else {
             return;
@@ -246,9 +246,9 @@ impl Ledger {
         }
     }
 
-    /// Closes connections until the limits hold, as far as that does not depend on the response `charged` alone.
+    /// Closes connections until the limits hold. The response `charged` is never closed for its own size.
     fn enforce(&mut self, charged: u64, limits: &UnsentLimits) {
-        let Some(Response {
+        let Some(UnsentResponse {
             connection, user, ..
         }) = self.responses.get(&charged)
         else {
@@ -261,7 +261,7 @@ impl Ledger {
             .is_some_and(|account| account.bytes > limits.per_connection)
             && let Some(oldest) = self.oldest(charged, |response| response.connection == connection)
         {
-            self.close(oldest, Limit::Connection);
+            self.close(oldest, ExceededLimit::Connection);
         }
         while self
             .users
@@ -271,31 +271,29 @@ impl Ledger {
             let Some(oldest) = self.oldest(charged, |response| response.user == user) else {
                 break;
             };
-            self.close(oldest, Limit::User);
+            self.close(oldest, ExceededLimit::User);
         }
         while self.total > limits.total {
             let Some(oldest) = self.oldest(charged, |_| true) else {
                 break;
             };
-            self.close(oldest, Limit::Total);
+            self.close(oldest, ExceededLimit::Total);
         }
     }
 
-    /// The response that has not been read for the longest time, besides one.
-    fn oldest(&self, but: u64, is_meant: impl Fn(&Response) -> bool) -> Option<u64> {
-        let counts = |response: &Response| response.bytes > 0 && is_meant(response);
-        let others = self
-            .responses
+    /// The response that has not been read for the longest time, except `but`.
+    fn oldest(&self, but: u64, matches: impl Fn(&UnsentResponse) -> bool) -> Option<u64> {
+        let counts = |response: &UnsentResponse| response.bytes > 0 && matches(response);
+        self.responses
             .iter()
-            .filter(|(number, response)| **number != but && counts(response));
-        others
+            .filter(|(number, response)| **number != but && counts(response))
             .min_by_key(|(_, response)| response.unread_since)
             .map(|(number, _)| *number)
     }
 
-    /// Closes the connection of a response. What it has counts no more.
-    fn close(&mut self, number: u64, limit: Limit) {
-        let Some(Response {
+    /// Closes the connection of a response. Its responses no longer count.
+    fn close(&mut self, number: u64, limit: ExceededLimit) {
+        let Some(UnsentResponse {
             connection,
             user,
             unread_since,
@@ -305,7 +303,7 @@ impl Ledger {
             return;
         };
         let (connection, user, unread) = (*connection, user.clone(), unread_since.elapsed());
-        let is_meant = |(_, response): &(&u64, &Response)| response.connection == connection;
+        let is_meant = |(_, response): &(&u64, &UnsentResponse)| response.connection == connection;
         let numbers: Vec<u64> = self
             .responses
             .iter()
@@ -329,7 +327,7 @@ impl Ledger {
                     ?unread,
                     limit = %limit,
                     not_logged = n_more,
-                    "too many unsent bytes, closed the connection that has been unread for the longest time"
+                    "too many unsent bytes, closed the connection with the response that was unread for the longest time"
                 );
             }
         }
@@ -351,11 +349,11 @@ mod tests {
     }
 
     /// Charges so many KB in all.
-    fn charge(connection: &Arc<Connection>, user: &str, kb: u64) -> Charge {
+    fn charge(connection: &Arc<ConnectionAccount>, user: &str, kb: u64) -> Charge {
         connection.charge(&user.into(), kb * KB - OVERHEAD)
     }
 
-    async fn is_closed(connection: &Connection) -> bool {
+    async fn is_closed(connection: &ConnectionAccount) -> bool {
         tokio::time::timeout(Duration::ZERO, connection.closed())
             .await
             .is_ok()
@@ -386,7 +384,7 @@ mod tests {
         assert_eq!(
             sums(&unsent),
             (60, 1, 3),
-            "what is being closed counts no more"
+            "a connection that is being closed does not count"
         );
         drop((first, second, third));
         assert_eq!(sums(&unsent), (0, 0, 0));
@@ -395,7 +393,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn of_a_user_the_connection_is_closed_that_has_been_unread_for_the_longest_time() {
         let unsent = unsent(1_000, 100, 1_000);
-        let connections: Vec<Arc<Connection>> = (0..4).map(|_| unsent.connect()).collect();
+        let connections: Vec<Arc<ConnectionAccount>> = (0..4).map(|_| unsent.connect()).collect();
         let mut charges = Vec::new();
         for (connection, user) in connections.iter().zip(["bob", "ann", "ann", "ann"]) {
             charges.push(charge(connection, user, 40));
@@ -413,7 +411,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn of_all_users_the_oldest_goes_until_the_sum_is_within_the_limit() {
         let unsent = unsent(1_000, 1_000, 100);
-        let connections: Vec<Arc<Connection>> = (0..4).map(|_| unsent.connect()).collect();
+        let connections: Vec<Arc<ConnectionAccount>> = (0..4).map(|_| unsent.connect()).collect();
         let mut charges = Vec::new();
         for (connection, (user, kb)) in
             connections
@@ -448,7 +446,7 @@ mod tests {
         let small = charge(&other, "ann", 5);
         assert!(
             is_closed(&one).await && !is_closed(&other).await,
-            "until others want to be read, too"
+            "until another response is charged"
         );
         drop((large, small));
     }

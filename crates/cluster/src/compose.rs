@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::future::OptionFuture;
 use mizzen_apiserver::authentication::{Authorities, Trusted};
-use mizzen_apiserver::listen::listen;
+use mizzen_apiserver::listen::{SecureServing, listen};
 use mizzen_apiserver::metrics::set_api_server_id;
 use mizzen_apiserver::seams::{SystemRandom, WallClock};
 use mizzen_apiserver::{HealthCheck, Http, Identity, Server, Zpages};
@@ -221,6 +221,7 @@ async fn run(args: &ServerArgs, topology: Topology) -> Result<(), ComposeError> 
         Topology::ApiServer => None,
         Topology::ControlPlane(options) => Some(options.start_components(&server, &state).await?),
     };
+
     // A boot sequence that takes longer continues; /readyz reports it.
     let _ = tokio::time::timeout(BOOT_TIMEOUT, server.booted()).await;
     let took = started.elapsed().as_millis();
@@ -229,15 +230,13 @@ async fn run(args: &ServerArgs, topology: Topology) -> Result<(), ComposeError> 
         "Mizzen is ready at https://{address} after {took} ms; try: kubectl --kubeconfig {} {example}",
         file.display()
     ));
-    listen(
-        server.clone(),
+    let serving = SecureServing {
         listener,
         tls,
-        authorities.identify(),
-        stop,
-        GRACE,
-    )
-    .await;
+        identify: authorities.identify(),
+        grace: GRACE,
+    };
+    listen(server.clone(), serving, stop).await;
     if let Some((nodes, loops)) = components {
         let nodes = OptionFuture::from(nodes.map(LeaderElectedComponent::stop));
         tokio::join!(loops.stop(), nodes);

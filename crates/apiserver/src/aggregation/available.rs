@@ -1,4 +1,4 @@
-//! Who is there? Looks for other API servers in the background, and writes down what it finds.
+//! The availability controller: checks aggregated API servers in the background and writes the `Available` condition.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,26 +10,26 @@ use mizzen_value::{Str, Value, json, value};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use super::learn::{self, Learned};
-use super::register;
-use super::table::Entry;
+use super::api_services::ApiService;
+use super::autoregister;
+use super::fetch::{self, RemoteDocuments};
 use crate::Server;
 
-/// Kubernetes: how often everybody is looked for.
-const EVERY: Duration = Duration::from_secs(30);
-/// How soon somebody who was not there is looked for again; the time doubles up to [`EVERY`].
-const SOON: Duration = Duration::from_secs(1);
-/// Kubernetes: how often somebody with many backends is asked before it counts as gone.
+/// Kubernetes: how often every server is checked.
+const CHECK_INTERVAL: Duration = Duration::from_secs(30);
+/// The first back-off after a failed check; it doubles up to [`CHECK_INTERVAL`].
+const BACKOFF: Duration = Duration::from_secs(1);
+/// Kubernetes: how many attempts fail before a server is unavailable; it may have several backends.
 const ATTEMPTS: usize = 5;
 
-/// Looks after other API servers until this one stops.
+/// Runs the controller until the server stops.
 pub(super) async fn run(server: Server) {
     let mut stopping = server.0.stopping.subscribe();
-    let mut keeper = Keeper::new(server);
+    let mut controller = AvailabilityController::new(server);
     loop {
-        keeper.pass().await;
+        controller.sync().await;
         tokio::select! {
-            () = keeper.wait() => {}
+            () = controller.wait() => {}
             _ = stopping.wait_for(|stopping| *stopping) => return,
         }
     }
@@ -38,84 +38,86 @@ pub(super) async fn run(server: Server) {
 /// A condition's status, reason and message.
 type Condition = (&'static str, &'static str, String);
 
-/// What was found: the name, what it was found for, and the outcome.
-type Found = (Str, String, Result<Learned, String>);
+/// The result of a check: the name of the APIService, the basis of the check, and the outcome.
+type CheckResult = (Str, String, Result<RemoteDocuments, String>);
 
-struct Keeper {
+struct AvailabilityController {
     server: Server,
-    bells: Vec<Bell>,
-    checks: HashMap<Str, Check>,
-    running: JoinSet<Found>,
+    watchers: Vec<ChangeWatcher>,
+    checks: HashMap<Str, AvailabilityCheck>,
+    running: JoinSet<CheckResult>,
 }
 
-/// When somebody was and will be looked for.
-struct Check {
-    /// What they were looked for by: when that changes, they are looked for at once.
+/// The state of the checks of one server.
+struct AvailabilityCheck {
+    /// The spec and the endpoints of the last check. When they change, the server is checked at once.
     basis: String,
     running: bool,
     failures: u32,
     due: Instant,
 }
 
-impl Keeper {
-    fn new(server: Server) -> Keeper {
+impl AvailabilityController {
+    fn new(server: Server) -> AvailabilityController {
         let catalog = &server.0.catalog;
-        let places = [
+        let watched = [
             ("apiregistration.k8s.io", "apiservices"),
             ("", "services"),
             ("discovery.k8s.io", "endpointslices"),
         ];
-        let resources = places
+        let resources = watched
             .iter()
             .filter_map(|(group, plural)| catalog.get(group, "v1", plural));
-        let bells = resources
-            .map(|resource| Bell::new(&server, resource))
+        let watchers = resources
+            .map(|resource| ChangeWatcher {
+                server: server.clone(),
+                resource,
+                watch: None,
+            })
             .collect();
-        Keeper {
+        AvailabilityController {
             server,
-            bells,
+            watchers,
             checks: HashMap::new(),
             running: JoinSet::new(),
         }
     }
 
-    /// Compares what is stored with what is so.
-    async fn pass(&mut self) {
+    /// Starts the checks that are due and updates conditions.
+    async fn sync(&mut self) {
         while let Some(done) = self.running.try_join_next() {
-            if let Ok(found) = done {
-                self.settle(found).await;
+            if let Ok(result) = done {
+                self.finish_check(result).await;
             }
         }
-        register::custom(&self.server).await;
+        autoregister::custom(&self.server).await;
         let table = self
             .server
             .0
             .aggregation
             .configured
             .table(&self.server.0.registry);
-        self.forget(|name| {
+        let is_remote = |name: &str| {
             table
                 .named(name)
                 .is_some_and(|entry| entry.service.is_some())
-        });
+        };
+        self.checks.retain(|name, _| is_remote(name));
+        let fetched = &self.server.0.aggregation.fetched;
+        fetched.write().retain(|name, _| is_remote(name));
         for entry in &table.entries {
             match entry.service {
-                Some(_) => self.consider(entry).await,
-                None => self.report(entry, local()).await,
+                Some(_) => self.check(entry).await,
+                None => {
+                    let message = "Local APIServices are always available".into();
+                    self.report(entry, ("True", "Local", message)).await;
+                }
             }
         }
     }
 
-    /// Forgets those who are no others any more.
-    fn forget(&mut self, is_known: impl Fn(&str) -> bool) {
-        self.checks.retain(|name, _| is_known(name));
-        let aggregation = &self.server.0.aggregation;
-        let mut learned = aggregation.learned.write();
-        learned.retain(|name, _| is_known(name));
-    }
-
-    /// Looks for one server: first at what is stored about it, then at the server itself, without waiting.
-    async fn consider(&mut self, entry: &Arc<Entry>) {
+    /// Checks the Service and endpoints of a server, then starts a request to the server itself if that is due.
+    async fn check(&mut self, entry: &Arc<ApiService>) {
         let basis = match self.stored_basis(entry) {
             Ok(basis) => basis,
             Err(condition) => {
@@ -127,14 +129,14 @@ impl Keeper {
         let check = self
             .checks
             .entry(entry.name.clone())
-            .or_insert_with(|| Check {
+            .or_insert_with(|| AvailabilityCheck {
                 basis: String::new(),
                 running: false,
                 failures: 0,
                 due: now,
             });
         if check.basis != basis {
-            *check = Check {
+            *check = AvailabilityCheck {
                 basis: basis.clone(),
                 running: false,
                 failures: 0,
@@ -144,18 +146,18 @@ impl Keeper {
         if !check.running && check.due <= now {
             check.running = true;
             self.running
-                .spawn(look(self.server.clone(), entry.clone(), basis));
+                .spawn(check_server(self.server.clone(), entry.clone(), basis));
         }
     }
 
-    /// What a server is to be looked for by, or why it cannot be there.
-    fn stored_basis(&self, entry: &Entry) -> Result<String, Condition> {
+    /// The basis of a check, or the condition if Service or endpoints are missing.
+    fn stored_basis(&self, entry: &ApiService) -> Result<String, Condition> {
         let service = entry.service.clone().unwrap_or_default();
         let services = self.server.0.client.services();
         let (name, namespace) = (&service.name, json::quote(&service.namespace));
-        let refuse = |reason, message| Err(("False", reason, message));
+        let unavailable = |reason, message| Err(("False", reason, message));
         let Ok(object) = services.find(&service) else {
-            return refuse(
+            return unavailable(
                 "ServiceNotFound",
                 format!("service/{name} in {namespace} is not present"),
             );
@@ -172,21 +174,29 @@ impl Keeper {
                     "service/{name} in {namespace} is not listening on port {}",
                     service.port
                 );
-                return refuse("ServicePortError", message);
+                return unavailable("ServicePortError", message);
             };
             let slices = services.slices(&service);
             if slices.is_empty() {
                 let message =
                     format!("cannot find endpointslices for service/{name} in {namespace}");
-                return refuse("EndpointsNotFound", message);
+                return unavailable("EndpointsNotFound", message);
             }
             let port_name = port["name"].str();
-            if !slices.iter().any(|slice| has_endpoint(slice, port_name)) {
+            let is_ready =
+                |endpoint: &Value| endpoint["conditions"]["ready"].as_bool() != Some(false);
+            let has_port =
+                |port: &Value| port["name"].str() == port_name && !port["port"].is_null();
+            let has_endpoint = |slice: &Value| {
+                slice["endpoints"].list().iter().any(is_ready)
+                    && slice["ports"].list().iter().any(has_port)
+            };
+            if !slices.iter().any(|slice| has_endpoint(slice)) {
                 let port_name = json::quote(port_name);
                 let message = format!(
                     "endpointslices for service/{name} in {namespace} have no addresses with port name {port_name}"
                 );
-                return refuse("MissingEndpoints", message);
+                return unavailable("MissingEndpoints", message);
             }
             for slice in &slices {
                 basis += &json::to_string(&slice["endpoints"]);
@@ -196,8 +206,8 @@ impl Keeper {
         Ok(basis)
     }
 
-    /// Takes note of what came of looking for a server.
-    async fn settle(&mut self, (name, basis, outcome): Found) {
+    /// Records the result of a check.
+    async fn finish_check(&mut self, (name, basis, outcome): CheckResult) {
         let Some(check) = self
             .checks
             .get_mut(&name)
@@ -206,22 +216,17 @@ impl Keeper {
             return;
         };
         check.running = false;
-        check.failures = if outcome.is_ok() {
-            0
-        } else {
-            check.failures + 1
+        let backoff = BACKOFF.saturating_mul(2u32.saturating_pow(check.failures));
+        let (failures, delay) = match outcome.is_ok() {
+            true => (0, CHECK_INTERVAL),
+            false => (check.failures + 1, backoff.min(CHECK_INTERVAL)),
         };
-        check.due = Instant::now()
-            + if outcome.is_ok() {
-                EVERY
-            } else {
-                pause(check.failures)
-            };
+        (check.failures, check.due) = (failures, Instant::now() + delay);
         let condition = match &outcome {
             Ok(_) => ("True", "Passed", "all checks passed".to_owned()),
             Err(why) => ("False", "FailedDiscoveryCheck", why.clone()),
         };
-        self.keep(&name, outcome.ok());
+        self.store_documents(&name, outcome.ok());
         let table = self
             .server
             .0
@@ -233,24 +238,24 @@ impl Keeper {
         }
     }
 
-    /// Keeps what a server said, or that it said nothing.
-    fn keep(&self, name: &Str, said: Option<Learned>) {
-        let mut learned = self.server.0.aggregation.learned.write();
-        let now = match (said, learned.get(name)) {
-            (Some(said), _) => said,
+    /// Stores the documents of a server, or marks the previous ones as stale.
+    fn store_documents(&self, name: &Str, documents: Option<RemoteDocuments>) {
+        let mut fetched = self.server.0.aggregation.fetched.write();
+        let now = match (documents, fetched.get(name)) {
+            (Some(documents), _) => documents,
             (None, before) => {
                 let before = before.map(|before| (**before).clone()).unwrap_or_default();
-                Learned {
+                RemoteDocuments {
                     stale: true,
                     ..before
                 }
             }
         };
-        learned.insert(name.clone(), Arc::new(now));
+        fetched.insert(name.clone(), Arc::new(now));
     }
 
-    /// Writes a condition down if it is not what is stored. A race is lost gladly: the next pass looks again.
-    async fn report(&self, entry: &Entry, (status, reason, message): Condition) {
+    /// Writes a condition if it has changed. A conflict is ignored: the next sync tries again.
+    async fn report(&self, entry: &ApiService, (status, reason, message): Condition) {
         let now = self.server.0.registry.timestamp();
         let new = value!({
             "type": "Available", "status": status, "lastTransitionTime": now, "reason": reason, "message": message
@@ -268,7 +273,7 @@ impl Keeper {
         self.server.ask("PUT", &path, Some(&object)).await;
     }
 
-    /// Waits until there may be something to do.
+    /// Waits for a change, a result or the next check.
     async fn wait(&mut self) {
         let table = self
             .server
@@ -281,137 +286,92 @@ impl Keeper {
             .values()
             .filter(|check| !check.running)
             .map(|check| check.due);
-        let due = waiting.min().unwrap_or_else(|| Instant::now() + EVERY);
-        // Without others, services and their endpoints are of no interest.
-        let n_bells = if table.has_remote() {
-            self.bells.len()
+        let due = waiting
+            .min()
+            .unwrap_or_else(|| Instant::now() + CHECK_INTERVAL);
+        // Without aggregated servers, Services and EndpointSlices do not matter.
+        let n_watchers = if table.has_remote() {
+            self.watchers.len()
         } else {
             1
         };
-        let settled = tokio::select! {
-            () = any(&mut self.bells[..n_bells]) => None,
+        let finished = tokio::select! {
+            () = any_changed(&mut self.watchers[..n_watchers]) => None,
             () = self.server.0.aggregation.changed.notified() => None,
             Some(done) = self.running.join_next() => done.ok(),
             () = sleep_until(due) => None,
         };
-        if let Some(found) = settled {
-            self.settle(found).await;
+        if let Some(result) = finished {
+            self.finish_check(result).await;
         }
     }
 }
 
-fn local() -> Condition {
-    (
-        "True",
-        "Local",
-        "Local APIServices are always available".into(),
-    )
-}
-
-fn has_endpoint(slice: &Value, port_name: &str) -> bool {
-    let ready = |endpoint: &Value| endpoint["conditions"]["ready"].as_bool() != Some(false);
-    let fits = |port: &Value| port["name"].str() == port_name && !port["port"].is_null();
-    slice["endpoints"].list().iter().any(ready) && slice["ports"].list().iter().any(fits)
-}
-
-fn pause(failures: u32) -> Duration {
-    SOON.saturating_mul(2u32.saturating_pow(failures.saturating_sub(1)))
-        .min(EVERY)
-}
-
-/// Looks for a server: once, and if it is not there some more times at once, for it may have many backends.
-async fn look(server: Server, entry: Arc<Entry>, basis: String) -> Found {
+/// Requests the discovery document of a server: once, and after a failure some more times at once, for other backends.
+async fn check_server(server: Server, entry: Arc<ApiService>, basis: String) -> CheckResult {
     let client = &server.0.client;
-    let mut outcome = learn::look(client, &entry).await;
+    let mut outcome = fetch::fetch_resources(client, &entry).await;
     if outcome.is_err() {
-        outcome = look_harder(&server, &entry, outcome).await;
+        let mut running = JoinSet::new();
+        for _ in 1..ATTEMPTS {
+            let (server, entry) = (server.clone(), entry.clone());
+            running.spawn(async move { fetch::fetch_resources(&server.0.client, &entry).await });
+        }
+        while let Some(done) = running.join_next().await {
+            outcome = done.unwrap_or_else(|error| Err(error.to_string()));
+            if outcome.is_ok() {
+                break;
+            }
+        }
     }
     let outcome = match outcome {
         Err(why) => Err(why),
         Ok(resources) => {
-            let before = server.0.aggregation.said_before(&entry.name);
-            let mut learned = Learned {
+            let mut documents = RemoteDocuments {
                 resources,
                 stale: false,
-                ..before
+                ..server.0.aggregation.last_documents(&entry.name)
             };
-            learn::read_openapi(client, &entry, &mut learned).await;
-            Ok(learned)
+            fetch::fetch_openapi(client, &entry, &mut documents).await;
+            Ok(documents)
         }
     };
     (entry.name.clone(), basis, outcome)
 }
 
-async fn look_harder(
-    server: &Server,
-    entry: &Arc<Entry>,
-    mut outcome: Result<Vec<Value>, String>,
-) -> Result<Vec<Value>, String> {
-    let mut running = JoinSet::new();
-    for _ in 1..ATTEMPTS {
-        let (server, entry) = (server.clone(), entry.clone());
-        running.spawn(async move { learn::look(&server.0.client, &entry).await });
-    }
-    while let Some(done) = running.join_next().await {
-        outcome = done.unwrap_or_else(|error| Err(error.to_string()));
-        if outcome.is_ok() {
-            break;
-        }
-    }
-    outcome
-}
-
-/// Rings when a resource changes.
-struct Bell {
+/// Watches a resource for changes.
+struct ChangeWatcher {
     server: Server,
     resource: Resource,
     watch: Option<Watch>,
 }
 
-impl Bell {
-    fn new(server: &Server, resource: Resource) -> Bell {
-        Bell {
-            server: server.clone(),
-            resource,
-            watch: None,
+impl ChangeWatcher {
+    /// Resolves after a change, also when the watch starts or has expired.
+    async fn changed(&mut self) {
+        if let Some(watch) = &mut self.watch
+            && watch.next().await.is_ok()
+        {
+            return;
         }
-    }
-
-    async fn listen(&mut self) {
         let options = WatchOptions {
             initial: Some(false),
             ..WatchOptions::default()
         };
-        self.watch = self
-            .server
-            .0
-            .registry
-            .watch(&self.resource, options)
-            .await
-            .ok();
-    }
-
-    /// Resolves after a change. A bell that has missed some rings too, as it does at first.
-    async fn ring(&mut self) {
-        let heard = match &mut self.watch {
-            Some(watch) => watch.next().await.is_ok(),
-            None => false,
-        };
-        if !heard {
-            self.listen().await;
-        }
+        let registry = &self.server.0.registry;
+        self.watch = registry.watch(&self.resource, options).await.ok();
     }
 }
 
-/// Resolves when one of the bells rings.
-async fn any(bells: &mut [Bell]) {
-    match bells {
+/// Resolves when one of the resources has changed.
+async fn any_changed(watchers: &mut [ChangeWatcher]) {
+    match watchers {
         [] => std::future::pending().await,
-        [one] => one.ring().await,
+        [one] => one.changed().await,
         [one, rest @ ..] => {
             tokio::select! {
-                () = one.ring() => {}
-                () = Box::pin(any(rest)) => {}
+                () = one.changed() => {}
+                () = Box::pin(any_changed(rest)) => {}
             }
         }
     }

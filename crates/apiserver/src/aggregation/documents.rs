@@ -1,4 +1,4 @@
-//! Discovery and OpenAPI of everything that is served, by whomever.
+//! Discovery and OpenAPI of this server and of aggregated ones.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -7,75 +7,75 @@ use bytes::Bytes;
 use mizzen_value::{Str, Value, json, value};
 
 use super::Aggregation;
-use super::learn::Learned;
+use super::api_services::{ApiService, ApiServiceTable};
+use super::fetch::RemoteDocuments;
 use super::local::{self, LocalVersion};
-use super::table::{Entry, Table};
 use crate::discovery::{self, Group, Version};
 use crate::server::Inner;
 use mizzen_openapi::{OpenApi, SpecDocument};
 
-/// Documents that are long to write.
+/// Documents that are expensive to render.
 #[derive(Default)]
-pub(super) struct Cache {
-    /// By form and by what they were made of.
+pub(super) struct DocumentCache {
+    /// By encoding and by the tags of their parts.
     v2: Mutex<Vec<(bool, String, Arc<SpecDocument>)>>,
 }
 
-/// One group of this server, of others, or of both.
+/// One group of this server, of aggregated ones, or of both.
 pub(crate) fn group(server: &Inner, name: &str) -> Option<Group> {
     let own = local::groups(server)
         .iter()
         .find(|group| group.name == name)
         .cloned();
     let table = server.aggregation.configured.table(&server.registry);
-    let others = table.entries.iter().filter(|entry| entry.group == name);
-    let others = others.filter(|entry| is_other(own.as_slice(), entry));
+    let aggregated = table.entries.iter().filter(|entry| entry.group == name);
+    let aggregated = aggregated.filter(|entry| is_aggregated(own.as_slice(), entry));
     let mut groups = own.clone().into_iter().collect();
-    for entry in others {
+    for entry in aggregated {
         add_entry(server, &mut groups, entry);
     }
     discovery::sort(&mut groups);
     groups.pop()
 }
 
-/// The groups of this server and of others, in the order in which clients see them.
+/// The groups of this server and of aggregated ones, in discovery order.
 pub(crate) fn groups(server: &Inner) -> Arc<[Group]> {
     let own = local::groups(server);
     let table = server.aggregation.configured.table(&server.registry);
-    let others: Vec<&Arc<Entry>> = table
+    let aggregated: Vec<&Arc<ApiService>> = table
         .entries
         .iter()
-        .filter(|entry| is_other(&own, entry))
+        .filter(|entry| is_aggregated(&own, entry))
         .collect();
-    if others.is_empty() {
+    if aggregated.is_empty() {
         return own;
     }
     let mut groups = own.to_vec();
-    for entry in others {
+    for entry in aggregated {
         add_entry(server, &mut groups, entry);
     }
     discovery::sort(&mut groups);
     groups.into()
 }
 
-/// Whether an APIService is about something that this server does not serve itself.
-fn is_other(own: &[Group], entry: &Entry) -> bool {
+/// Whether an APIService is for a version that this server does not serve itself.
+fn is_aggregated(own: &[Group], entry: &ApiService) -> bool {
     let group = own.iter().find(|group| group.name == entry.group);
     let served = group.is_some_and(|group| group.version(&entry.version).is_some());
     !entry.group.is_empty() && (entry.service.is_some() || !served)
 }
 
-fn add_entry(server: &Inner, groups: &mut Vec<Group>, entry: &Entry) {
+fn add_entry(server: &Inner, groups: &mut Vec<Group>, entry: &ApiService) {
     let version = Version {
         name: entry.version.clone(),
         priority: entry.version_priority,
         resources: server.aggregation.resources(&entry.name),
     };
-    add(groups, &entry.group, entry.group_priority, version);
+    add_version(groups, &entry.group, entry.group_priority, version);
 }
 
-/// Adds a version to a group, which is new if need be.
-pub(super) fn add(groups: &mut Vec<Group>, name: &Str, priority: i64, version: Version) {
+/// Adds a version to a group, which is created if it is missing.
+pub(super) fn add_version(groups: &mut Vec<Group>, name: &Str, priority: i64, version: Version) {
     match groups.iter_mut().find(|group| group.name == *name) {
         Some(group) => {
             group.versions.retain(|known| known.name != version.name);
@@ -90,23 +90,23 @@ pub(super) fn add(groups: &mut Vec<Group>, name: &Str, priority: i64, version: V
     }
 }
 
-/// Marks what may be out of date in an aggregated discovery document, and leaves out what nobody serves.
-pub(crate) fn stale(server: &Inner, document: &mut Value) {
+/// Marks stale versions in an aggregated discovery document, and removes versions that no server serves.
+pub(crate) fn mark_stale(server: &Inner, document: &mut Value) {
     let table = server.aggregation.configured.table(&server.registry);
     let own = local::groups(server);
-    let others: Vec<&Arc<Entry>> = table
+    let aggregated: Vec<&Arc<ApiService>> = table
         .entries
         .iter()
-        .filter(|entry| is_other(&own, entry))
+        .filter(|entry| is_aggregated(&own, entry))
         .collect();
-    if others.is_empty() {
+    if aggregated.is_empty() {
         return;
     }
     let items = document.entry("items").make_list();
     for group in items.iter_mut() {
         let name: Str = group["metadata"]["name"].str().into();
         let find = |version: &str| {
-            others
+            aggregated
                 .iter()
                 .find(|entry| entry.group == name && entry.version == version)
         };
@@ -125,10 +125,10 @@ pub(crate) fn stale(server: &Inner, document: &mut Value) {
     items.retain(|group| !group["versions"].is_empty());
 }
 
-/// `/openapi/v3` with the documents of others.
+/// `/openapi/v3` with the documents of aggregated servers.
 pub(crate) fn openapi_index(server: &Inner, own: Bytes) -> Bytes {
     let table = server.aggregation.configured.table(&server.registry);
-    let mut found: Vec<(String, Str)> = server.aggregation.indexed(&table);
+    let mut found: Vec<(String, Str)> = server.aggregation.openapi_urls(&table);
     for LocalVersion {
         server: local,
         group,
@@ -157,7 +157,7 @@ pub(crate) fn openapi_index(server: &Inner, own: Bytes) -> Bytes {
     json::to_string(&index).into()
 }
 
-/// `/openapi/v2` with the paths and types of others. Takes its time at first; ask where blocking is allowed.
+/// `/openapi/v2` with the paths and types of aggregated servers. Slow the first time: call it where blocking is allowed.
 pub(crate) fn openapi_v2(server: &Inner, proto: bool) -> Arc<SpecDocument> {
     let own = server.catalog.with_openapi(|openapi| {
         if proto {
@@ -167,7 +167,7 @@ pub(crate) fn openapi_v2(server: &Inner, proto: bool) -> Arc<SpecDocument> {
         }
     });
     let table = server.aggregation.configured.table(&server.registry);
-    let mut others = server.aggregation.described(&table);
+    let mut documents = server.aggregation.openapi_documents(&table);
     for LocalVersion {
         server: local,
         group,
@@ -179,88 +179,91 @@ pub(crate) fn openapi_v2(server: &Inner, proto: bool) -> Arc<SpecDocument> {
             let document = local.0.catalog.with_openapi(OpenApi::v2_json);
             let parsed = json::parse(&document.bytes).unwrap_or_default();
             let root = format!("/apis/{group}/{version}");
-            others.push((document.hash.as_str().into(), only(&parsed, &root)));
+            documents.push((document.hash.as_str().into(), only_below(&parsed, &root)));
         }
     }
-    if others.is_empty() {
+    if documents.is_empty() {
         return own;
     }
-    let made_of = others
+    let tags = documents
         .iter()
-        .fold(own.hash.to_string(), |made_of, (tag, _)| {
-            format!("{made_of} {tag}")
+        .fold(own.hash.to_string(), |tags, (tag, _)| {
+            format!("{tags} {tag}")
         });
     let cache = &server.aggregation.documents.v2;
-    let kept = || cache.lock();
-    if let Some((_, _, document)) = kept()
+    if let Some((_, _, document)) = cache
+        .lock()
         .iter()
-        .find(|known| (known.0, &known.1) == (proto, &made_of))
+        .find(|known| (known.0, &known.1) == (proto, &tags))
     {
         return document.clone();
     }
-    let documents: Vec<Value> = others.into_iter().map(|(_, document)| document).collect();
+    let documents: Vec<Value> = documents
+        .into_iter()
+        .map(|(_, document)| document)
+        .collect();
     let document = Arc::new(
         server
             .catalog
             .with_openapi(|openapi| openapi.v2_with(&documents, proto)),
     );
-    let mut kept = kept();
-    kept.retain(|known| known.0 != proto);
-    kept.push((proto, made_of, document.clone()));
+    let mut cached = cache.lock();
+    cached.retain(|known| known.0 != proto);
+    cached.push((proto, tags, document.clone()));
     document
 }
 
 impl Aggregation {
-    /// What a server has said so far.
-    pub(super) fn said_before(&self, name: &str) -> Learned {
-        let learned = self.learned.read();
-        learned
+    /// The last documents of a server.
+    pub(super) fn last_documents(&self, name: &str) -> RemoteDocuments {
+        let fetched = self.fetched.read();
+        fetched
             .get(name)
-            .map(|learned| (**learned).clone())
+            .map(|fetched| (**fetched).clone())
             .unwrap_or_default()
     }
 
     fn resources(&self, name: &str) -> Vec<Value> {
-        let learned = self.learned.read();
-        learned
+        let fetched = self.fetched.read();
+        fetched
             .get(name)
-            .map(|learned| learned.resources.clone())
+            .map(|fetched| fetched.resources.clone())
             .unwrap_or_default()
     }
 
-    fn is_stale(&self, entry: &Entry) -> bool {
-        let learned = self.learned.read();
-        !entry.available || learned.get(&entry.name).is_none_or(|learned| learned.stale)
+    fn is_stale(&self, entry: &ApiService) -> bool {
+        let fetched = self.fetched.read();
+        !entry.available || fetched.get(&entry.name).is_none_or(|fetched| fetched.stale)
     }
 
-    /// Where documents of others are.
-    fn indexed(&self, table: &Table) -> Vec<(String, Str)> {
-        let learned = self.learned.read();
+    /// The OpenAPI v3 URLs of aggregated servers.
+    fn openapi_urls(&self, table: &ApiServiceTable) -> Vec<(String, Str)> {
+        let fetched = self.fetched.read();
         let remote = table.entries.iter().filter(|entry| entry.service.is_some());
         let found = remote.filter_map(|entry| {
-            let url = learned.get(&entry.name)?.v3.clone()?;
+            let url = fetched.get(&entry.name)?.v3.clone()?;
             Some((entry.path().trim_start_matches('/').to_owned(), url))
         });
         found.collect()
     }
 
-    /// What others say about the versions that they serve for us, with the tags of it.
-    fn described(&self, table: &Table) -> Vec<(Str, Value)> {
-        let learned = self.learned.read();
+    /// The OpenAPI v2 documents of aggregated servers, with their tags.
+    fn openapi_documents(&self, table: &ApiServiceTable) -> Vec<(Str, Value)> {
+        let fetched = self.fetched.read();
         let remote = table.entries.iter().filter(|entry| entry.service.is_some());
         let found = remote.filter_map(|entry| {
-            let (tag, document) = learned.get(&entry.name)?.v2.clone()?;
+            let (tag, document) = fetched.get(&entry.name)?.v2.clone()?;
             Some((
                 format!("{}={tag}", entry.name).into(),
-                only(&document, &entry.path()),
+                only_below(&document, &entry.path()),
             ))
         });
         found.collect()
     }
 }
 
-/// The part of an OpenAPI document that is about paths below `root`.
-fn only(document: &Value, root: &str) -> Value {
+/// The part of an OpenAPI document with the paths below `root`.
+fn only_below(document: &Value, root: &str) -> Value {
     let mut part = document.clone();
     let below = format!("{root}/");
     part.entry("paths")

@@ -1,13 +1,13 @@
-//! Which API servers of this process serve versions under our name? Their APIServices are local: they name no service.
+//! API servers in this process that serve versions for this one. Their APIServices are local: they have no Service.
 //!
 //! Kubernetes: a delegation target, which is called without filters of its own (`UnprotectedHandler` of
-//! apiserver/pkg/server/genericapiserver.go): requests for it have passed those of this server.
+//! apiserver/pkg/server/genericapiserver.go): its requests have passed the filters of this server.
 
 use std::sync::Arc;
 
 use mizzen_value::Str;
 
-use super::documents::add;
+use super::documents::add_version;
 use crate::Server;
 use crate::discovery::{self, Group, Priority};
 use crate::server::Inner;
@@ -29,11 +29,11 @@ pub(super) struct LocalVersion {
 }
 
 impl Server {
-    /// Serves the versions of `server`, which is made by a [`Builder`](crate::Builder) in this process, as if it were an
-    /// aggregated API server: with their APIServices, in discovery and in OpenAPI. Requests for them are authenticated, authorized and
-    /// audited by this server, and answered by the other one.
+    /// Serves the versions of `server`, which a [`Builder`](crate::Builder) made in this process, as those of an aggregated
+    /// API server: with APIServices, in discovery and in OpenAPI. Requests for them are authenticated, authorized and
+    /// audited by this server, and served by the other one.
     ///
-    /// An APIService that names a service wins over it, as does a CustomResourceDefinition.
+    /// An APIService with a Service takes precedence, as does a CustomResourceDefinition.
     pub fn serve_locally(&self, server: Server, priority: Priority) {
         let groups = server.0.catalog.groups();
         let versions = groups.iter().flat_map(|group| {
@@ -61,7 +61,7 @@ pub(super) fn local_server(server: &Inner, group: &str, version: &str) -> Option
     (!serves(server, group, version)).then(|| found.server.clone())
 }
 
-/// All versions that servers of this process serve and this server does not.
+/// The versions that other servers of this process serve and this server does not.
 pub(super) fn local_versions(server: &Inner) -> Vec<LocalVersion> {
     let mut versions = Vec::new();
     for local in server.aggregation.local.read().iter() {
@@ -79,7 +79,7 @@ pub(super) fn local_versions(server: &Inner) -> Vec<LocalVersion> {
     versions
 }
 
-/// The groups that are served in this process, in the order in which clients see them.
+/// The groups that are served in this process, in discovery order.
 pub(super) fn groups(server: &Inner) -> Arc<[Group]> {
     let own = server.catalog.groups();
     let local = local_versions(server);
@@ -101,7 +101,7 @@ pub(super) fn groups(server: &Inner) -> Arc<[Group]> {
             .and_then(|group| group.version(&version_name).cloned());
         if let Some(mut version) = version {
             version.priority = priority.version;
-            add(&mut groups, &name, priority.group, version);
+            add_version(&mut groups, &name, priority.group, version);
         }
     }
     discovery::sort(&mut groups);

@@ -1,20 +1,19 @@
-//! Which API server serves what? Other servers serve versions of groups under our name, as APIServices say.
+//! The aggregation layer: APIServices assign versions of groups to other API servers.
 //!
-//! `table` is what is stored, ready to be asked; `proxy` passes requests on; `available` finds out in the background
-//! who is there, and asks those who are what they serve (`learn`); `documents` adds that to discovery and OpenAPI;
-//! `register` keeps an APIService for each version that this server serves itself. `local` has the servers that are in this
-//! process.
+//! `api_services` indexes the stored APIServices; `proxy` forwards requests; `available` checks the servers in the
+//! background and fetches their documents (`fetch`); `documents` adds these to discovery and OpenAPI; `autoregister` keeps
+//! an APIService for each version that this server serves itself; `local` has the servers in this process.
 //!
-//! Invariant: no request but the one for a server waits for that server. Documents show what was learned last.
+//! Invariant: only a request for an aggregated server waits for that server. Discovery and OpenAPI show its last documents.
 
+mod api_services;
+mod autoregister;
 mod available;
 mod documents;
-pub mod hop;
-mod learn;
+mod fetch;
+pub mod hop_by_hop;
 mod local;
 mod proxy;
-mod register;
-mod table;
 mod upgrade;
 
 use parking_lot::RwLock;
@@ -28,52 +27,50 @@ use crate::catalog::Catalog;
 use crate::request::{RequestInfo, Target};
 use crate::server::Inner;
 use crate::{Server, health};
-pub(crate) use documents::{group, groups, openapi_index, openapi_v2, stale};
-use learn::Learned;
+use api_services::{ApiService, ApiServiceCache};
+pub(crate) use documents::{group, groups, mark_stale, openapi_index, openapi_v2};
+use fetch::RemoteDocuments;
 use local::{LocalServer, local_server};
-pub(crate) use proxy::pass_on;
-use table::{Configured, Entry};
+pub(crate) use proxy::proxy_request;
 pub use upgrade::{Arriving, Streams, join};
 
-/// What is known of other API servers.
+/// The state of aggregated API servers.
 pub(crate) struct Aggregation {
-    configured: Configured,
-    /// What those who were there said, by the name of their APIService.
-    learned: RwLock<HashMap<Str, Arc<Learned>>>,
-    documents: documents::Cache,
+    configured: ApiServiceCache,
+    /// The documents of the servers, by the name of their APIService.
+    fetched: RwLock<HashMap<Str, Arc<RemoteDocuments>>>,
+    documents: documents::DocumentCache,
     /// The API servers of this process.
     local: RwLock<Vec<LocalServer>>,
-    /// Rung when this server serves other versions than before.
+    /// Notified when the versions that this server serves have changed.
     changed: Notify,
 }
 
 impl Aggregation {
     pub(crate) fn new(catalog: &Catalog) -> Aggregation {
         Aggregation {
-            configured: Configured::new(catalog),
-            learned: RwLock::default(),
-            documents: documents::Cache::default(),
+            configured: ApiServiceCache::new(catalog),
+            fetched: RwLock::default(),
+            documents: documents::DocumentCache::default(),
             local: RwLock::default(),
             changed: Notify::new(),
         }
     }
 
-    /// To be called whenever this server itself serves other versions of groups than before, so that their
-    /// APIServices come and go with them.
+    /// Called when the versions that this server serves have changed, so that their APIServices are updated.
     pub(crate) fn served_changed(&self) {
         self.changed.notify_one();
     }
 }
 
-/// A server that serves a version instead of this one.
+/// An aggregated server.
 pub(crate) enum OtherServer {
-    /// It is reached over the network.
-    Remote(Arc<Entry>),
-    /// It is in this process.
+    Remote(Arc<ApiService>),
+    /// A server in this process.
     Local(Server),
 }
 
-/// The other server that a request is for, if it is for one.
+/// The aggregated server of a request, if there is one.
 pub(crate) fn other_server(server: &Inner, info: &RequestInfo) -> Option<OtherServer> {
     let (group, version) = match info.target() {
         Target::Resource(path) if path.unrouted => return None,
@@ -86,7 +83,7 @@ pub(crate) fn other_server(server: &Inner, info: &RequestInfo) -> Option<OtherSe
     server_of_version(server, group, version)
 }
 
-/// The other server that has an OpenAPI document, if one has it.
+/// The aggregated server of an OpenAPI document, if there is one.
 pub(crate) fn document_server(server: &Inner, name: &str) -> Option<OtherServer> {
     let (group, version) = name.strip_prefix("apis/")?.split_once('/')?;
     server_of_version(server, group, version)
@@ -101,10 +98,9 @@ fn server_of_version(server: &Inner, group: &str, version: &str) -> Option<Other
 }
 
 impl Server {
-    /// Makes the APIServices of what this server serves, and from now on looks after other API servers until this one
-    /// stops.
+    /// Creates the APIServices of this server, and runs the availability controller until the server stops.
     pub async fn aggregate(&self) -> Result<(), String> {
-        register::built_in(self).await?;
+        autoregister::built_in(self).await?;
         tokio::spawn(available::run(self.clone()));
         self.complete(&health::AGGREGATE);
         Ok(())

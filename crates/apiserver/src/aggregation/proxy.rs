@@ -1,34 +1,33 @@
-//! Passing a request on to the server that it is for, and its answer back, while they come.
+//! Proxies a request to an aggregated server; both bodies are streamed.
 
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Request as Outward, Response, Uri, header};
-use hyper::body::Incoming;
+use http::{HeaderMap, HeaderName, HeaderValue, Request as Outward, Uri, header};
 use mizzen_object::User;
 use mizzen_value::Value;
 use tokio::time::timeout;
 
-use super::table::Entry;
-use super::{hop, upgrade};
+use super::api_services::ApiService;
+use super::{hop_by_hop, upgrade};
 use crate::answer::{self, Answer, Body};
 use crate::outgoing::{SendError, whole};
 use crate::request::Request;
 use crate::server::Inner;
 
-/// Kubernetes: how long a server may take to say what it serves (apiserver/pkg/util/proxy/proxy.go).
-const DISCOVERY: Duration = Duration::from_secs(5);
+/// Kubernetes: the timeout of a discovery request (apiserver/pkg/util/proxy/proxy.go).
+const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Passes a request on. Who asks is said in headers, which the other server believes because of our certificate.
-pub(crate) async fn pass_on(server: &Inner, request: &Request, entry: &Entry) -> Answer {
+/// Proxies a request. The user is in headers, which the other server trusts because of our client certificate.
+pub(crate) async fn proxy_request(server: &Inner, request: &Request, entry: &ApiService) -> Answer {
     if !entry.available {
         return unavailable();
     }
-    let upgraded = hop::is_upgrade(&request.headers);
+    let upgraded = hop_by_hop::is_upgrade(&request.headers);
     let Ok(target) = entry.target(&server.client, !upgraded) else {
         return unavailable();
     };
     let streams = request.streams.take();
-    let (body, asked) = match streams {
+    let (body, client) = match streams {
         Some(streams) => (streams.body, streams.upgrade),
         None => (whole(request.body.clone()), None),
     };
@@ -39,21 +38,32 @@ pub(crate) async fn pass_on(server: &Inner, request: &Request, entry: &Entry) ->
     let sent = server.client.send(&target, outward.map(|()| body));
     let is_discovery = request.uri.path().trim_matches('/') == entry.path().trim_matches('/');
     let answered = match is_discovery {
-        true => timeout(DISCOVERY, sent)
+        true => timeout(DISCOVERY_TIMEOUT, sent)
             .await
             .unwrap_or_else(|_| Err(SendError("context deadline exceeded".into()))),
         false => sent.await,
     };
     match answered {
         Ok(response) if response.status() == 101 => {
-            upgrade::join(response, asked, request.record.clone())
+            upgrade::join(response, client, request.record.clone())
         }
-        Ok(response) => inward(response),
+        Ok(response) => {
+            let (mut head, body) = response.into_parts();
+            if head.status.is_redirection() && head.headers.contains_key(header::LOCATION) {
+                return plain(
+                    502,
+                    "the backend attempted to redirect this request, which is not permitted",
+                );
+            }
+            hop_by_hop::strip(&mut head.headers);
+            head.version = http::Version::default();
+            Answer::from_parts(head, Body::relay(body))
+        }
         Err(error) => unreachable(error),
     }
 }
 
-/// The request as the other server gets it.
+/// The request that the other server gets.
 fn outward(request: &Request, address: &str, upgraded: bool) -> Result<Outward<()>, SendError> {
     let path = request
         .uri
@@ -64,24 +74,27 @@ fn outward(request: &Request, address: &str, upgraded: bool) -> Result<Outward<(
     let mut outward = Outward::new(());
     *outward.method_mut() = request.method.clone();
     *outward.uri_mut() = uri;
-    let mut headers = hop::forwarded(&request.headers, request.address, upgraded);
-    // What proves who asks is for this server alone.
+    let mut headers = hop_by_hop::forwarded(&request.headers, request.address, upgraded);
+    // Credentials are for this server only.
     headers.remove(header::AUTHORIZATION);
     headers.remove(header::HOST);
-    speak_for(&request.user, &mut headers)?;
+    set_auth_proxy_headers(&request.user, &mut headers)?;
     *outward.headers_mut() = headers;
     Ok(outward)
 }
 
-/// The headers in which we say for whom we ask. Kubernetes: whatever those are called in which we are told
+/// The authenticating proxy headers. Kubernetes: these names, whatever `--requestheader-*` says
 /// (transport.SetAuthProxyHeaders).
 const USER: &str = "x-remote-user";
 const UID: &str = "x-remote-uid";
 const GROUP: &str = "x-remote-group";
 const EXTRA: &str = "x-remote-extra-";
 
-/// Says for whom we ask, to the last letter, or fails: a part of somebody is somebody else.
-pub(super) fn speak_for(user: &User, headers: &mut HeaderMap) -> Result<(), SendError> {
+/// Sets the headers for a user, exactly, or fails: a truncated name would be another user.
+pub(super) fn set_auth_proxy_headers(
+    user: &User,
+    headers: &mut HeaderMap,
+) -> Result<(), SendError> {
     let forged: Vec<HeaderName> = headers
         .keys()
         .filter(|name| name.as_str().starts_with("x-remote-"))
@@ -90,72 +103,34 @@ pub(super) fn speak_for(user: &User, headers: &mut HeaderMap) -> Result<(), Send
     for name in forged {
         headers.remove(name);
     }
-    let mut say = |name: &str, text: &str| {
-        let unsayable =
+    let mut append = |name: &str, text: &str| {
+        let invalid =
             |what: &str| SendError(format!("net/http: invalid header field {what} {name:?}"));
-        let key: HeaderName = name.parse().map_err(|_| unsayable("name"))?;
-        headers.append(
-            key,
-            HeaderValue::from_str(text).map_err(|_| unsayable("value for"))?,
-        );
+        let key: HeaderName = name.parse().map_err(|_| invalid("name"))?;
+        let value = HeaderValue::from_str(text).map_err(|_| invalid("value for"))?;
+        headers.append(key, value);
         Ok(())
     };
-    say(USER, &user.name)?;
+    append(USER, &user.name)?;
     if !user.uid.is_empty() {
-        say(UID, &user.uid)?;
+        append(UID, &user.uid)?;
     }
     for group in &user.groups {
-        say(GROUP, group)?;
+        append(GROUP, group)?;
     }
     for (key, values) in user.extra.entries() {
-        let name = format!("{}{}", EXTRA, escape(key));
+        // Bytes that a header name cannot have are percent-encoded.
+        let escape = |byte: u8| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => char::from(byte).to_string(),
+            _ if b"!#$&'*+-.^_`|~".contains(&byte) => char::from(byte).to_string(),
+            _ => format!("%{byte:02X}"),
+        };
+        let name = format!("{EXTRA}{}", key.bytes().map(escape).collect::<String>());
         for value in values.list() {
-            say(&name, Value::str(value))?;
+            append(&name, Value::str(value))?;
         }
     }
     Ok(())
-}
-
-/// A key as a part of a header's name: what cannot stand there is written as its code.
-fn escape(key: &str) -> String {
-    let mut escaped = String::new();
-    for byte in key.bytes() {
-        match byte {
-            b'a'..=b'z'
-            | b'A'..=b'Z'
-            | b'0'..=b'9'
-            | b'!'
-            | b'#'
-            | b'$'
-            | b'&'
-            | b'\''
-            | b'*'
-            | b'+'
-            | b'-'
-            | b'.'
-            | b'^'
-            | b'_'
-            | b'`'
-            | b'|'
-            | b'~' => escaped.push(char::from(byte)),
-            _ => escaped += &format!("%{byte:02X}"),
-        }
-    }
-    escaped
-}
-
-/// The answer as the client gets it.
-fn inward(response: Response<Incoming>) -> Answer {
-    let (mut head, body) = response.into_parts();
-    if head.status.is_redirection() && head.headers.contains_key(header::LOCATION) {
-        return plain(
-            502,
-            "the backend attempted to redirect this request, which is not permitted",
-        );
-    }
-    hop::strip(&mut head.headers);
-    head.version = http::Version::default();
-    Answer::from_parts(head, Body::relay(body))
 }
 
 fn unavailable() -> Answer {
@@ -176,7 +151,7 @@ mod tests {
     use mizzen_value::value;
 
     #[test]
-    fn nobody_can_say_for_whom_we_ask_but_us() {
+    fn clients_cannot_set_auth_proxy_headers() {
         let mut headers = HeaderMap::new();
         headers.insert("x-remote-user", HeaderValue::from_static("root"));
         headers.insert("x-remote-extra-evil", HeaderValue::from_static("yes"));
@@ -186,12 +161,12 @@ mod tests {
             uid: "7".into(),
             extra: value!({ "acme.com/project": ["one"] }),
         };
-        speak_for(&user, &mut headers).unwrap();
-        let mut said: Vec<String> = headers
+        set_auth_proxy_headers(&user, &mut headers).unwrap();
+        let mut found: Vec<String> = headers
             .iter()
             .map(|(name, text)| format!("{name}: {}", text.to_str().unwrap()))
             .collect();
-        said.sort();
+        found.sort();
         let expected = [
             "x-remote-extra-acme.com%2fproject: one",
             "x-remote-group: a",
@@ -199,17 +174,18 @@ mod tests {
             "x-remote-uid: 7",
             "x-remote-user: jane",
         ];
-        assert_eq!(said, expected);
+        assert_eq!(found, expected);
     }
 
     #[test]
-    fn a_name_is_passed_on_whole_or_not_at_all() {
+    fn a_user_name_is_forwarded_exactly_or_not_at_all() {
         let mut headers = HeaderMap::new();
-        speak_for(&User::component("jürgen"), &mut headers).unwrap();
+        set_auth_proxy_headers(&User::component("jürgen"), &mut headers).unwrap();
         assert_eq!(headers["x-remote-user"].as_bytes(), "jürgen".as_bytes());
-        let refused = speak_for(&User::component("jane\nroot"), &mut headers).unwrap_err();
+        let rejected =
+            set_auth_proxy_headers(&User::component("jane\nroot"), &mut headers).unwrap_err();
         assert_eq!(
-            refused.0,
+            rejected.0,
             "net/http: invalid header field value for \"x-remote-user\""
         );
     }

@@ -1,4 +1,4 @@
-//! What comes in while a request is being answered: a body that nobody has read yet, and perhaps another protocol.
+//! The unread body of a request and protocol upgrades.
 
 use parking_lot::Mutex;
 use std::time::Duration;
@@ -14,15 +14,15 @@ use crate::answer::{Answer, Body};
 use crate::audit::Record;
 use crate::outgoing::Outgoing;
 
-/// How long a connection that is over may take to be closed.
+/// How long closing a connection may take.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// What a request has besides its head, as long as nobody took it.
+/// The unread body and the upgrade of a request, until they are taken.
 #[derive(Default)]
-pub struct Streams(Mutex<Option<Arriving>>);
+pub struct Streams(Mutex<Option<UnreadStreams>>);
 
-/// A body on its way, and the connection after it.
-pub struct Arriving {
+/// An unread body, and the connection after an upgrade.
+pub struct UnreadStreams {
     /// The body, as far as it has not been read.
     pub body: Outgoing,
     /// The connection, if the client asks for another protocol.
@@ -30,19 +30,19 @@ pub struct Arriving {
 }
 
 impl Streams {
-    /// What is still to come of a request.
     pub(crate) fn new(body: Outgoing, upgrade: Option<OnUpgrade>) -> Streams {
-        Streams(Mutex::new(Some(Arriving { body, upgrade })))
+        Streams(Mutex::new(Some(UnreadStreams { body, upgrade })))
     }
 
-    /// Takes it; there is nothing the second time, nor for a request that was read as a whole.
-    pub fn take(&self) -> Option<Arriving> {
+    /// Takes them. `None` the second time, or if the body has been read.
+    pub fn take(&self) -> Option<UnreadStreams> {
         self.0.lock().take()
     }
 }
 
-/// Lets client and server talk to each other as they like from now on. The request is over when one of them has done, as with
-/// upstream (apimachinery/pkg/util/proxy/upgradeaware.go).
+/// Copies bytes between client and server in both directions. The request ends when one side closes, as upstream
+
+/// (apimachinery/pkg/util/proxy/upgradeaware.go).
 pub fn join(response: Response<Incoming>, client: Option<OnUpgrade>, record: Record) -> Answer {
     let mut answer = Answer::new(Body::from(""));
     *answer.status_mut() = response.status();

@@ -1,6 +1,6 @@
-//! A response body: bytes, pieces that are joined while they are sent, either of them compressed, or a stream of events.
+//! Response bodies: bytes, pieces that are joined while they are sent, either of them compressed, or a stream.
 //!
-//! Bodies are pulled: what has not been asked for has not been joined or compressed.
+//! Bodies are lazy: pieces are joined and compressed only when they are polled.
 
 use std::io::Read;
 use std::pin::Pin;
@@ -17,25 +17,25 @@ use super::compress::Gzip;
 use crate::audit::Record;
 use crate::flowcontrol::Held;
 
-/// How much of a long body is handed out at a time. Unread bytes must be few.
+/// How much of a long body is returned at a time. Unread bytes must be few.
 const CHUNK: usize = 128 * 1024;
-/// A piece that is not copied, because it is large enough to go alone.
+/// Pieces of at least this size are not copied.
 const LARGE: usize = 32 * 1024;
 
 /// A response body.
 pub struct Body {
-    kind: Kind,
-    /// What is remembered of its request, which is over when this is.
+    kind: BodyKind,
+    /// The audit record of its request, which is completed when the body is dropped.
     _held: Record,
     lease: Lease,
 }
 
-/// What a response holds until it has been written: the seat of its request.
+/// The seat that a response holds until it has been written.
 #[derive(Default)]
 pub(crate) struct Lease {
-    /// The user to whom it is charged.
+    /// The user who is charged.
     pub user: Str,
-    /// Given back when this is dropped.
+    /// Released on drop.
     _seat: Held,
 }
 
@@ -45,7 +45,7 @@ impl Lease {
     }
 }
 
-enum Kind {
+enum BodyKind {
     Whole(Bytes),
     Pieces(Pieces),
     Gzip(Box<Gzip>),
@@ -62,8 +62,7 @@ pub(crate) struct Pieces {
     shared: Option<Shared>,
 }
 
-/// Memory that a body shares with the store, until objects are replaced or deleted: from then on the body alone keeps
-/// them.
+/// Memory that a body shares with the store. When objects are replaced or deleted, only the body keeps them.
 #[derive(Clone)]
 pub(crate) struct Shared {
     space: Space,
@@ -74,7 +73,7 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    /// Objects of a space that had given up so many bytes when they were read.
+    /// Objects of a keyspace that had released `superseded` bytes when they were read.
     pub(crate) fn new(space: &Space, superseded: u64) -> Shared {
         Shared {
             space: space.clone(),
@@ -83,7 +82,7 @@ impl Shared {
         }
     }
 
-    /// How many bytes the store has given up since. An upper limit: bodies can keep the same old objects.
+    /// How many bytes the store has released since. An upper bound: several bodies can keep the same objects.
     pub(crate) fn stale(&self) -> u64 {
         self.space
             .superseded()
@@ -92,28 +91,28 @@ impl Shared {
     }
 }
 
-/// Another server stopped in the middle of an answer that is passed on. The client must not take what it got for all.
+/// An aggregated server ended in the middle of a response. The client must not take the part for the whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the server behind this one stopped in the middle of its answer")]
 pub struct Broken;
 
-/// Where the frames of a stream come from.
+/// The source of the frames of a stream.
 pub(crate) trait Source: Send {
-    /// The next frame, or none when the stream is over.
+    /// The next frame, or `None` at the end of the stream.
     fn poll_next(self: Pin<&mut Self>, context: &mut Context) -> Poll<Option<Bytes>>;
 }
 
-/// Chunks that another thread sends.
-struct Received(mpsc::Receiver<Bytes>);
+/// Chunks from a blocking thread.
+struct ChunkReceiver(mpsc::Receiver<Bytes>);
 
-impl Source for Received {
+impl Source for ChunkReceiver {
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context) -> Poll<Option<Bytes>> {
         self.0.poll_recv(context)
     }
 }
 
 impl Body {
-    fn of(kind: Kind) -> Body {
+    fn new(kind: BodyKind) -> Body {
         Body {
             kind,
             _held: Record::default(),
@@ -121,27 +120,27 @@ impl Body {
         }
     }
 
-    /// A text with a newline at its end, as Go's encoder of JSON writes it.
+    /// A text with a newline at its end, as Go's JSON encoder writes it.
     pub(crate) fn line(text: Bytes) -> Body {
         Body::pieces(vec![text, Bytes::from_static(b"\n")])
     }
 
     /// A body of many pieces.
     pub(crate) fn pieces(pieces: Vec<Bytes>) -> Body {
-        Body::of(Kind::Pieces(Pieces::new(pieces, 0, None)))
+        Body::new(BodyKind::Pieces(Pieces::new(pieces, 0, None)))
     }
 
-    /// A body of many pieces, most of which are the store's, besides so many bytes.
+    /// A body of many pieces that share the store's memory, except `own` bytes.
     pub(crate) fn shared_pieces(pieces: Vec<Bytes>, own: u64, shared: Shared) -> Body {
-        Body::of(Kind::Pieces(Pieces::new(pieces, own, Some(shared))))
+        Body::new(BodyKind::Pieces(Pieces::new(pieces, own, Some(shared))))
     }
 
-    /// A body that goes on until its source ends.
+    /// A stream that ends with its source.
     pub(crate) fn stream(source: impl Source + 'static) -> Body {
-        Body::of(Kind::Stream(Box::pin(source)))
+        Body::new(BodyKind::Stream(Box::pin(source)))
     }
 
-    /// What a reader has, read beside the runtime's threads while it is sent. A reader that fails ends the body.
+    /// The content of a reader, read on a blocking thread while it is sent. An error ends the body.
     pub(crate) fn reader(mut reader: impl Read + Send + 'static) -> Body {
         let (sender, received) = mpsc::channel(1);
         tokio::task::spawn_blocking(move || {
@@ -156,15 +155,15 @@ impl Body {
                 }
             }
         });
-        Body::stream(Received(received))
+        Body::stream(ChunkReceiver(received))
     }
 
-    /// The body of another server's answer, as it comes.
+    /// The body of another server's response, as it arrives.
     pub fn relay(body: Incoming) -> Body {
-        Body::of(Kind::Relay(body))
+        Body::new(BodyKind::Relay(body))
     }
 
-    /// The same body. Its request is not over before it is.
+    /// Keeps the audit record until the body is dropped.
     pub(crate) fn held(self, record: Record) -> Body {
         Body {
             _held: record,
@@ -172,66 +171,59 @@ impl Body {
         }
     }
 
-    /// The same body, which holds the seat of its request until it has been written.
+    /// Keeps the seat of the request until the body has been written.
     pub(crate) fn leased(self, lease: Lease) -> Body {
         Body { lease, ..self }
     }
 
-    /// Takes over what it holds, for what has been handed out and not been written.
+    /// Takes the seat, for bytes in flight that outlive the body.
     pub(crate) fn take_lease(&mut self) -> Lease {
         std::mem::take(&mut self.lease)
     }
 
-    /// The same body, compressed while it is sent. A stream is not.
+    /// Compresses the body while it is sent. Streams are not compressed.
     pub(super) fn compressed(self) -> Body {
         let plain = match self.kind {
-            Kind::Whole(bytes) => Plain::Whole(bytes),
-            Kind::Pieces(pieces) => Plain::Pieces(pieces),
+            BodyKind::Whole(bytes) => Plain::Whole(bytes),
+            BodyKind::Pieces(pieces) => Plain::Pieces(pieces),
             _ => return self,
         };
         Body {
-            kind: Kind::Gzip(Box::new(Gzip::new(plain))),
+            kind: BodyKind::Gzip(Box::new(Gzip::new(plain))),
             ..self
         }
     }
 
-    /// The memory that the body alone keeps until it has been written, what is handed out of it included. That of a
-    /// stream is what has been handed out.
+    /// The memory that only this body keeps until it has been written, including bytes in flight; 0 for a stream.
     pub(crate) fn retained(&self) -> u64 {
         match &self.kind {
-            Kind::Whole(bytes) => bytes.len() as u64,
-            Kind::Pieces(pieces) => pieces.retained(),
-            Kind::Gzip(gzip) => gzip.retained(),
-            Kind::Stream(_) | Kind::Relay(_) => 0,
+            BodyKind::Whole(bytes) => bytes.len() as u64,
+            BodyKind::Pieces(pieces) => pieces.retained(),
+            BodyKind::Gzip(gzip) => gzip.retained(),
+            BodyKind::Stream(_) | BodyKind::Relay(_) => 0,
         }
     }
 
     /// The memory that it shares with the store.
     pub(crate) fn shared(&self) -> Option<Shared> {
         match &self.kind {
-            Kind::Pieces(pieces) => pieces.shared.clone(),
-            Kind::Gzip(gzip) => gzip.shared(),
+            BodyKind::Pieces(pieces) => pieces.shared.clone(),
+            BodyKind::Gzip(gzip) => gzip.shared(),
             _ => None,
         }
     }
 
-    /// Whether it goes on for as long as somebody else likes.
+    /// Whether it is a stream without a known end.
     pub(crate) fn is_stream(&self) -> bool {
-        matches!(self.kind, Kind::Stream(_) | Kind::Relay(_))
+        matches!(self.kind, BodyKind::Stream(_) | BodyKind::Relay(_))
     }
 
-    /// All of it, if it is in one piece, with or without a newline.
+    /// The whole body, if it is one piece with or without a newline.
     pub(crate) fn whole(&self) -> Option<&Bytes> {
         match &self.kind {
-            Kind::Whole(bytes) => Some(bytes),
-            Kind::Pieces(pieces) => match pieces.pieces.as_slice() {
-                [text, end]
-                    if end
-                        == "
-" =>
-                {
-                    Some(text)
-                }
+            BodyKind::Whole(bytes) => Some(bytes),
+            BodyKind::Pieces(pieces) => match pieces.pieces.as_slice() {
+                [text, end] if end == "\n" => Some(text),
                 _ => None,
             },
             _ => None,
@@ -241,20 +233,20 @@ impl Body {
     /// The bytes of a body that is no stream, and not compressed.
     pub(crate) fn into_bytes(self) -> Option<Bytes> {
         match self.kind {
-            Kind::Whole(bytes) => Some(bytes),
-            Kind::Pieces(Pieces { pieces, left, .. }) => {
+            BodyKind::Whole(bytes) => Some(bytes),
+            BodyKind::Pieces(Pieces { pieces, left, .. }) => {
                 let mut all = BytesMut::with_capacity(usize::try_from(left).unwrap_or_default());
                 pieces.for_each(|piece| all.extend_from_slice(&piece));
                 Some(all.freeze())
             }
-            Kind::Gzip(_) | Kind::Stream(_) | Kind::Relay(_) => None,
+            BodyKind::Gzip(_) | BodyKind::Stream(_) | BodyKind::Relay(_) => None,
         }
     }
 }
 
 impl<T: Into<Bytes>> From<T> for Body {
     fn from(bytes: T) -> Body {
-        Body::of(Kind::Whole(bytes.into()))
+        Body::new(BodyKind::Whole(bytes.into()))
     }
 }
 
@@ -267,11 +259,11 @@ impl http_body::Body for Body {
         context: &mut Context,
     ) -> Poll<Option<Result<Frame<Bytes>, Self::Error>>> {
         let next = match &mut self.kind {
-            Kind::Whole(bytes) => split(bytes),
-            Kind::Pieces(pieces) => pieces.next(),
-            Kind::Gzip(gzip) => ready!(gzip.poll_next(context)),
-            Kind::Stream(source) => ready!(source.as_mut().poll_next(context)),
-            Kind::Relay(body) => {
+            BodyKind::Whole(bytes) => split(bytes),
+            BodyKind::Pieces(pieces) => pieces.next(),
+            BodyKind::Gzip(gzip) => ready!(gzip.poll_next(context)),
+            BodyKind::Stream(source) => ready!(source.as_mut().poll_next(context)),
+            BodyKind::Relay(body) => {
                 return Pin::new(body).poll_frame(context).map_err(|_| Broken);
             }
         };
@@ -280,25 +272,25 @@ impl http_body::Body for Body {
 
     fn is_end_stream(&self) -> bool {
         match &self.kind {
-            Kind::Whole(bytes) => bytes.is_empty(),
-            Kind::Pieces(pieces) => pieces.left == 0,
-            Kind::Gzip(gzip) => gzip.is_over(),
-            Kind::Stream(_) => false,
-            Kind::Relay(body) => body.is_end_stream(),
+            BodyKind::Whole(bytes) => bytes.is_empty(),
+            BodyKind::Pieces(pieces) => pieces.left == 0,
+            BodyKind::Gzip(gzip) => gzip.is_over(),
+            BodyKind::Stream(_) => false,
+            BodyKind::Relay(body) => body.is_end_stream(),
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         match &self.kind {
-            Kind::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
-            Kind::Pieces(pieces) => SizeHint::with_exact(pieces.left),
-            Kind::Gzip(_) | Kind::Stream(_) => SizeHint::default(),
-            Kind::Relay(body) => body.size_hint(),
+            BodyKind::Whole(bytes) => SizeHint::with_exact(bytes.len() as u64),
+            BodyKind::Pieces(pieces) => SizeHint::with_exact(pieces.left),
+            BodyKind::Gzip(_) | BodyKind::Stream(_) => SizeHint::default(),
+            BodyKind::Relay(body) => body.size_hint(),
         }
     }
 }
 
-/// What can be compressed.
+/// A body that can be compressed.
 pub(super) enum Plain {
     Whole(Bytes),
     Pieces(Pieces),
@@ -328,7 +320,7 @@ impl Plain {
     }
 }
 
-/// The next chunk of what is whole: what has been read of it can be seen, although it is kept to the end.
+/// The next chunk of a body in memory, so that reading progress can be observed.
 fn split(bytes: &mut Bytes) -> Option<Bytes> {
     (!bytes.is_empty()).then(|| bytes.split_to(bytes.len().min(CHUNK)))
 }
@@ -337,7 +329,7 @@ impl Pieces {
     fn new(pieces: Vec<Bytes>, own: u64, shared: Option<Shared>) -> Pieces {
         let left: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
         let vector = (pieces.capacity() * size_of::<Bytes>()) as u64;
-        // What is not shared is its own.
+        // Without sharing, all of it is the body's own.
         let own = vector + if shared.is_some() { own } else { left };
         let shared = shared.map(|shared| Shared {
             most: left,
@@ -355,7 +347,7 @@ impl Pieces {
         self.own + self.left.min((CHUNK + LARGE) as u64)
     }
 
-    /// The next chunk: few large writes cost less than many small ones.
+    /// The next chunk. Small pieces are joined: few large writes cost less than many small ones.
     fn next(&mut self) -> Option<Bytes> {
         if self.left == 0 {
             return None;

@@ -1,4 +1,4 @@
-//! Compressing answers for clients that ask for it, while they read.
+//! Gzip compression of large responses, while they are sent.
 
 use std::io::Write as _;
 use std::mem;
@@ -12,22 +12,31 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use super::body::{Plain, Shared};
 use super::{Answer, Body};
 
-/// Answers smaller than this are sent as they are, as upstream does.
+/// Responses smaller than this are not compressed, as upstream.
 const SMALLEST: usize = 128 * 1024;
-/// How much is compressed before it is handed out.
+/// How much compressed output is collected before it is sent.
 const CHUNK: usize = 32 * 1024;
-/// How many chunks are read before others get a turn: half a megabyte.
+/// How many chunks are compressed before the task yields: half a megabyte.
 const READ_AT_ONCE: usize = 4;
-/// The memory of a compressor, and of what it has written.
+/// The memory of a compressor and its output.
 const STATE: u64 = 384 * 1024;
 const IN_MEMORY: &str = "writing to memory does not fail";
 
-/// Compresses a large answer if the client accepts gzip.
+/// Compresses a large response if the client accepts gzip.
 pub(crate) fn compress(request: &HeaderMap, answer: Answer) -> Answer {
     let encoded = answer.headers().contains_key(header::CONTENT_ENCODING);
-    // A range is of the document as it is.
+    // A range refers to the uncompressed document.
     let partial = answer.status() == StatusCode::PARTIAL_CONTENT;
-    if encoded || partial || !accepts_gzip(request) || !is_large(answer.body()) {
+    let accepts_gzip = || {
+        let codings = crate::header::text(request, header::ACCEPT_ENCODING);
+        codings.split(',').any(|coding| {
+            let mut parts = coding.split(';').map(str::trim);
+            parts.next() == Some("gzip") && !parts.any(|parameter| parameter == "q=0")
+        })
+    };
+    let size = http_body::Body::size_hint(answer.body()).exact();
+    let is_large = size.is_some_and(|size| size >= SMALLEST as u64);
+    if encoded || partial || !is_large || answer.body().is_stream() || !accepts_gzip() {
         return answer;
     }
     let mut answer = answer.map(Body::compressed);
@@ -46,24 +55,10 @@ pub(crate) fn compress(request: &HeaderMap, answer: Answer) -> Answer {
     answer
 }
 
-fn accepts_gzip(headers: &HeaderMap) -> bool {
-    crate::header::text(headers, header::ACCEPT_ENCODING)
-        .split(',')
-        .any(|coding| {
-            let mut parts = coding.split(';').map(str::trim);
-            parts.next() == Some("gzip") && !parts.any(|parameter| parameter == "q=0")
-        })
-}
-
-fn is_large(body: &Body) -> bool {
-    let size = http_body::Body::size_hint(body).exact();
-    !body.is_stream() && size.is_some_and(|size| size >= SMALLEST as u64)
-}
-
-/// A body that is compressed as far as it is read.
+/// A body that is compressed while it is polled.
 pub(super) struct Gzip {
     plain: Plain,
-    /// None when all has been handed out.
+    /// `None` at the end.
     encoder: Option<GzEncoder<Vec<u8>>>,
 }
 

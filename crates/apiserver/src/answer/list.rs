@@ -1,4 +1,4 @@
-//! Many objects: their texts, one after the other, between a head and a tail.
+//! Lists: the stored JSON or protobuf of each object, between a head and a tail.
 
 use bytes::Bytes;
 use mizzen_object::{GroupVersionKind, proto};
@@ -7,40 +7,75 @@ use mizzen_value::{Map, Value, json, yaml};
 
 use super::body::Shared;
 use super::object::{from_text, message, meta_kind, partial};
-use super::table::table;
-use super::{Accept, Answer, Body, Encoding, Form, answer, keeping};
-use crate::types::Types;
+use super::{Accept, Answer, Body, Encoding, Form, Renderer, answer, with_audit_json};
 
-/// A list of a resource's objects.
-pub fn list(
-    types: &Types,
-    resource: &Resource,
-    list: &List,
-    accept: Accept,
-    include: &str,
-    now: i64,
-) -> Answer {
-    let metadata = metadata(list);
-    keeping(accept, |accept| match accept.form {
-        Form::Table(version) => {
-            let text = table(
-                resource,
-                &list.items,
-                Some(&metadata),
-                version,
-                include,
-                now,
-            );
-            from_text(&meta_kind(version, "Table"), None, text, accept, 200)
+impl Renderer<'_> {
+    /// The response with a list of objects.
+    pub fn list(&self, list: &List) -> Answer {
+        let metadata = metadata(list);
+        with_audit_json(self.accept, |accept| match accept.form {
+            Form::Table(version) => {
+                let text = self.table(version, &list.items, Some(&metadata));
+                from_text(&meta_kind(version, "Table"), None, text, accept, 200)
+            }
+            Form::Metadata(version) => self.partial_list(list, &metadata, version, accept),
+            Form::Whole => self.whole_list(list, &metadata, accept),
+        })
+    }
+    fn whole_list(&self, list: &List, metadata: &Value, accept: Accept) -> Answer {
+        let resource = self.resource;
+        let gvk = list_kind(resource);
+        match accept.encoding {
+            Encoding::Json if !accept.pretty => {
+                let body = shared_body(resource, list, json_pieces(&gvk, resource, list, metadata));
+                answer(200, "application/json", body)
+            }
+            Encoding::Protobuf => {
+                let mut head = Vec::new();
+                proto::encode_message(&self.types.list_meta, metadata, &mut head);
+                let pieces = protobuf_pieces(&gvk, resource, list, &head);
+                let body = shared_body(resource, list, pieces);
+                answer(200, accept.encoding.media_type(), body)
+            }
+            _ => {
+                let pieces = json_pieces(&gvk, resource, list, metadata);
+                let text = Body::pieces(pieces).into_bytes().unwrap_or_default();
+                if accept.encoding == Encoding::Yaml {
+                    let value = json::parse(&text).unwrap_or_default();
+                    return answer(200, accept.encoding.media_type(), yaml::write(&value));
+                }
+                from_text(&gvk, None, text, accept, 200)
+            }
         }
-        Form::Metadata(version) => partial_list(types, resource, list, &metadata, version, accept),
-        Form::Whole => whole(types, resource, list, &metadata, accept),
-    })
+    }
+
+    fn partial_list(&self, list: &List, metadata: &Value, version: &str, accept: Accept) -> Answer {
+        let gvk = meta_kind(version, "PartialObjectMetadataList");
+        let mut text =
+            b"{\"kind\":\"PartialObjectMetadataList\",\"apiVersion\":\"meta.k8s.io/".to_vec();
+        text.extend_from_slice(version.as_bytes());
+        text.extend_from_slice(b"\",\"metadata\":");
+        json::write(metadata, &mut text);
+        if list.items.is_empty() {
+            text.extend_from_slice(b",\"items\":null}");
+        } else {
+            text.extend_from_slice(b",\"items\":[");
+            for (index, object) in list.items.iter().enumerate() {
+                if index > 0 {
+                    text.push(b',');
+                }
+                text.extend_from_slice(&partial(self.resource.kind(), object, version));
+            }
+            text.extend_from_slice(b"]}");
+        }
+        let ty = Some(&*self.types.partial_list);
+        from_text(&gvk, ty, text.into(), accept, 200)
+    }
 }
 
 fn metadata(list: &List) -> Value {
     let mut metadata = Map::default();
-    // What is made up on the spot has no version.
+    // A computed list has no version.
     if list.version != Revision(0) {
         metadata.insert("resourceVersion", list.version.to_string());
     }
@@ -53,40 +88,8 @@ fn metadata(list: &List) -> Value {
     Value::Map(metadata)
 }
 
-fn whole(
-    types: &Types,
-    resource: &Resource,
-    list: &List,
-    metadata: &Value,
-    accept: Accept,
-) -> Answer {
-    let gvk = list_kind(resource);
-    match accept.encoding {
-        Encoding::Json if !accept.pretty => {
-            let body = shared(resource, list, pieces(&gvk, resource, list, metadata));
-            answer(200, "application/json", body)
-        }
-        Encoding::Protobuf => {
-            let mut head = Vec::new();
-            proto::encode_message(&types.list_meta, metadata, &mut head);
-            let body = shared(resource, list, messages(&gvk, resource, list, &head));
-            answer(200, accept.encoding.media_type(), body)
-        }
-        _ => {
-            let pieces = pieces(&gvk, resource, list, metadata);
-            let text = Body::pieces(pieces).into_bytes().unwrap_or_default();
-            if accept.encoding == Encoding::Yaml {
-                let value = json::parse(&text).unwrap_or_default();
-                return answer(200, accept.encoding.media_type(), yaml::write(&value));
-            }
-            from_text(&gvk, None, text, accept, 200)
-        }
-    }
-}
-
-/// A body of pieces that share the memory of stored objects. An object in another version than the stored one counts as
-/// the body's own.
-fn shared(resource: &Resource, list: &List, pieces: Vec<Bytes>) -> Body {
+/// A body of pieces that share the memory of stored objects. An object that was converted counts as the body's own.
+fn shared_body(resource: &Resource, list: &List, pieces: Vec<Bytes>) -> Body {
     let Some(superseded) = list.superseded else {
         return Body::pieces(pieces);
     };
@@ -104,8 +107,8 @@ fn shared(resource: &Resource, list: &List, pieces: Vec<Bytes>) -> Body {
     Body::shared_pieces(pieces, own, Shared::new(resource.space(), superseded))
 }
 
-/// The messages of a list's objects between what stands around them.
-fn messages(
+/// The list in protobuf, in pieces that share the cached messages of the objects.
+fn protobuf_pieces(
     gvk: &GroupVersionKind,
     resource: &Resource,
     list: &List,
@@ -150,16 +153,15 @@ fn list_kind(resource: &Resource) -> GroupVersionKind {
     }
 }
 
-/// The text of the list in pieces that share the objects' memory. Inside a list objects do not say what
-/// they are.
-fn pieces(
+/// The JSON of the list, in pieces that share the memory of the objects. Items have no kind and apiVersion.
+fn json_pieces(
     gvk: &GroupVersionKind,
     resource: &Resource,
     list: &List,
     metadata: &Value,
 ) -> Vec<Bytes> {
     if resource.is_custom() {
-        return loose_pieces(gvk, list, metadata);
+        return custom_json_pieces(gvk, list, metadata);
     }
     let mut head = b"{\"kind\":".to_vec();
     json::write_string(&gvk.kind, &mut head);
@@ -179,8 +181,8 @@ fn pieces(
     pieces
 }
 
-/// The same for custom objects, which are maps through and through, and so are their lists.
-fn loose_pieces(gvk: &GroupVersionKind, list: &List, metadata: &Value) -> Vec<Bytes> {
+/// The JSON of a list of custom objects: its fields are sorted, and items have kind and apiVersion.
+fn custom_json_pieces(gvk: &GroupVersionKind, list: &List, metadata: &Value) -> Vec<Bytes> {
     let head = format!(
         "{{\"apiVersion\":{},\"items\":[",
         json::quote(&gvk.api_version())
@@ -203,33 +205,4 @@ fn loose_pieces(gvk: &GroupVersionKind, list: &List, metadata: &Value) -> Vec<By
     );
     pieces.push(Bytes::from(tail));
     pieces
-}
-
-fn partial_list(
-    types: &Types,
-    resource: &Resource,
-    list: &List,
-    metadata: &Value,
-    version: &str,
-    accept: Accept,
-) -> Answer {
-    let gvk = meta_kind(version, "PartialObjectMetadataList");
-    let mut text =
-        b"{\"kind\":\"PartialObjectMetadataList\",\"apiVersion\":\"meta.k8s.io/".to_vec();
-    text.extend_from_slice(version.as_bytes());
-    text.extend_from_slice(b"\",\"metadata\":");
-    json::write(metadata, &mut text);
-    if list.items.is_empty() {
-        text.extend_from_slice(b",\"items\":null}");
-    } else {
-        text.extend_from_slice(b",\"items\":[");
-        for (index, object) in list.items.iter().enumerate() {
-            if index > 0 {
-                text.push(b',');
-            }
-            text.extend_from_slice(&partial(resource.kind(), object, version));
-        }
-        text.extend_from_slice(b"]}");
-    }
-    from_text(&gvk, Some(&types.partial_list), text.into(), accept, 200)
 }

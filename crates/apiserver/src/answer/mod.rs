@@ -1,4 +1,4 @@
-//! What goes back: the form that the client asked for, and the bytes.
+//! Responses: content negotiation and rendering of objects, lists, tables and Statuses.
 
 mod body;
 mod compress;
@@ -10,23 +10,22 @@ mod table;
 pub use body::{Body, Broken};
 pub(crate) use body::{Lease, Shared, Source};
 pub(crate) use compress::compress;
-pub use list::list;
 pub use negotiate::{Accept, Encoding, Form, not_acceptable};
 pub(crate) use negotiate::{
     Clause, Offer, clauses, negotiate_aggregated_discovery, negotiate_among, negotiate_document,
-    negotiate_route, negotiate_status, no_stream, not_that,
+    negotiate_route, negotiate_status, not_acceptable_because, stream_not_acceptable,
 };
-pub(crate) use object::{message, meta_kind, partial, status};
-pub use object::{object, status_kind, value};
+pub use object::{Renderer, status_kind, value};
+pub(crate) use object::{message, meta_kind, partial, status, status_value};
 pub(crate) use table::{Table, single};
 
 use bytes::Bytes;
 use http::{HeaderValue, Response, header};
 
-/// An answer.
+/// An HTTP response.
 pub type Answer = Response<Body>;
 
-/// An answer with a body of a known type.
+/// A response with a body of a content type.
 pub fn answer(code: u16, content_type: &'static str, body: impl Into<Body>) -> Answer {
     let mut response = Response::new(body.into());
     *response.status_mut() =
@@ -37,7 +36,7 @@ pub fn answer(code: u16, content_type: &'static str, body: impl Into<Body>) -> A
     response
 }
 
-/// An answer in plain text.
+/// A response in plain text.
 pub fn text(code: u16, body: impl Into<Body>) -> Answer {
     let mut answer = answer(code, "text/plain; charset=utf-8", body);
     answer.headers_mut().insert(
@@ -47,12 +46,12 @@ pub fn text(code: u16, body: impl Into<Body>) -> Answer {
     answer
 }
 
-/// The JSON of an answer that is sent in another form.
+/// The JSON of a response that is sent in another encoding, for the audit log.
 #[derive(Clone)]
 pub(crate) struct Text(pub Bytes);
 
-/// Makes an answer, and keeps its JSON beside it if that is wanted and not what is sent.
-fn keeping(accept: Accept, make: impl Fn(Accept) -> Answer) -> Answer {
+/// Renders a response. If the audit log needs its JSON and another encoding is sent, the JSON is added as [`Text`].
+fn with_audit_json(accept: Accept, make: impl Fn(Accept) -> Answer) -> Answer {
     let mut answer = make(Accept {
         kept: false,
         ..accept
@@ -68,7 +67,7 @@ fn keeping(accept: Accept, make: impl Fn(Accept) -> Answer) -> Answer {
     answer
 }
 
-/// Tells the client something that is no error.
+/// Adds `Warning` headers.
 pub(crate) fn warn(answer: &mut Answer, warnings: &[String]) {
     for warning in warnings {
         let quoted = mizzen_value::json::quote(warning);

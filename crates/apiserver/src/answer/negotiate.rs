@@ -1,11 +1,11 @@
-//! Which form of an answer a client wants: the `Accept` header, as upstream reads it.
+//! Content negotiation: the `Accept` header, as upstream reads it.
 
 use http::HeaderMap;
 use mizzen_object::Status;
 
 use crate::request::Query;
 
-/// How an answer is written.
+/// The encoding of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Encoding {
     /// JSON.
@@ -27,18 +27,18 @@ impl Encoding {
     }
 }
 
-/// What an answer shows of an object.
+/// How an object is rendered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Form {
-    /// All of it.
+    /// The whole object.
     Whole,
-    /// A table for people, in this version of `meta.k8s.io`.
+    /// A `Table`, in this version of `meta.k8s.io`.
     Table(&'static str),
-    /// Its metadata, in this version of `meta.k8s.io`.
+    /// `PartialObjectMetadata`, in this version of `meta.k8s.io`.
     Metadata(&'static str),
 }
 
-/// What the client wants.
+/// The negotiated form of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Accept {
     /// How it is written.
@@ -47,14 +47,14 @@ pub struct Accept {
     pub form: Form,
     /// Whether JSON is indented.
     pub pretty: bool,
-    /// Whether metadata is asked for as that of a list.
+    /// Whether `PartialObjectMetadataList` was requested.
     pub listed: bool,
-    /// Whether the JSON is kept beside what is sent, for those who remember it.
+    /// Whether the audit log needs the JSON of the response.
     pub kept: bool,
 }
 
 impl Accept {
-    /// What the server wants of itself.
+    /// Compact JSON, for requests of the server itself.
     pub const JSON: Accept = Accept {
         encoding: Encoding::Json,
         form: Form::Whole,
@@ -63,7 +63,7 @@ impl Accept {
         kept: false,
     };
 
-    /// The same without a transformation, for what cannot be transformed.
+    /// The same without a transformation to a table or metadata.
     pub fn whole(self) -> Accept {
         Accept {
             form: Form::Whole,
@@ -78,19 +78,19 @@ const STREAMS: [&str; 2] = [
     "application/vnd.kubernetes.protobuf;stream=watch",
 ];
 
-/// What there is to choose from besides the text of an object and its metadata.
+/// What a path can be rendered as, besides JSON, YAML and metadata.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Offer {
     /// Whether there are tables.
     pub tables: bool,
     /// Whether whole objects have a protobuf form; their metadata always has.
     pub protobuf: bool,
-    /// Whether go-restful serves the path. Kubernetes: it looks at the header first, has words of its own, and does not
-    /// know `application/*`; it serves neither custom resources nor groups.
+    /// Whether go-restful serves the path. Kubernetes: it checks the header first, with messages of its own, and does not
+    /// know `application/*`. It serves neither custom resources nor groups.
     pub restful: bool,
 }
 
-/// Chooses a form. `list` says that the path can also be watched, which shows in the refusal.
+/// Negotiates the form of an object or list. `list` says that the path can also be watched, which the error mentions.
 pub(crate) fn negotiate_among(
     headers: &HeaderMap,
     query: &Query,
@@ -106,7 +106,7 @@ pub(crate) fn negotiate_among(
         return Ok(default);
     }
     if offer.restful && !is_offered(header, &ENCODINGS.map(Encoding::media_type)) {
-        return Err(nothing_offered(list));
+        return Err(no_offer_accepted(list));
     }
     let chosen = clauses(header)
         .iter()
@@ -114,8 +114,8 @@ pub(crate) fn negotiate_among(
     chosen.ok_or_else(not_acceptable)
 }
 
-/// The same for a document that cannot be transformed: clauses that ask for a transformation are passed over.
-/// `restful` is that of [`Offer`].
+/// Negotiates the form of a document that cannot be transformed: clauses with a transformation are ignored. `restful` is
+/// that of [`Offer`].
 pub(crate) fn negotiate_document(
     headers: &HeaderMap,
     query: &Query,
@@ -123,12 +123,12 @@ pub(crate) fn negotiate_document(
 ) -> Result<Accept, Status> {
     let header = &*crate::header::text(headers, http::header::ACCEPT);
     if restful && !header.is_empty() && !is_offered(header, &ENCODINGS.map(Encoding::media_type)) {
-        return Err(nothing_offered(false));
+        return Err(no_offer_accepted(false));
     }
     untransformed(headers, query).ok_or_else(not_acceptable)
 }
 
-/// The best clause that asks for no transformation.
+/// The best clause without a transformation.
 fn untransformed(headers: &HeaderMap, query: &Query) -> Option<Accept> {
     let header = &*crate::header::text(headers, http::header::ACCEPT);
     let default = Accept {
@@ -149,8 +149,8 @@ fn untransformed(headers: &HeaderMap, query: &Query) -> Option<Accept> {
     clauses(header).iter().find_map(choose)
 }
 
-/// The form of aggregated discovery, if a clause asks for it. Kubernetes: clauses that do not are passed over, however
-/// much the client prefers them (DiscoveryEndpointRestrictions in endpoints/discovery/aggregated/negotiation.go).
+/// The form of aggregated discovery, if a clause requests it. Kubernetes: other clauses are ignored, whatever their quality
+/// (DiscoveryEndpointRestrictions in endpoints/discovery/aggregated/negotiation.go).
 pub(crate) fn negotiate_aggregated_discovery(
     headers: &HeaderMap,
     query: &Query,
@@ -171,18 +171,18 @@ pub(crate) fn negotiate_aggregated_discovery(
     })
 }
 
-/// Checks that one of a route's media types will do, where each has but one form. Kubernetes: go-restful compares them
-/// letter by letter and looks at no parameter.
+/// Checks that the client accepts one of a route's media types. Kubernetes: go-restful compares them case-sensitively and
+/// ignores parameters.
 pub(crate) fn negotiate_route(headers: &HeaderMap, produced: &[&str]) -> Result<(), Status> {
     let header = &*crate::header::text(headers, http::header::ACCEPT);
     match header.trim().is_empty() || is_offered(header, produced) {
         true => Ok(()),
-        false => Err(none_of(&produced.join(", "))),
+        false => Err(restful_not_acceptable(&produced.join(", "))),
     }
 }
 
-/// The form of a Status: the best clause that asks for no transformation. Kubernetes: where there is none, the Status
-/// is written indented, whatever was asked for (`WriteRawJSON` in handlers/responsewriters).
+/// The form of a Status: the best clause without a transformation. Kubernetes: without one, the Status is indented JSON,
+/// whatever the client accepts (`WriteRawJSON` in handlers/responsewriters).
 pub(crate) fn negotiate_status(headers: &HeaderMap, query: &Query) -> Accept {
     untransformed(headers, query).unwrap_or(Accept {
         pretty: true,
@@ -190,20 +190,17 @@ pub(crate) fn negotiate_status(headers: &HeaderMap, query: &Query) -> Accept {
     })
 }
 
-/// Whether JSON is indented. Kubernetes: the parameter is one of Go's words for truth, or it is false.
+/// Whether JSON is indented. Kubernetes: by the `pretty` parameter (Go's strconv.ParseBool); without it, for command-line
+/// tools and browsers.
 fn is_pretty(headers: &HeaderMap, query: &Query) -> bool {
     match query.text("pretty") {
-        "" => by_a_person(headers),
+        "" => {
+            let agent = crate::header::text(headers, http::header::USER_AGENT);
+            let tools = ["curl", "Wget", "Mozilla/5.0"];
+            tools.iter().any(|tool| agent.starts_with(tool))
+        }
         text => matches!(text, "1" | "t" | "T" | "true" | "TRUE" | "True"),
     }
-}
-
-/// Kubernetes: command-line tools and browsers get readable JSON without asking.
-fn by_a_person(headers: &HeaderMap) -> bool {
-    let agent = crate::header::text(headers, http::header::USER_AGENT);
-    ["curl", "Wget", "Mozilla/5.0"]
-        .iter()
-        .any(|tool| agent.starts_with(tool))
 }
 
 /// Whether a clause of the header names one of the media types. Kubernetes: matchesAccept of go-restful's route.go.
@@ -232,8 +229,8 @@ pub(crate) struct Clause<'a> {
 }
 
 impl<'a> Clause<'a> {
-    /// Reads a clause; none if it names no media type. Kubernetes: ParseAccept of goautoneg, which drops parameters that
-    /// it cannot read, and takes a quality that is no number for 0.
+    /// Parses a clause; `None` without a media type. Kubernetes: ParseAccept of goautoneg, which drops invalid parameters and
+    /// reads an invalid quality as 0.
     fn parse(text: &'a str) -> Option<Clause<'a>> {
         let (media_type, rest) = text.split_once(';').unwrap_or((text, ""));
         let (kind, subkind) = match media_type.trim_matches(' ').split_once('/') {
@@ -283,8 +280,8 @@ impl<'a> Clause<'a> {
     }
 }
 
-/// The clauses of the header, the preferred ones first. Kubernetes: goautoneg's order says of some pairs that each comes
-/// before the other, so that it takes its way of sorting to get its result.
+/// The clauses of the header, by preference. Kubernetes: goautoneg's comparison is no total order, so the same insertion
+/// sort is needed for the same result.
 pub(crate) fn clauses(header: &str) -> Vec<Clause<'_>> {
     let mut clauses: Vec<Clause> = header.split(',').filter_map(Clause::parse).collect();
     for end in 1..clauses.len() {
@@ -297,7 +294,7 @@ pub(crate) fn clauses(header: &str) -> Vec<Clause<'_>> {
     clauses
 }
 
-/// What a clause asks for, and the kind, group and version of a transformation.
+/// The form of a clause, and the kind, group and version of its transformation.
 fn read_options<'a>(
     clause: &Clause<'a>,
     default: Accept,
@@ -320,7 +317,7 @@ fn read_options<'a>(
             "g" => group = value,
             "v" => version = value,
             "pretty" => accept.pretty = *value == "1",
-            // There are no streams of YAML.
+            // YAML cannot be streamed.
             "stream" if *value != "watch" || encoding == Encoding::Yaml => return None,
             "sv" => return None,
             _ => {}
@@ -333,7 +330,7 @@ fn choose(clause: &Clause, default: Accept, offer: Offer) -> Option<Accept> {
     let (mut accept, (kind, group, version)) = read_options(clause, default)?;
     accept.form = form(kind, group, version)?;
     accept.listed = kind == "PartialObjectMetadataList";
-    // Tables have no protobuf.
+    // Tables have no protobuf encoding.
     let possible = match accept.form {
         Form::Table(_) => offer.tables && accept.encoding != Encoding::Protobuf,
         Form::Metadata(_) => true,
@@ -365,32 +362,32 @@ fn offered() -> String {
 /// 406: the response cannot have any of the forms that the client accepts.
 pub fn not_acceptable() -> Status {
     let message = format!("only the following media types are accepted: {}", offered());
-    not_that(message)
+    not_acceptable_because(message)
 }
 
-/// Why events cannot be written.
-pub(crate) fn no_stream() -> Status {
-    not_that(format!(
+/// 406: watch events cannot be sent in the requested media type.
+pub(crate) fn stream_not_acceptable() -> Status {
+    not_acceptable_because(format!(
         "only the following media types are accepted: {}",
         STREAMS.join(", ")
     ))
 }
 
-/// Why an answer cannot have the form that was asked for.
-pub(crate) fn not_that(message: String) -> Status {
+/// 406, with a message.
+pub(crate) fn not_acceptable_because(message: String) -> Status {
     Status::failure(406, "NotAcceptable", message)
 }
 
-fn nothing_offered(list: bool) -> Status {
+fn no_offer_accepted(list: bool) -> Status {
     let mut offers = offered();
     if list {
         offers = format!("{offers}, {}", STREAMS.join(", "));
     }
-    none_of(&offers)
+    restful_not_acceptable(&offers)
 }
 
-/// Kubernetes: go-restful's words for an answer in none of the forms that a route has.
-fn none_of(offers: &str) -> Status {
+/// 406. Kubernetes: go-restful's message.
+fn restful_not_acceptable(offers: &str) -> Status {
     let message = format!("406: Not Acceptable\n\nAvailable representations: {offers}");
     Status {
         details: Some(Box::default()),
@@ -445,7 +442,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clause_that_is_more_precise_comes_first() {
+    fn a_more_specific_clause_comes_first() {
         let yaml = Some((Encoding::Yaml, Form::Whole));
         check("*/*,application/yaml", yaml);
         check("application/*,application/yaml", yaml);
@@ -474,7 +471,7 @@ mod tests {
     }
 
     #[test]
-    fn aggregated_discovery_is_for_clauses_that_ask_for_it() {
+    fn aggregated_discovery_needs_a_clause_that_requests_it() {
         let chosen = |header: &str, restful| {
             let headers = crate::request::headers(&[("accept", header)]);
             negotiate_aggregated_discovery(&headers, &Query::default(), restful)
@@ -562,7 +559,7 @@ mod tests {
     }
 
     #[test]
-    fn readable_is_what_go_takes_for_true() {
+    fn pretty_is_what_go_parses_as_true() {
         let pretty = |query: &str, agent: &str| {
             let headers = crate::request::headers(&[("user-agent", agent)]);
             is_pretty(
@@ -584,7 +581,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_table_gives_the_next_best() {
+    fn without_tables_the_next_clause_is_chosen() {
         let chosen = |header: &str| {
             let mut headers = HeaderMap::new();
             headers.insert("accept", header.parse().unwrap());

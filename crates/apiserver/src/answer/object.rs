@@ -1,6 +1,5 @@
-//! One object, or a Status, in the form that was asked for.
+//! One object, or a Status, in the negotiated form.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -9,78 +8,91 @@ use mizzen_registry::{Object, Resource};
 use mizzen_value::{Value, json, yaml};
 
 use super::body::Shared;
-use super::table::table;
-use super::{Accept, Answer, Body, Encoding, Form, answer, keeping};
+use super::table::Table;
+use super::{Accept, Answer, Body, Encoding, Form, answer, with_audit_json};
 use crate::types::Types;
 
-/// From how many bytes on it is worth finding out whether an object's text is the store's.
+/// From this size it is worth checking whether the text of an object is still in the store.
 const LONG: usize = 64 * 1024;
 
-/// An object of a resource.
-pub fn object(
-    types: &Types,
-    resource: &Resource,
-    object: &Object,
-    accept: Accept,
-    include: &str,
-    now: i64,
-    code: u16,
-) -> Answer {
-    keeping(accept, |accept| match accept.form {
-        Form::Whole => {
-            let body = whole(resource, object, accept);
-            answer(code, accept.encoding.media_type(), body)
-        }
-        Form::Metadata(version) => {
-            let gvk = meta_kind(version, "PartialObjectMetadata");
-            let text = partial(resource.kind(), object, version);
-            from_text(&gvk, Some(&types.partial), text, accept, code)
-        }
-        Form::Table(version) => {
-            let text = table(
-                resource,
-                std::slice::from_ref(object),
-                None,
-                version,
-                include,
-                now,
-            );
-            from_text(&meta_kind(version, "Table"), None, text, accept, code)
-        }
-    })
+/// How objects of a resource are rendered for one request.
+pub struct Renderer<'a> {
+    pub types: &'a Types,
+    pub resource: &'a Resource,
+    pub accept: Accept,
+    /// How much of the object a table row has: `None`, `Metadata` or `Object`.
+    pub include: &'a str,
+    pub now: i64,
 }
 
-fn whole(resource: &Resource, object: &Object, accept: Accept) -> Body {
-    match accept.encoding {
-        Encoding::Json if accept.pretty => pretty(&object.json).into(),
-        Encoding::Json => stored(resource, object),
-        Encoding::Yaml => yaml::write(&object.value()).into(),
-        Encoding::Protobuf => {
-            proto::envelope(&resource.kind().gvk, &message(resource, object)).into()
+impl Renderer<'_> {
+    /// The response with one object.
+    pub fn object(&self, object: &Object, code: u16) -> Answer {
+        with_audit_json(self.accept, |accept| match accept.form {
+            Form::Whole => {
+                let body = self.whole_object(object, accept);
+                answer(code, accept.encoding.media_type(), body)
+            }
+            Form::Metadata(version) => {
+                let gvk = meta_kind(version, "PartialObjectMetadata");
+                let text = partial(self.resource.kind(), object, version);
+                from_text(&gvk, Some(&self.types.partial), text, accept, code)
+            }
+            Form::Table(version) => {
+                let text = self.table(version, std::slice::from_ref(object), None);
+                from_text(&meta_kind(version, "Table"), None, text, accept, code)
+            }
+        })
+    }
+
+    fn whole_object(&self, object: &Object, accept: Accept) -> Body {
+        match accept.encoding {
+            Encoding::Json if accept.pretty => json::pretty(&object.json).into(),
+            Encoding::Json => self.stored_json(object),
+            Encoding::Yaml => yaml::write(&object.value()).into(),
+            Encoding::Protobuf => {
+                let gvk = &self.resource.kind().gvk;
+                proto::envelope(gvk, &message(self.resource, object)).into()
+            }
         }
+    }
+
+    /// The JSON of an object. If it is long and still in the store, the body shares its memory.
+    fn stored_json(&self, object: &Object) -> Body {
+        let (text, space) = (object.json.clone(), self.resource.space());
+        let Some(record) = object.record().filter(|_| text.len() > LONG) else {
+            return Body::line(text);
+        };
+        // In this order: a replacement after this line is counted.
+        let shared = Shared::new(space, space.superseded());
+        let snapshot = space.snapshot();
+        let is_current = snapshot
+            .get(&record.key)
+            .is_some_and(|it| Arc::ptr_eq(it, record));
+        match is_current && record.value.as_ptr() == text.as_ptr() {
+            true => Body::shared_pieces(vec![text, Bytes::from_static(b"\n")], 0, shared),
+            false => Body::line(text),
+        }
+    }
+
+    pub(super) fn table(
+        &self,
+        version: &str,
+        objects: &[Object],
+        metadata: Option<&Value>,
+    ) -> Bytes {
+        Table {
+            resource: self.resource,
+            version,
+            include: self.include,
+            now: self.now,
+            headings: true,
+        }
+        .text(objects, metadata)
     }
 }
 
-/// The text of an object. A long one that is still the store's is not the body's own.
-fn stored(resource: &Resource, object: &Object) -> Body {
-    let text = object.json.clone();
-    let Some(record) = object.record().filter(|_| text.len() > LONG) else {
-        return Body::line(text);
-    };
-    // In this order: what is replaced from now on is counted.
-    let shared = Shared::new(resource.space(), resource.space().superseded());
-    let is_current = resource
-        .space()
-        .snapshot()
-        .get(&record.key)
-        .is_some_and(|it| Arc::ptr_eq(it, record));
-    match is_current && record.value.as_ptr() == text.as_ptr() {
-        true => Body::shared_pieces(vec![text, Bytes::from_static(b"\n")], 0, shared),
-        false => Body::line(text),
-    }
-}
-
-/// An object's protobuf message, made once.
+/// The protobuf message of an object, encoded once.
 pub(crate) fn message(resource: &Resource, object: &Object) -> Bytes {
     let make = || {
         let mut message = Vec::with_capacity(object.json.len());
@@ -93,33 +105,29 @@ pub(crate) fn message(resource: &Resource, object: &Object) -> Bytes {
     }
 }
 
-/// An object's metadata as an object of its own.
+/// The `PartialObjectMetadata` of an object.
 pub(crate) fn partial(kind: &KindData, object: &Object, version: &str) -> Bytes {
-    let metadata = match kind.unseen.is_empty() {
-        true => Cow::Borrowed(metadata(&object.json)),
-        false => Cow::Owned(seen(kind, metadata(&object.json))),
-    };
-    wrap(&metadata, version)
-}
-
-/// The same for something that stands for an object, such as its Scale.
-pub(super) fn plain_partial(object: &Object, version: &str) -> Bytes {
-    wrap(metadata(&object.json), version)
-}
-
-/// Kubernetes: upstream takes metadata from its internal type, where some annotations have become fields.
-fn seen(kind: &KindData, metadata: &[u8]) -> Vec<u8> {
-    let mut metadata = json::parse(metadata).unwrap_or_default();
+    let text = metadata(&object.json);
+    if kind.unseen.is_empty() {
+        return partial_of(text, version);
+    }
+    // Kubernetes: upstream takes metadata from its internal type, where some annotations have become fields.
+    let mut metadata = json::parse(text).unwrap_or_default();
     if let Some(Value::Map(annotations)) = metadata.get_mut("annotations") {
         annotations.retain(|name, _| !kind.unseen.iter().any(|unseen| unseen == name));
         if annotations.is_empty() {
             metadata.remove("annotations");
         }
     }
-    json::to_string(&metadata).into_bytes()
+    partial_of(json::to_string(&metadata).as_bytes(), version)
 }
 
-fn wrap(metadata: &[u8], version: &str) -> Bytes {
+/// The `PartialObjectMetadata` of a representation of an object, such as its Scale.
+pub(super) fn plain_partial(object: &Object, version: &str) -> Bytes {
+    partial_of(metadata(&object.json), version)
+}
+
+fn partial_of(metadata: &[u8], version: &str) -> Bytes {
     let mut text = Vec::with_capacity(metadata.len() + 96);
     text.extend_from_slice(b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"meta.k8s.io/");
     text.extend_from_slice(version.as_bytes());
@@ -129,23 +137,22 @@ fn wrap(metadata: &[u8], version: &str) -> Bytes {
     text.into()
 }
 
-/// The text of an object's metadata.
+/// The JSON of an object's metadata, found in the JSON of the object.
 fn metadata(text: &[u8]) -> &[u8] {
-    find_member(text, "metadata").unwrap_or(b"{}")
-}
-
-fn find_member<'a>(text: &'a [u8], name: &str) -> Option<&'a [u8]> {
-    let mut scanner = json::Scanner::new(text);
-    scanner.peek().ok()?;
-    scanner.open_map().ok()?;
-    while let Some(key) = scanner.key().ok()? {
-        let start = scanner.offset();
-        json::skip(&mut scanner).ok()?;
-        if key == name {
-            return Some(scanner.slice(start, scanner.offset()));
+    let find = || {
+        let mut scanner = json::Scanner::new(text);
+        scanner.peek().ok()?;
+        scanner.open_map().ok()?;
+        while let Some(key) = scanner.key().ok()? {
+            let start = scanner.offset();
+            json::skip(&mut scanner).ok()?;
+            if key == "metadata" {
+                return Some(scanner.slice(start, scanner.offset()));
+            }
         }
-    }
-    None
+        None
+    };
+    find().unwrap_or(b"{}")
 }
 
 pub(crate) fn meta_kind(version: &str, kind: &str) -> GroupVersionKind {
@@ -156,7 +163,7 @@ pub(crate) fn meta_kind(version: &str, kind: &str) -> GroupVersionKind {
     }
 }
 
-/// Something whose JSON text is known.
+/// The response with a value of which the JSON is known.
 pub(super) fn from_text(
     gvk: &GroupVersionKind,
     ty: Option<&Struct>,
@@ -165,7 +172,7 @@ pub(super) fn from_text(
     code: u16,
 ) -> Answer {
     match accept.encoding {
-        Encoding::Json if accept.pretty => answer(code, "application/json", pretty(&text)),
+        Encoding::Json if accept.pretty => answer(code, "application/json", json::pretty(&text)),
         Encoding::Json => answer(code, "application/json", Body::line(text)),
         _ => value(
             gvk,
@@ -177,7 +184,9 @@ pub(super) fn from_text(
     }
 }
 
-/// Any value that says what it is; `ty` is needed for protobuf and for that only.
+/// The response with a value; `ty` is needed only for protobuf. Kubernetes: compact JSON ends with a newline, indented JSON
+
+/// does not (serializer/json/json.go).
 pub fn value(
     gvk: &GroupVersionKind,
     ty: Option<&Struct>,
@@ -185,30 +194,22 @@ pub fn value(
     accept: Accept,
     code: u16,
 ) -> Answer {
-    keeping(accept, |accept| written(gvk, ty, value, accept, code))
+    with_audit_json(accept, |accept| {
+        let body: Body = match (accept.encoding, ty) {
+            (Encoding::Protobuf, Some(ty)) => proto::encode_object(gvk, ty, value).into(),
+            (Encoding::Yaml, _) => yaml::write(value).into(),
+            _ if accept.pretty => json::pretty(json::to_string(value).as_bytes()).into(),
+            _ => (json::to_string(value) + "\n").into(),
+        };
+        let media_type = match (accept.encoding, ty) {
+            (Encoding::Protobuf, None) => "application/json",
+            (encoding, _) => encoding.media_type(),
+        };
+        answer(code, media_type, body)
+    })
 }
 
-fn written(
-    gvk: &GroupVersionKind,
-    ty: Option<&Struct>,
-    value: &Value,
-    accept: Accept,
-    code: u16,
-) -> Answer {
-    let body: Body = match (accept.encoding, ty) {
-        (Encoding::Protobuf, Some(ty)) => proto::encode_object(gvk, ty, value).into(),
-        (Encoding::Yaml, _) => yaml::write(value).into(),
-        _ if accept.pretty => pretty(json::to_string(value).as_bytes()).into(),
-        _ => (json::to_string(value) + "\n").into(),
-    };
-    let media_type = match (accept.encoding, ty) {
-        (Encoding::Protobuf, None) => "application/json",
-        (encoding, _) => encoding.media_type(),
-    };
-    answer(code, media_type, body)
-}
-
-/// What a Status says it is.
+/// The kind of a Status.
 pub fn status_kind() -> GroupVersionKind {
     GroupVersionKind {
         group: "".into(),
@@ -217,24 +218,19 @@ pub fn status_kind() -> GroupVersionKind {
     }
 }
 
-/// A failure.
+/// The response with a Status object.
+pub(crate) fn status_value(types: &Types, status: &Value, accept: Accept, code: u16) -> Answer {
+    let (gvk, ty) = (status_kind(), Some(&*types.status));
+    value(&gvk, ty, status, accept.whole(), code)
+}
+
+/// The response to a request that failed.
 pub(crate) fn status(types: &Types, status: &Status, accept: Accept) -> Answer {
-    let mut answer = value(
-        &status_kind(),
-        Some(&types.status),
-        &status.to_value(),
-        accept.whole(),
-        status.code,
-    );
+    let mut answer = status_value(types, &status.to_value(), accept, status.code);
     if let Some(seconds) = status.retry_after {
         answer
             .headers_mut()
             .insert(http::header::RETRY_AFTER, seconds.into());
     }
     answer
-}
-
-/// Readable text. Kubernetes: it has no newline at its end, where compact text has one (serializer/json/json.go).
-fn pretty(text: &[u8]) -> Vec<u8> {
-    json::pretty(text)
 }

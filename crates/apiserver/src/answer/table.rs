@@ -1,4 +1,4 @@
-//! Tables: what `kubectl get` shows, a row an object.
+//! Tables, as `kubectl get` prints them: one row per object.
 
 use bytes::Bytes;
 use mizzen_object::jsonpath::{self, Template};
@@ -8,32 +8,13 @@ use mizzen_value::{Value, json, time};
 
 use super::object::{partial, plain_partial};
 
-/// Stands for an age that is filled in when the row is sent. A row in which something else reads the same is
-/// not kept.
+/// The placeholder for an age, which is filled in when the row is sent. A row that contains this text otherwise is not
+/// cached.
 const AGE: &str = "\u{1}age\u{1}";
-/// After this long every age reads differently.
-const A_LONG_TIME: i64 = 400 * 24 * 60 * 60;
+/// After this long every age is printed differently.
+const LATER: i64 = 400 * 24 * 60 * 60;
 
-/// A table of these objects. `metadata` is that of their list; a single object lends its version.
-pub(super) fn table(
-    resource: &Resource,
-    objects: &[Object],
-    metadata: Option<&Value>,
-    version: &str,
-    include: &str,
-    now: i64,
-) -> Bytes {
-    Table {
-        resource,
-        version,
-        include,
-        now,
-        headings: true,
-    }
-    .text(objects, metadata)
-}
-
-/// A table of one thing that is no object of a resource, with columns of its own.
+/// A table of one object that is no resource, such as a Scale, with its own columns.
 pub(crate) fn single(
     columns: &[Column],
     cells: Vec<Value>,
@@ -54,7 +35,7 @@ pub(crate) fn single(
     out.into()
 }
 
-/// How tables are made.
+/// How a table is rendered.
 pub(crate) struct Table<'a> {
     pub resource: &'a Resource,
     /// The version of `meta.k8s.io`.
@@ -67,7 +48,7 @@ pub(crate) struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// The text of a table.
+    /// The JSON of a table. `metadata` is that of the list; without it, the version of the object is used.
     pub(crate) fn text(&self, objects: &[Object], metadata: Option<&Value>) -> Bytes {
         let mut out = Vec::with_capacity(1024 + objects.len() * 512);
         out.extend_from_slice(b"{\"kind\":\"Table\",\"apiVersion\":\"meta.k8s.io/");
@@ -83,7 +64,9 @@ impl Table<'_> {
         } else {
             out.extend_from_slice(b"null")
         }
-        if objects.is_empty() && is_plain(&self.resource.kind().columns) {
+        // Kubernetes: a kind without a printer of its own has `null` instead of no rows.
+        let columns = &self.resource.kind().columns;
+        if objects.is_empty() && columns.iter().any(|column| column.name == "Created At") {
             out.extend_from_slice(b",\"rows\":null}");
             return out.into();
         }
@@ -98,7 +81,7 @@ impl Table<'_> {
         out.into()
     }
 
-    /// Some kinds are shown in an order of their own.
+    /// Sorts the objects of kinds that have an order of their own.
     fn in_order<'a>(&self, objects: &'a [Object]) -> impl Iterator<Item = &'a Object> {
         let mut order: Vec<&Object> = objects.iter().collect();
         if let Some(rank) = self.resource.kind().hooks.row_rank() {
@@ -108,8 +91,8 @@ impl Table<'_> {
     }
 
     fn row(&self, object: &Object, out: &mut Vec<u8>) {
-        let usual = self.version == "v1" && matches!(self.include, "" | "Metadata");
-        let forms = object.forms(self.resource).filter(|_| usual);
+        let is_default = self.version == "v1" && matches!(self.include, "" | "Metadata");
+        let forms = object.forms(self.resource).filter(|_| is_default);
         match forms.and_then(|forms| {
             forms
                 .row
@@ -128,17 +111,17 @@ impl Table<'_> {
         }
     }
 
-    /// A row around its age, if the age is all that time changes in it.
+    /// A row split at its age, if only the age changes with time.
     fn ageless_row(&self, object: &Object) -> Option<(Bytes, i64, Bytes)> {
         let value = object.value();
         let made = time::to_unix(value["metadata"]["creationTimestamp"].str())?;
         let mut cells = row(self.resource, &value, self.now);
-        let later = row(self.resource, &value, self.now + A_LONG_TIME);
+        let later = row(self.resource, &value, self.now + LATER);
         let mut changing = (0..cells.len()).filter(|at| cells[*at] != later[*at]);
         let (at, None) = (changing.next()?, changing.next()) else {
             return None;
         };
-        let ages = [(&cells, self.now), (&later, self.now + A_LONG_TIME)];
+        let ages = [(&cells, self.now), (&later, self.now + LATER)];
         if ages
             .iter()
             .any(|(cells, now)| cells[at].str() != time::age(now - made))
@@ -175,11 +158,6 @@ impl Table<'_> {
     }
 }
 
-/// Kubernetes: a kind without a printer of its own has no rows where others have zero.
-fn is_plain(columns: &[Column]) -> bool {
-    columns.iter().any(|column| column.name == "Created At")
-}
-
 fn own_metadata(objects: &[Object], out: &mut Vec<u8>) {
     let version = objects
         .first()
@@ -191,7 +169,7 @@ fn own_metadata(objects: &[Object], out: &mut Vec<u8>) {
     json::write(&metadata, out);
 }
 
-/// The cells of an object's row: those of the version in which it is kept, unless its own version has a table.
+/// The cells of an object: those of its storage version, unless its own version has a table.
 pub(crate) fn row(resource: &Resource, object: &Value, now: i64) -> Vec<Value> {
     match resource.as_kept(object) {
         Some((kind, object)) => built_in_row(kind, &object, now),
@@ -200,7 +178,7 @@ pub(crate) fn row(resource: &Resource, object: &Value, now: i64) -> Vec<Value> {
     }
 }
 
-/// For each column what its path leads to, or what the kind computes. A kind may have more to say than it has columns.
+/// The cells of a built-in kind: by path, or computed by the kind. A kind may compute more cells than it has columns.
 fn built_in_row(kind: &Kind, object: &Value, now: i64) -> Vec<Value> {
     let mut computed = kind.hooks.cells(object, now).into_iter();
     let mut cells: Vec<Value> = kind
@@ -218,24 +196,9 @@ fn built_in_row(kind: &Kind, object: &Value, now: i64) -> Vec<Value> {
     cells
 }
 
-/// The cells of a custom object's row: what its columns' paths lead to, if that is of the column's type.
+/// The cells of a custom object: the values at the columns' paths, if they have the column's type.
 fn custom_row(columns: &[Column], object: &Value, now: i64) -> Vec<Value> {
-    let cell = |column: &Column| {
-        let path = column.path.as_deref().unwrap_or_default();
-        let found = Template::parse_path(path)
-            .ok()
-            .and_then(|path| path.first(object));
-        match found {
-            Some(value) if column.ty == "string" => jsonpath::text(&value).into(),
-            Some(value) => typed_cell(&column.ty, value, now),
-            None => Value::Null,
-        }
-    };
-    columns.iter().map(cell).collect()
-}
-
-fn typed_cell(ty: &str, value: Value, now: i64) -> Value {
-    match (ty, &value) {
+    let typed = |ty: &str, value: Value| match (ty, &value) {
         ("integer", Value::Int(_)) | ("number", Value::Int(_) | Value::Number(_)) => value,
         ("integer", Value::Number(_)) => (value.as_f64().unwrap_or_default() as i64).into(),
         ("boolean", Value::Bool(_)) => value,
@@ -244,7 +207,19 @@ fn typed_cell(ty: &str, value: Value, now: i64) -> Value {
             None => "<invalid>".into(),
         },
         _ => Value::Null,
-    }
+    };
+    let cell = |column: &Column| {
+        let path = column.path.as_deref().unwrap_or_default();
+        let found = Template::parse_path(path)
+            .ok()
+            .and_then(|path| path.first(object));
+        match found {
+            Some(value) if column.ty == "string" => jsonpath::text(&value).into(),
+            Some(value) => typed(&column.ty, value),
+            None => Value::Null,
+        }
+    };
+    columns.iter().map(cell).collect()
 }
 
 fn headings(columns: &[Column], out: &mut Vec<u8>) {

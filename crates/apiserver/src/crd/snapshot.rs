@@ -187,7 +187,7 @@ impl Snapshot {
                 });
                 group.versions[at]
                     .resources
-                    .extend(discovery::resources_of(&definition.outline(version)));
+                    .extend(discovery::api_resources(&definition.outline(version)));
             }
         }
         discovery::sort(std::slice::from_mut(&mut group));

@@ -27,7 +27,7 @@ use tokio::time::timeout;
 
 use crate::Server;
 use crate::authentication::{Authorities, TokenCache, Trusted};
-use crate::listen::listen;
+use crate::listen::{SecureServing, listen};
 use crate::outgoing::{Client, Identity, Target, whole};
 use crate::receive::MAX_BODY;
 pub use cache::Cache;
@@ -196,7 +196,13 @@ impl Upstream {
     ) -> Result<(), UpstreamError> {
         let authorities = Authorities::new(&self.0.registry, &self.trusted().await?);
         let tls = trust::tls(authorities.clone(), identity)?;
-        listen(server, listener, tls, authorities.identify(), stop, GRACE).await;
+        let serving = SecureServing {
+            listener,
+            tls,
+            identify: authorities.identify(),
+            grace: GRACE,
+        };
+        listen(server, serving, stop).await;
         Ok(())
     }
 }

@@ -1,10 +1,10 @@
-//! All of discovery in one document: `APIGroupDiscoveryList`, which clients ask for by media type.
+//! Aggregated discovery: all of discovery in one `APIGroupDiscoveryList`, which clients request by media type.
 
 use mizzen_value::{Value, value};
 
 use super::{Group, Version, is_built_in};
 
-/// `/api` (give it core alone) and `/apis` (give it all others).
+/// The document of `/api` (for the core group) and `/apis` (for all other groups).
 pub fn aggregated<'a>(groups: impl IntoIterator<Item = &'a Group>) -> Value {
     let items: Vec<Value> = groups.into_iter().map(group).collect();
     value!({
@@ -39,10 +39,11 @@ fn version(group: &Group, version: &Version) -> Value {
                     .iter_mut()
                     .find(|resource| resource["resource"].str() == parent);
                 if let Some(owner) = owner {
-                    owner
-                        .entry("subresources")
-                        .make_list()
-                        .push(subresource(group, version, line, name));
+                    owner.entry("subresources").make_list().push(value!({
+                        "subresource": name,
+                        "responseKind": (response_kind(group, version, line)),
+                        "verbs": (line["verbs"].clone()),
+                    }));
                 }
             }
         }
@@ -67,15 +68,7 @@ fn resource(group: &Group, version: &Version, line: &Value) -> Value {
     resource
 }
 
-fn subresource(group: &Group, version: &Version, line: &Value, name: &str) -> Value {
-    value!({
-        "subresource": name,
-        "responseKind": (response_kind(group, version, line)),
-        "verbs": (line["verbs"].clone()),
-    })
-}
-
-/// Kubernetes: for built-in kinds, group and version are only said where they are not the list's own.
+/// Kubernetes: for built-in kinds, group and version are set only where they differ from the list's.
 fn response_kind(group: &Group, version: &Version, line: &Value) -> Value {
     let (group, version) = match line["version"].str() {
         "" if is_built_in(&group.name) => ("", ""),

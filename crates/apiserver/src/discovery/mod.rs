@@ -1,9 +1,9 @@
-//! What is served? The documents from which clients learn groups, versions and resources.
+//! Discovery: the documents that list groups, versions and resources.
 //!
-//! [`groups`] turns kinds into groups once; each document is then a view of them. Groups from elsewhere
-//! (aggregated servers) join the list as values and need no kinds.
+//! [`groups`] turns kinds into groups once; each document is a view of them. Groups of aggregated servers join the list as
+//! values and need no kinds.
 //!
-//! Invariant: nothing here depends on who asks; a document changes only when the list of groups does.
+//! Invariant: a document does not depend on the user; it changes only with the list of groups.
 
 mod aggregated;
 mod order;
@@ -13,7 +13,7 @@ mod tests;
 
 pub use aggregated::aggregated;
 pub use order::{Priority, compare_versions, is_built_in, priority};
-pub(crate) use resources::of as resources_of;
+pub(crate) use resources::api_resources;
 pub use resources::storage_version_hash;
 
 use std::collections::BTreeSet;
@@ -26,7 +26,7 @@ use mizzen_value::{Str, Value, value};
 pub struct Group {
     /// Its name, `""` for core.
     pub name: Str,
-    /// Where it stands among groups: larger comes first.
+    /// Its priority among groups: larger comes first.
     pub priority: i64,
     /// Its versions, the preferred one first.
     pub versions: Vec<Version>,
@@ -37,9 +37,9 @@ pub struct Group {
 pub struct Version {
     /// Its name: `v1`.
     pub name: Str,
-    /// Where it stands among the group's versions: larger comes first.
+    /// Its priority among the group's versions: larger comes first.
     pub priority: i64,
-    /// What it serves, as items of an `APIResourceList`.
+    /// Its resources, as items of an `APIResourceList`.
     pub resources: Vec<Value>,
 }
 
@@ -49,7 +49,7 @@ impl Group {
         self.versions.iter().find(|version| version.name == name)
     }
 
-    /// What an object's `apiVersion` says: `v1`, `apps/v1`.
+    /// The `apiVersion` of its objects: `v1`, `apps/v1`.
     pub fn api_version(&self, version: &str) -> Str {
         if self.name.is_empty() {
             version.into()
@@ -59,17 +59,37 @@ impl Group {
     }
 }
 
-/// The groups that `kinds` make up, core among them, in the order in which clients see them.
+/// The groups of `kinds`, including core, in discovery order.
 pub fn groups(kinds: &[Kind]) -> Vec<Group> {
     let mut groups = Vec::new();
     for kind in kinds {
-        add(&mut groups, kind);
+        let (name, version) = (&kind.gvk.group, &kind.gvk.version);
+        let priority = priority(name, version);
+        let group = find_or_push(
+            &mut groups,
+            |group: &Group| group.name == *name,
+            || Group {
+                name: name.clone(),
+                priority: priority.group,
+                versions: Vec::new(),
+            },
+        );
+        let version = find_or_push(
+            &mut group.versions,
+            |known| known.name == *version,
+            || Version {
+                name: version.clone(),
+                priority: priority.version,
+                resources: Vec::new(),
+            },
+        );
+        version.resources.extend(api_resources(kind));
     }
     sort(&mut groups);
     groups
 }
 
-/// Puts groups and their versions into the order in which clients see them.
+/// Sorts groups and their versions in discovery order.
 pub fn sort(groups: &mut [Group]) {
     groups.sort_by(|a, b| {
         b.priority
@@ -85,30 +105,6 @@ pub fn sort(groups: &mut [Group]) {
     }
 }
 
-fn add(groups: &mut Vec<Group>, kind: &Kind) {
-    let (name, version) = (&kind.gvk.group, &kind.gvk.version);
-    let priority = priority(name, version);
-    let group = find_or_push(
-        groups,
-        |group| group.name == *name,
-        || Group {
-            name: name.clone(),
-            priority: priority.group,
-            versions: Vec::new(),
-        },
-    );
-    let version = find_or_push(
-        &mut group.versions,
-        |known| known.name == *version,
-        || Version {
-            name: version.clone(),
-            priority: priority.version,
-            resources: Vec::new(),
-        },
-    );
-    version.resources.extend(resources::of(kind));
-}
-
 fn find_or_push<T>(
     list: &mut Vec<T>,
     is_it: impl Fn(&T) -> bool,
@@ -121,7 +117,7 @@ fn find_or_push<T>(
     &mut list[at]
 }
 
-/// `/api`: the versions of the core group, and where to reach this server.
+/// `/api`: the versions of the core group, and the address of this server.
 ///
 /// Kubernetes: documents below `/api` carry no `apiVersion`.
 pub fn core_versions(server_address: &str) -> Value {
@@ -170,7 +166,7 @@ pub fn resource_list(group: &Group, version: &Version) -> Value {
     list
 }
 
-/// What a server answers whatever its kinds are.
+/// The paths that every server has.
 const FIXED_PATHS: &[&str] = &[
     "/.well-known/openid-configuration",
     "/api",
@@ -190,10 +186,10 @@ const FIXED_PATHS: &[&str] = &[
     "/version",
 ];
 
-/// `/`: every path that is worth asking, the `others` among them.
-pub fn root_paths(groups: &[Group], others: &[impl AsRef<str>]) -> Value {
+/// `/`: every path, including `more`.
+pub fn root_paths(groups: &[Group], more: &[impl AsRef<str>]) -> Value {
     let mut paths: BTreeSet<String> = FIXED_PATHS.iter().map(|path| path.to_string()).collect();
-    paths.extend(others.iter().map(|path| path.as_ref().to_string()));
+    paths.extend(more.iter().map(|path| path.as_ref().to_string()));
     for group in groups {
         let root = if group.name.is_empty() {
             "/api".into()
@@ -211,7 +207,7 @@ pub fn root_paths(groups: &[Group], others: &[impl AsRef<str>]) -> Value {
     value!({"paths": (paths.into_iter().map(Value::from).collect::<Vec<_>>())})
 }
 
-/// The version of Kubernetes that we behave like, as a tool would parse it.
+/// The Kubernetes version that this server implements, in the form that tools parse.
 pub const GIT_VERSION: &str = "v1.36.4+mizzen";
 
 /// `/version`.

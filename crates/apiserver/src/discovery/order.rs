@@ -1,8 +1,8 @@
-//! Which group, and which of its versions, comes first?
+//! The priority of groups and versions in discovery.
 
 use std::cmp::Ordering;
 
-/// Where a version stands; larger comes first. An `APIService` carries the same two numbers.
+/// The priority of a version; larger comes first. An `APIService` has the same two numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Priority {
     /// Of its group among groups.
@@ -11,8 +11,8 @@ pub struct Priority {
     pub version: i64,
 }
 
-/// Kubernetes: the numbers are cmd/kube-apiserver/app/aggregator.go's and its friends', which clients see
-/// in `APIService` objects; those of removed versions are of the last release that served them.
+/// Kubernetes: the numbers of `APIService` objects (cmd/kube-apiserver/app/aggregator.go and the like). Those of removed
+/// versions are of the last release that served them.
 const BUILT_IN: &[(&str, i64)] = &[
     ("apiregistration.k8s.io", 20_000),
     ("", 18_000),
@@ -38,7 +38,7 @@ const BUILT_IN: &[(&str, i64)] = &[
     ("flowcontrol.apiserver.k8s.io", 16_100),
 ];
 
-/// What every custom resource definition gets.
+/// The priority of every CustomResourceDefinition.
 const CUSTOM: Priority = Priority {
     group: 1_000,
     version: 100,
@@ -73,12 +73,12 @@ pub fn priority(group: &str, version: &str) -> Priority {
     }
 }
 
-/// Whether the group ships with us.
+/// Whether the group is built in.
 pub fn is_built_in(group: &str) -> bool {
     BUILT_IN.iter().any(|(name, _)| *name == group)
 }
 
-/// Orders versions by how much they promise: `foo < v1alpha1 < v1beta1 < v1 < v2`.
+/// Orders versions by stability: `foo < v1alpha1 < v1beta1 < v1 < v2`.
 pub fn compare_versions(a: &str, b: &str) -> Ordering {
     match (rank(a), rank(b)) {
         (None, None) => b.cmp(a),
@@ -86,7 +86,7 @@ pub fn compare_versions(a: &str, b: &str) -> Ordering {
     }
 }
 
-/// How stable, which major, which minor; none for what is no Kubernetes version.
+/// Stability, major and minor; `None` if it is no Kubernetes version.
 fn rank(version: &str) -> Option<(u8, u64, u64)> {
     let rest = version.strip_prefix('v')?;
     let letters = rest

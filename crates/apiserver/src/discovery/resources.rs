@@ -1,4 +1,4 @@
-//! A kind as the lines it has in an `APIResourceList`: one for itself, one for each subresource.
+//! The items of a kind in an `APIResourceList`: one for itself, one for each subresource.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -6,8 +6,8 @@ use mizzen_object::{GroupVersionKind, Kind, Subresource};
 use mizzen_value::{Str, Value, value};
 use sha2::{Digest, Sha256};
 
-/// The lines of `kind`.
-pub(crate) fn of(kind: &Kind) -> impl Iterator<Item = Value> {
+/// The items of `kind`.
+pub(crate) fn api_resources(kind: &Kind) -> impl Iterator<Item = Value> {
     std::iter::once(resource(kind)).chain(
         kind.subresources
             .iter()
@@ -15,7 +15,7 @@ pub(crate) fn of(kind: &Kind) -> impl Iterator<Item = Value> {
     )
 }
 
-/// By what clients tell that the stored form of a kind has changed.
+/// The `storageVersionHash`, by which clients see that the storage version of a kind has changed.
 pub fn storage_version_hash(stored: &GroupVersionKind) -> String {
     let hash = Sha256::digest(format!(
         "{}/{}/{}",
@@ -38,17 +38,18 @@ fn resource(kind: &Kind) -> Value {
     if !kind.categories.is_empty() {
         resource.set("categories", list(&kind.categories));
     }
-    if is_stored(kind) {
+    // A stored kind can be watched; reviews and computed objects cannot.
+    if kind.verbs.iter().any(|verb| verb == "watch") {
         resource.set("storageVersionHash", storage_version_hash(&stored(kind)));
     }
     resource
 }
 
-/// The version that clients are told a kind is stored in.
+/// The storage version of a kind, as discovery reports it.
 fn stored(kind: &Kind) -> GroupVersionKind {
     let stored = kind.stored.as_ref().unwrap_or(&kind.gvk).clone();
-    // Kubernetes: these are stored in a version that is not served any more (apiextensions' scheme), or that an older
-    // server can read (pkg/kubeapiserver/default_storage_factory_builder.go).
+    // Kubernetes: these are stored in a version that is no longer served (apiextensions' scheme), or that an older server can
+    // read (pkg/kubeapiserver/default_storage_factory_builder.go).
     let older = matches!(
         (stored.group.as_str(), stored.kind.as_str()),
         ("apiextensions.k8s.io", "CustomResourceDefinition")
@@ -67,23 +68,18 @@ fn stored(kind: &Kind) -> GroupVersionKind {
     }
 }
 
-/// Whatever is kept can be watched; reviews and computed objects cannot.
-fn is_stored(kind: &Kind) -> bool {
-    kind.verbs.iter().any(|verb| verb == "watch")
-}
-
 fn subresource(kind: &Kind, subresource: &Subresource) -> Value {
     let mut line = value!({
         "name": (format!("{}/{}", kind.plural, subresource.name)),
         "singularName": "",
         "namespaced": (kind.is_namespaced()),
     });
-    let speaks = subresource.kind.as_ref().unwrap_or(&kind.gvk);
-    if (&speaks.group, &speaks.version) != (&kind.gvk.group, &kind.gvk.version) {
-        line.set("group", speaks.group.clone());
-        line.set("version", speaks.version.clone());
+    let served = subresource.kind.as_ref().unwrap_or(&kind.gvk);
+    if (&served.group, &served.version) != (&kind.gvk.group, &kind.gvk.version) {
+        line.set("group", served.group.clone());
+        line.set("version", served.version.clone());
     }
-    line.set("kind", speaks.kind.clone());
+    line.set("kind", served.kind.clone());
     line.set("verbs", list(&subresource.verbs));
     line
 }

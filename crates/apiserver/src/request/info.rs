@@ -15,7 +15,7 @@ use mizzen_value::Str;
 
 use super::{Query, decode};
 
-/// What a request does, and to what.
+/// The verb and the target of a request.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct RequestInfo {
     verb: Cow<'static, str>,
@@ -24,12 +24,12 @@ pub struct RequestInfo {
     selected_name: Str,
 }
 
-/// What a path is about.
+/// The target of a path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Target {
     /// A non-resource path, decoded.
     Page(String),
-    /// Objects.
+    /// A resource path.
     Resource(ResourcePath),
 }
 
@@ -44,7 +44,7 @@ pub struct ResourcePath {
     pub resource: Str,
     /// Empty where the path has none, or an empty one.
     pub namespace: Str,
-    /// Whether the path names a namespace, be it the empty one.
+    /// Whether the path names a namespace, even an empty one.
     pub placed: bool,
     /// Empty for the whole collection.
     pub name: Str,
@@ -70,7 +70,7 @@ impl Default for Target {
 pub(crate) struct MissingResource;
 
 impl RequestInfo {
-    /// Derives what a request is about.
+    /// Derives the info from method, path and query.
     pub(crate) fn new(
         method: &Method,
         uri: &Uri,
@@ -81,7 +81,7 @@ impl RequestInfo {
         let (group, version, rest) = match parts.as_slice() {
             ["api", version, rest @ ..] if !rest.is_empty() => ("", *version, rest),
             ["apis", group, version, rest @ ..] if !rest.is_empty() => (*group, *version, rest),
-            _ => return Ok(non_resource(method, path)),
+            _ => return Ok(RequestInfo::non_resource(method, path)),
         };
         let (verb_in_path, rest) = match rest {
             ["watch" | "proxy"] => return Err(MissingResource),
@@ -95,7 +95,7 @@ impl RequestInfo {
             version: version.into(),
             verb_in_path: verb_in_path.is_some(),
             unrouted,
-            ..resource_path(rest, verb_in_path == Some("proxy"))
+            ..parse_resource_path(rest, verb_in_path == Some("proxy"))
         };
         let verb = verb_in_path.unwrap_or_else(|| verb(method, target.name.is_empty(), query));
         let is_selecting = verb_in_path.is_none() && matches!(verb, "list" | "watch");
@@ -111,7 +111,20 @@ impl RequestInfo {
         })
     }
 
-    /// Of a request that the server makes of itself.
+    fn non_resource(method: &Method, path: Cow<str>) -> RequestInfo {
+        let verb = match method.as_str() {
+            "GET" => "get".into(),
+            "POST" => "post".into(),
+            other => other.to_ascii_lowercase().into(),
+        };
+        RequestInfo {
+            verb,
+            target: Target::Page(path.into_owned()),
+            selected_name: Str::default(),
+        }
+    }
+
+    /// The info of a request that the server makes to itself.
     pub(crate) fn of_server(method: &Method, path: ResourcePath) -> RequestInfo {
         let verb = verb(method, path.name.is_empty(), &Query::default());
         RequestInfo {
@@ -121,18 +134,17 @@ impl RequestInfo {
         }
     }
 
-    /// The verb as roles name it: `list`, `update`; for a non-resource path the method in lower case. Empty for a method
+    /// The verb as in RBAC rules: `list`, `update`; for a non-resource path the method in lower case. Empty for a method
     /// that resources do not have.
     pub fn verb(&self) -> &str {
         &self.verb
     }
 
-    /// What the path is about.
     pub(crate) fn target(&self) -> &Target {
         &self.target
     }
 
-    /// The path, if it is about objects.
+    /// The path, if it is a resource path.
     pub(crate) fn resource(&self) -> Option<&ResourcePath> {
         match &self.target {
             Target::Resource(path) => Some(path),
@@ -140,7 +152,7 @@ impl RequestInfo {
         }
     }
 
-    /// The name of the one object that the request is about: that of the path, or the only one that a list selects.
+    /// The object name: that of the path, or the only one that a list selects.
     pub(crate) fn name(&self) -> &str {
         match self.resource() {
             Some(path) if !path.name.is_empty() => &path.name,
@@ -148,8 +160,8 @@ impl RequestInfo {
         }
     }
 
-    /// Whether authorizers may go by the selectors of the query. Kubernetes: not with a verb in the path, for of those
-    /// endpoints not all heed selectors.
+    /// Whether authorizers may use the selectors of the query. Kubernetes: not with a verb in the path, because not all of
+    /// those endpoints apply selectors.
     pub(crate) fn has_selectors(&self) -> bool {
         matches!(self.verb(), "list" | "watch" | "deletecollection")
             && self.resource().is_some_and(|path| !path.verb_in_path)
@@ -157,7 +169,7 @@ impl RequestInfo {
 }
 
 impl ResourcePath {
-    /// The namespace that the request is about. Kubernetes: a namespace is inside itself.
+    /// The namespace of the request. Kubernetes: a namespace is inside itself.
     pub(crate) fn scope(&self) -> &str {
         match self.resource.as_str() {
             "namespaces" if !self.placed => &self.name,
@@ -166,23 +178,10 @@ impl ResourcePath {
     }
 }
 
-fn non_resource(method: &Method, path: Cow<str>) -> RequestInfo {
-    let verb = match method.as_str() {
-        "GET" => "get".into(),
-        "POST" => "post".into(),
-        other => other.to_ascii_lowercase().into(),
-    };
-    RequestInfo {
-        verb,
-        target: Target::Page(path.into_owned()),
-        selected_name: Str::default(),
-    }
-}
-
-/// What follows group, version and legacy verb.
-fn resource_path(parts: &[&str], is_proxy: bool) -> ResourcePath {
+/// Parses the part of a path after group, version and legacy verb.
+fn parse_resource_path(parts: &[&str], is_proxy: bool) -> ResourcePath {
     let (namespace, parts) = match parts {
-        // `namespaces` is a collection, an object of it, and a prefix of everything inside.
+        // `namespaces` is a collection, an object, or the prefix of namespaced resources.
         ["namespaces"] | ["namespaces", _] | ["namespaces", _, "status" | "finalize", ..] => {
             (None, parts)
         }
@@ -195,7 +194,7 @@ fn resource_path(parts: &[&str], is_proxy: bool) -> ResourcePath {
         namespace: namespace.unwrap_or_default().into(),
         placed: namespace.is_some(),
         name: part(1).into(),
-        // Kubernetes: what follows the name is the proxied server's.
+        // Kubernetes: the path after the name belongs to the proxied server.
         subresource: if is_proxy { "" } else { part(2) }.into(),
         rest: parts.iter().skip(3).map(|part| part.to_string()).collect(),
         ..ResourcePath::default()
@@ -216,7 +215,7 @@ fn verb(method: &Method, is_collection: bool, query: &Query) -> &'static str {
     }
 }
 
-/// The one name that a field selector allows. Kubernetes: none if any list option cannot be decoded.
+/// The only name that the field selector allows. Kubernetes: empty if any list option cannot be decoded.
 fn selected_name(query: &Query) -> Str {
     let fields = query.text("fieldSelector");
     if !fields.contains("metadata.name") {

@@ -10,8 +10,8 @@ use super::{Call, check_name};
 use crate::admission::Checks;
 use crate::answer::Answer;
 use crate::decode::{self, FieldValidation};
+use crate::field_manager::RequestFieldManager;
 use crate::options;
-use crate::ownership::Owning;
 
 pub(crate) async fn apply(call: &Call<'_>, action: Action) -> Result<Answer, Status> {
     let Call {
@@ -103,7 +103,7 @@ impl Change for Applied<'_> {
 impl Applied<'_> {
     async fn applied(&mut self, current: Option<&Value>) -> Result<Value, Status> {
         let kind = self.call.resource.kind();
-        let merged = Owning::new(self.call)
+        let merged = RequestFieldManager::new(self.call)
             .apply_any(current, &self.config)
             .await?;
         check_repeated(self.call, self.complaint.as_deref(), self.strictness)?;
@@ -165,7 +165,7 @@ impl Applied<'_> {
             ))
         })?;
         let mut object = restored.value;
-        decode::complete(kind, &mut object).map_err(|problem| {
+        decode::apply_defaults(kind, &mut object).map_err(|problem| {
             Status::unknown(format!(
                 "failed to convert to unversioned ({}): {problem}",
                 called()

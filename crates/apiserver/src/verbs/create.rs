@@ -6,7 +6,7 @@ use mizzen_value::Value;
 
 use super::{Call, set_namespace};
 use crate::answer::Answer;
-use crate::ownership::Owning;
+use crate::field_manager::RequestFieldManager;
 use crate::{admission, decode, options};
 
 pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
@@ -18,11 +18,13 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
         ..
     } = call;
     let options = options::write_options(request, "CreateOptions")?;
-    let mut draft = decode::object(call, resource.kind(), options.strictness)?;
+    let mut draft = decode::decode_body(call, resource.kind(), options.strictness)?;
     set_namespace(path, draft.entry("metadata"))?;
     wipe(draft.entry("metadata"));
     admission::dedupe_owners(call, &mut draft, admission::Dedupe::AsSent);
-    Owning::new(call).update_any(None, &mut draft).await;
+    RequestFieldManager::new(call)
+        .update_any(None, &mut draft)
+        .await;
     let checks = admission::Checks::new(call);
     checks.admit(None, &mut draft).await?;
 

@@ -63,13 +63,8 @@ fn show(call: &Call, deleted: &Deleted, code: u16) -> Result<Answer, Status> {
         causes: Vec::new(),
     };
     let status = Status::success(details);
-    Ok(answer::value(
-        &answer::status_kind(),
-        Some(&call.server.types.status),
-        &status,
-        call.accept.whole(),
-        code,
-    ))
+    let types = &call.server.types;
+    Ok(answer::status_value(types, &status, call.accept, code))
 }
 
 pub(crate) async fn delete_collection(call: &Call<'_>) -> Result<Answer, Status> {
@@ -91,13 +86,5 @@ pub(crate) async fn delete_collection(call: &Call<'_>) -> Result<Answer, Status>
         .await;
     let deleted = checks.settle(deleted).await?;
     call.check_listed(true)?;
-    let now = server.registry.now();
-    Ok(answer::list(
-        &server.types,
-        resource,
-        &deleted,
-        call.accept,
-        request.query.text("includeObject"),
-        now,
-    ))
+    Ok(call.renderer().list(&deleted))
 }

@@ -3,7 +3,7 @@
 use mizzen_object::Status;
 
 use super::Call;
-use crate::answer::{self, Answer};
+use crate::answer::Answer;
 use crate::{crd, options};
 
 pub(crate) async fn list(call: &Call<'_>) -> Result<Answer, Status> {
@@ -25,17 +25,6 @@ pub(crate) async fn list(call: &Call<'_>) -> Result<Answer, Status> {
     {
         call.notes.warn(hint);
     }
-    let include = call.request.query.text("includeObject");
-    let now = call.server.registry.now();
-    let write = || {
-        answer::list(
-            &call.server.types,
-            call.resource,
-            &list,
-            call.accept,
-            include,
-            now,
-        )
-    };
-    Ok(call.request.record.writing(write))
+    let renderer = call.renderer();
+    Ok(call.request.record.writing(|| renderer.list(&list)))
 }

@@ -394,21 +394,22 @@ impl Call<'_> {
     pub fn object(&self, object: &Object, code: u16) -> Result<Answer, Status> {
         self.check_include()?;
         self.check_listed(false)?;
-        let include = self.request.query.text("includeObject");
-        let now = self.server.registry.now();
-        let types = &self.server.types;
-        let write = || {
-            answer::object(
-                types,
-                self.resource,
-                object,
-                self.accept,
-                include,
-                now,
-                code,
-            )
-        };
-        Ok(self.request.record.writing(write))
+        let renderer = self.renderer();
+        Ok(self
+            .request
+            .record
+            .writing(|| renderer.object(object, code)))
+    }
+
+    /// How this request wants objects rendered.
+    pub(crate) fn renderer(&self) -> answer::Renderer<'_> {
+        answer::Renderer {
+            types: &self.server.types,
+            resource: self.resource,
+            accept: self.accept,
+            include: self.request.query.text("includeObject"),
+            now: self.server.registry.now(),
+        }
     }
 
     /// Checks that metadata of a list is asked of a list, and of an object of an object.
@@ -423,10 +424,10 @@ impl Call<'_> {
         };
         let found = go_type(self.resource, is_list);
         match (is_list, listed) {
-            (true, false) => Err(answer::not_that(format!(
+            (true, false) => Err(answer::not_acceptable_because(format!(
                 "you requested PartialObjectMetadata, but the requested object is a list ({found})"
             ))),
-            (false, true) => Err(answer::not_that(format!(
+            (false, true) => Err(answer::not_acceptable_because(format!(
                 "you requested PartialObjectMetadataList, but the requested object is not a list ({found})"
             ))),
             _ => Ok(()),

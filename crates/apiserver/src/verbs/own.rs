@@ -75,7 +75,7 @@ async fn take(call: &Call<'_>, old: Option<&Value>) -> Result<Value, Status> {
         "CreateOptions"
     };
     let options = options::write_options(request, name)?;
-    let mut object = decode::object(call, resource.kind(), options.strictness)?;
+    let mut object = decode::decode_body(call, resource.kind(), options.strictness)?;
     match old {
         Some(_) => check_name(call.path, &mut object)?,
         None => {
@@ -142,18 +142,7 @@ fn list(call: &Call, values: Vec<Value>) -> Result<Answer, Status> {
     };
     call.check_include()?;
     call.check_listed(true)?;
-    let (include, now) = (
-        call.request.query.text("includeObject"),
-        call.server.registry.now(),
-    );
-    Ok(answer::list(
-        &call.server.types,
-        call.resource,
-        &list,
-        call.accept,
-        include,
-        now,
-    ))
+    Ok(call.renderer().list(&list))
 }
 
 fn selects(selection: &Selection, value: &Value) -> bool {
@@ -205,14 +194,7 @@ fn gone(call: &Call, object: &Value) -> Answer {
         uid: object["metadata"]["uid"].str().into(),
         causes: Vec::new(),
     });
-    let types = &call.server.types;
-    answer::value(
-        &answer::status_kind(),
-        Some(&types.status),
-        &status,
-        call.accept.whole(),
-        200,
-    )
+    answer::status_value(&call.server.types, &status, call.accept, 200)
 }
 
 async fn answer_below(call: &Call<'_>, below: &dyn Below) -> Result<Answer, Status> {

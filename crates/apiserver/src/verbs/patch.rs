@@ -13,9 +13,9 @@ use mizzen_value::{Value, json};
 use super::{Call, apply, check_name};
 use crate::admission::Checks;
 use crate::answer::Answer;
-use crate::decode::{self, BodyType, Document, FieldValidation, Intake};
+use crate::decode::{self, BodyType, CheckedBody, FieldValidation, TypedBody};
+use crate::field_manager::RequestFieldManager;
 use crate::options;
-use crate::ownership::Owning;
 use crate::request::Request;
 
 const JSON: &str = "application/json-patch+json";
@@ -113,9 +113,10 @@ impl Patched<'_> {
         let intake = read(problem, &shape, outcome, self.strictness)?;
         self.call.notes.warn_all(intake.warnings);
         let mut object = intake.value;
-        decode::complete(kind, &mut object).map_err(|problem| self.unfit(current, problem))?;
+        decode::apply_defaults(kind, &mut object)
+            .map_err(|problem| self.unfit(current, problem))?;
         check_name(self.call.path, &mut object)?;
-        Owning::new(self.call)
+        RequestFieldManager::new(self.call)
             .update_any(Some(current), &mut object)
             .await;
         self.checks.admit(Some(current), &mut object).await?;
@@ -148,7 +149,7 @@ pub(crate) fn read(
     target: &Target,
     patched: Outcome,
     strictness: FieldValidation,
-) -> Result<Intake, Status> {
+) -> Result<CheckedBody, Status> {
     let Target { gvk, root, has_hub } = *target;
     let text = json::to_string(&patched.value);
     let shown = patched.shown.as_deref().unwrap_or(&text);
@@ -168,11 +169,11 @@ pub(crate) fn read(
     let decoded = decoded.map_err(|error| invalid_patch(shown, &error.to_string()))?;
     let mut complaints = patched.complaints;
     complaints.extend(decoded.complaints);
-    let read = decode::Read {
+    let read = decode::DecodedBody {
         value: decoded.value,
-        complaints,
+        strict_errors: complaints,
     };
-    decode::judge(read, strictness)
+    decode::check_strict(read, strictness)
         .map_err(|complaints| invalid_patch(shown, &decode::strict_error(&complaints)))
 }
 
@@ -345,7 +346,7 @@ fn check_kind(
     root: &Struct,
     problem: impl Fn(&GroupVersionKind) -> String,
 ) -> Result<(), String> {
-    let document = Document::open(BodyType::Json, text.as_bytes())?;
+    let document = TypedBody::open(BodyType::Json, text.as_bytes())?;
     if root.rest().is_some() {
         return match document.states_kind() {
             true => Ok(()),

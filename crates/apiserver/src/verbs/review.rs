@@ -9,7 +9,7 @@ use crate::answer::Answer;
 use crate::authentication::authenticate_token;
 use crate::authorization::selector::Selectors;
 use crate::authorization::{self, Attributes, Decision, Resource, Rules, Target};
-use crate::ownership::Owning;
+use crate::field_manager::RequestFieldManager;
 use crate::{admission, decode, options};
 
 /// Whether objects of this kind are questions.
@@ -29,10 +29,10 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     } = call;
     call.check_include()?;
     let options = options::write_options(request, "CreateOptions")?;
-    let mut review = decode::object(call, resource.kind(), options.strictness)?;
+    let mut review = decode::decode_body(call, resource.kind(), options.strictness)?;
     set_namespace(path, review.entry("metadata"))?;
     wipe(review.entry("metadata"));
-    Owning::new(call).update(None, &mut review);
+    RequestFieldManager::new(call).update(None, &mut review);
     let kind = resource.kind();
     admission::admit_other(call, &kind.gvk, &kind.root, &mut review, None).await?;
     consider(call, &mut review).await?;

@@ -17,8 +17,8 @@ use super::{Call, apply, check_name, patch};
 use crate::admission;
 use crate::answer::{self, Answer, Body, Form};
 use crate::decode::{self, FieldValidation};
+use crate::field_manager::RequestFieldManager;
 use crate::options;
-use crate::ownership::Owning;
 
 /// Stands for replicas that an object does not have, as long as nobody has said how many there should be.
 const NOT_SAID: i64 = i32::MIN as i64;
@@ -146,7 +146,7 @@ fn plain(path: &str) -> &str {
 pub(crate) async fn update(call: &Call<'_>) -> Result<Answer, Status> {
     let options = options::write_options(call.request, "UpdateOptions")?;
     let version = ScaleVersion::of(call);
-    let scale = decode::other(call, &version.gvk, None, &version.root, options.strictness)
+    let scale = decode::decode_body_as(call, &version.gvk, None, &version.root, options.strictness)
         .map_err(|status| {
             if call.resource.is_custom() {
                 undecodable(status)
@@ -200,12 +200,12 @@ async fn store(call: &Call<'_>, change: &mut Rescale<'_>, dry_run: bool) -> Resu
 }
 
 fn show(call: &Call, scale: &Value) -> Answer {
-    let (types, version) = (&call.server.types, ScaleVersion::of(call));
+    let version = ScaleVersion::of(call);
     let scale = &version.to_version(scale);
     let object = Object::unstored(json::to_string(scale).into());
     match call.accept.form {
         Form::Whole => answer::value(&version.gvk, Some(&version.root), scale, call.accept, 200),
-        Form::Metadata(_) => answer::object(types, call.resource, &object, call.accept, "", 0, 200),
+        Form::Metadata(_) => call.renderer().object(&object, 200),
         Form::Table(version) => {
             let columns = COLUMNS.map(|text| Column::parse(text).expect("these are columns"));
             let cells = cells(scale, call.server.registry.now());
@@ -445,7 +445,12 @@ impl Rescale<'_> {
             config.set("apiVersion", scale_kind().api_version());
         }
         let root = &self.call.server.types.scale;
-        let outcome = Owning::new(self.call).apply_as(&scale_kind(), root, Some(before), &config);
+        let outcome = RequestFieldManager::new(self.call).apply_as(
+            &scale_kind(),
+            root,
+            Some(before),
+            &config,
+        );
         if self.call.resource.is_custom() {
             self.check_conversion(before, &config, &outcome)?;
         }
@@ -502,7 +507,7 @@ impl Rescale<'_> {
             scale
                 .entry("metadata")
                 .set("managedFields", owners.to_scale());
-            Owning::new(self.call).update_as(&scale_kind(), root, &before, &mut scale);
+            RequestFieldManager::new(self.call).update_as(&scale_kind(), root, &before, &mut scale);
         }
         owners.to_object(&scale["metadata"]["managedFields"])
     }

@@ -7,12 +7,12 @@ use mizzen_value::Value;
 use super::{Call, check_name};
 use crate::admission::{self, Checks};
 use crate::answer::Answer;
-use crate::ownership::Owning;
+use crate::field_manager::RequestFieldManager;
 use crate::{decode, options};
 
 pub(crate) async fn update(call: &Call<'_>, action: Action) -> Result<Answer, Status> {
     let options = options::write_options(call.request, "UpdateOptions")?;
-    let mut object = decode::object(call, call.resource.kind(), options.strictness)?;
+    let mut object = decode::decode_body(call, call.resource.kind(), options.strictness)?;
     check_name(call.path, &mut object)?;
     admission::dedupe_owners(call, &mut object, admission::Dedupe::AsSent);
     let updated = replace(call, action, object, options.dry_run).await?;
@@ -68,7 +68,7 @@ impl Change for Replace<'_> {
 impl Replace<'_> {
     async fn replaced(&mut self, current: Option<&Value>) -> Result<Value, Status> {
         let mut object = self.object.clone();
-        Owning::new(self.call)
+        RequestFieldManager::new(self.call)
             .update_any(current, &mut object)
             .await;
         self.checks.admit(current, &mut object).await?;

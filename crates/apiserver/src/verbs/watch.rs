@@ -84,7 +84,7 @@ pub(crate) async fn watch(call: &Call<'_>) -> Result<Answer, Status> {
 fn check_form(call: &Call) -> Result<(), Status> {
     call.check_include()?;
     match call.accept.encoding {
-        Encoding::Yaml => Err(answer::no_stream()),
+        Encoding::Yaml => Err(answer::stream_not_acceptable()),
         _ => Ok(()),
     }
 }

@@ -24,7 +24,7 @@ use std::time::Duration;
 
 use mizzen_apiserver::authentication::{Authenticator, Authorities, ProxyHeaders};
 use mizzen_apiserver::authorization::Authorizer;
-use mizzen_apiserver::listen::listen;
+use mizzen_apiserver::listen::{SecureServing, listen};
 use mizzen_apiserver::seams::{SystemRandom, WallClock};
 use mizzen_apiserver::{ComponentHealth, NonResourceHandler, Server, Zpages};
 use mizzen_registry::{Registry, Store};
@@ -113,15 +113,13 @@ impl ComponentServer {
         let config = pki::server_config(authorities.clone(), protocol, certificates.clone())?;
         tokio::spawn(certificates.reload_on_change());
         tokio::spawn(async move {
-            listen(
-                server,
+            let serving = SecureServing {
                 listener,
-                config,
-                authorities.identify(),
-                status.stopped(),
-                GRACE,
-            )
-            .await;
+                tls: config,
+                identify: authorities.identify(),
+                grace: GRACE,
+            };
+            listen(server, serving, status.stopped()).await;
         });
         Ok(())
     }

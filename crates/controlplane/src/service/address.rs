@@ -11,7 +11,7 @@ use mizzen_registry::{Create, DeleteOptions, Key, ListOptions, NoGate, Resource,
 use mizzen_value::address::{family, parse_sloppy};
 use mizzen_value::{Value, value};
 
-use mizzen_apiserver::ownership::Owning;
+use mizzen_apiserver::field_manager::RequestFieldManager;
 use mizzen_apiserver::request::{Request, ResourcePath};
 use mizzen_apiserver::server::Inner;
 use mizzen_apiserver::verbs::Call;
@@ -202,7 +202,7 @@ async fn make(server: &Arc<Inner>, addresses: &Resource, service: &Key, address:
         Warnings::default(),
     );
     let call = Call::of_server(server, &request, &path, addresses, &notes);
-    Owning::new(&call).update(None, &mut object);
+    RequestFieldManager::new(&call).update(None, &mut object);
     let create = Create {
         user: request.user.clone(),
         ..Create::new(addresses, "", object)

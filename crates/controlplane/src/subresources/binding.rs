@@ -23,7 +23,7 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
         .get("", "v1", "bindings")
         .ok_or_else(missing)?;
     let pods = server.catalog.get("", "v1", "pods").ok_or_else(missing)?;
-    let mut binding = decode::object(call, bindings.kind(), options.strictness)?;
+    let mut binding = decode::decode_body(call, bindings.kind(), options.strictness)?;
     if path.subresource.is_empty() {
         // Kubernetes: only through the pod a binding may say which pod it means by its uid.
         wipe(binding.entry("metadata"));
@@ -58,13 +58,7 @@ pub(super) fn created(call: &Call) -> Answer {
     let mut status = Status::success(Default::default());
     status.remove("details");
     status.set("code", 201);
-    answer::value(
-        &answer::status_kind(),
-        Some(&call.server.types.status),
-        &status,
-        call.accept.whole(),
-        201,
-    )
+    answer::status_value(&call.server.types, &status, call.accept, 201)
 }
 
 /// Kubernetes: an invalid binding is a server error, in the words of a validation

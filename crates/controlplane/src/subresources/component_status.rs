@@ -14,7 +14,7 @@ use tokio::time::Instant;
 
 use crate::ControlPlane;
 use mizzen_apiserver::HealthCheck;
-use mizzen_apiserver::answer::{self, Answer};
+use mizzen_apiserver::answer::Answer;
 use mizzen_apiserver::options;
 use mizzen_apiserver::outgoing::Client;
 use mizzen_apiserver::verbs::Call;
@@ -87,16 +87,7 @@ async fn list(call: &Call<'_>) -> Result<Answer, Status> {
         remaining: None,
         superseded: None,
     };
-    let include = call.request.query.text("includeObject");
-    let now = call.server.registry.now();
-    Ok(answer::list(
-        &call.server.types,
-        call.resource,
-        &list,
-        call.accept,
-        include,
-        now,
-    ))
+    Ok(call.renderer().list(&list))
 }
 
 /// 405: nobody tells when a component changes.

@@ -15,7 +15,7 @@ use mizzen_value::{Value, value};
 use super::binding::created;
 use mizzen_apiserver::admission;
 use mizzen_apiserver::answer::{Answer, Form, not_acceptable};
-use mizzen_apiserver::ownership::Owning;
+use mizzen_apiserver::field_manager::RequestFieldManager;
 use mizzen_apiserver::request::{Request, ResourcePath};
 use mizzen_apiserver::verbs::{Call, set_namespace};
 use mizzen_apiserver::{decode, delete_options, options};
@@ -34,7 +34,7 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     let (gvk, root) = (eviction_kind("v1"), &call.server.types.eviction);
     // Kubernetes: an eviction may still be of the version that budgets have lost.
     let old = eviction_kind("v1beta1");
-    let mut eviction = decode::other(call, &gvk, Some(&old), root, options.strictness)?;
+    let mut eviction = decode::decode_body_as(call, &gvk, Some(&old), root, options.strictness)?;
     set_namespace(call.path, eviction.entry("metadata"))?;
     admission::admit_below(call, &mut eviction).await?;
     admission::admit_other(call, &gvk, root, &mut eviction, None).await?;
@@ -191,7 +191,7 @@ async fn spend(
     let mut change = Spend {
         pod: call.path.name.as_str(),
         now: &now,
-        owning: Owning::new(&own),
+        owning: RequestFieldManager::new(&own),
     };
     for _ in 1..TRIES {
         let update = Update {
@@ -328,7 +328,7 @@ impl Mark<'_> {
 struct Spend<'a> {
     pod: &'a str,
     now: &'a str,
-    owning: Owning<'a>,
+    owning: RequestFieldManager<'a>,
 }
 
 impl Change for Spend<'_> {

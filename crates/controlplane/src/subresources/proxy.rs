@@ -20,7 +20,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use super::kubelet;
 use crate::ControlPlane;
 use mizzen_apiserver::admission;
-use mizzen_apiserver::aggregation::{hop, join};
+use mizzen_apiserver::aggregation::{hop_by_hop, join};
 use mizzen_apiserver::answer::{self, Answer, Body};
 use mizzen_apiserver::request::{Request, ResourcePath};
 use mizzen_apiserver::verbs::{Call, check_key};
@@ -58,7 +58,7 @@ async fn pass_on(call: &Call<'_>) -> Result<Answer, Status> {
         "nodes" => Location::of_node(call).await?,
         _ => Location::of_service(call)?,
     };
-    let is_upgrade = hop::is_upgrade(&request.headers);
+    let is_upgrade = hop_by_hop::is_upgrade(&request.headers);
     if below.is_empty() && !is_upgrade && matches!(request.method, Method::GET | Method::HEAD) {
         return Ok(moved(request));
     }
@@ -483,7 +483,7 @@ fn outward(
     *outward.uri_mut() = format!("{origin}{path}{query}")
         .parse()
         .map_err(|error| SendError(format!("{error}")))?;
-    let mut headers = hop::forwarded(&request.headers, request.address, is_upgrade);
+    let mut headers = hop_by_hop::forwarded(&request.headers, request.address, is_upgrade);
     // What proves who asks is for this server alone.
     headers.remove(header::AUTHORIZATION);
     let mut say = |name: &'static str, text: &str| {
@@ -505,7 +505,7 @@ fn outward(
 /// The answer as the client gets it.
 fn inward(response: Response<Incoming>, request: &Request, below: &str) -> Answer {
     let (mut head, body) = response.into_parts();
-    hop::strip(&mut head.headers);
+    hop_by_hop::strip(&mut head.headers);
     for name in CORS {
         head.headers.remove(name);
     }

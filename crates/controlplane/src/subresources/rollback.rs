@@ -26,7 +26,7 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
         .types
         .subresource(gvk)
         .ok_or_else(Status::no_such_resource)?;
-    let mut rollback = decode::other(call, gvk, None, root, options.strictness)?;
+    let mut rollback = decode::decode_body_as(call, gvk, None, root, options.strictness)?;
     admission::admit_other(call, gvk, root, &mut rollback, None).await?;
     let mut violations = Violations::default();
     validate(&rollback, &mut violations);
@@ -81,13 +81,7 @@ fn accepted(call: &Call) -> Answer {
     status.remove("details");
     status.set("message", message);
     status.set("code", 200);
-    answer::value(
-        &answer::status_kind(),
-        Some(&call.server.types.status),
-        &status,
-        call.accept.whole(),
-        201,
-    )
+    answer::status_value(&call.server.types, &status, call.accept, 201)
 }
 
 /// Writes into a Deployment to which revision it is to be rolled back.

@@ -11,7 +11,7 @@ use mizzen_value::{Value, value};
 use super::kubelet;
 use crate::ControlPlane;
 use mizzen_apiserver::admission;
-use mizzen_apiserver::aggregation::{hop, join};
+use mizzen_apiserver::aggregation::{hop_by_hop, join};
 use mizzen_apiserver::answer::{Answer, Body};
 use mizzen_apiserver::authorization::second;
 use mizzen_apiserver::request::{Query, Request};
@@ -28,7 +28,7 @@ pub(super) async fn connect(call: &Call<'_>) -> Result<Answer, Status> {
     let options = Options::read(query, stream)?;
     admit(call, &options).await?;
     let location = location(call, &options)?;
-    if !hop::is_upgrade(&call.request.headers) {
+    if !hop_by_hop::is_upgrade(&call.request.headers) {
         return Err(Status::bad_request("Upgrade request required"));
     }
     tunnel(call, &location.address, &location.path).await
@@ -261,7 +261,7 @@ async fn tunnel(call: &Call<'_>, address: &str, path: &str) -> Result<Answer, St
         // The client gets the kubelet's own error.
         400.. => {
             let (mut head, body) = response.into_parts();
-            hop::strip(&mut head.headers);
+            hop_by_hop::strip(&mut head.headers);
             head.version = http::Version::default();
             Ok(Answer::from_parts(head, Body::relay(body)))
         }
@@ -278,7 +278,7 @@ fn outward(request: &Request, url: &str) -> Result<Outward<()>, String> {
     *outward.uri_mut() = url
         .parse()
         .map_err(|error| format!("parse {url:?}: {error}"))?;
-    let mut headers = hop::forwarded(&request.headers, request.address, true);
+    let mut headers = hop_by_hop::forwarded(&request.headers, request.address, true);
     // What proves who asks is for this server alone.
     headers.remove(header::AUTHORIZATION);
     headers.remove(header::HOST);

@@ -8,7 +8,7 @@ use mizzen_value::clock::uuid;
 use mizzen_value::{Value, json, time, value};
 
 use mizzen_apiserver::answer::{self, Answer, Form, not_acceptable};
-use mizzen_apiserver::ownership::Owning;
+use mizzen_apiserver::field_manager::RequestFieldManager;
 use mizzen_apiserver::token::{Signer, issue};
 use mizzen_apiserver::verbs::{Call, check_key, set_namespace};
 use mizzen_apiserver::{admission, decode, options};
@@ -30,13 +30,13 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     } = call;
     let options = options::write_options(request, "CreateOptions")?;
     let (gvk, root) = (token_kind(), &server.types.token_request);
-    let mut token = decode::other(call, &gvk, None, root, options.strictness)?;
+    let mut token = decode::decode_body_as(call, &gvk, None, root, options.strictness)?;
     mizzen_kinds::behaviour(&gvk).default(&mut token);
     set_namespace(path, token.entry("metadata"))?;
     admission::admit_below(call, &mut token).await?;
     let mut nothing = Value::object();
     schema::canonical(root, &mut nothing);
-    Owning::new(call).update_as(&gvk, root, &nothing, &mut token);
+    RequestFieldManager::new(call).update_as(&gvk, root, &nothing, &mut token);
     admission::admit_other(call, &gvk, root, &mut token, None).await?;
     admission::check_other(call, &gvk, root, &token, None).await?;
     fill(call, &mut token)?;
@@ -58,7 +58,7 @@ fn show(call: &Call, mut token: Value) -> Answer {
     schema::canonical(&types.token_request, &mut token);
     if let Form::Metadata(_) = call.accept.form {
         let object = Object::unstored(json::to_string(&token).into());
-        return answer::object(types, call.resource, &object, call.accept, "", 0, 201);
+        return call.renderer().object(&object, 201);
     }
     answer::value(&gvk, Some(&types.token_request), &token, call.accept, 201)
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use mizzen_apiserver::authentication::Peer as Known;
-use mizzen_apiserver::listen::listen;
+use mizzen_apiserver::listen::{SecureServing, listen};
 use mizzen_apiserver::{Server, User};
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
 use tokio::net::{TcpListener, TcpStream};
@@ -31,15 +31,13 @@ impl Network {
         let port = listener.local_addr().unwrap().port();
         let identify = Arc::new(|_: &[CertificateDer<'static>]| Known::User(User::master("admin")));
         let tls = Arc::new(authority.server());
-        let serving = listen(
-            server.clone(),
+        let serving = SecureServing {
             listener,
             tls,
             identify,
-            std::future::pending(),
-            Duration::ZERO,
-        );
-        let task = tokio::spawn(serving);
+            grace: Duration::ZERO,
+        };
+        let task = tokio::spawn(listen(server.clone(), serving, std::future::pending()));
         Network {
             port,
             authority,

@@ -199,7 +199,7 @@ impl Attributes<'_> {
         if self.other_root().is_some() {
             return Ok(object);
         }
-        decode::complete(kind, &mut object).map_err(Status::internal)?;
+        decode::apply_defaults(kind, &mut object).map_err(Status::internal)?;
         match kind.gvk == self.call.resource.kind().gvk {
             true => Ok(object),
             false => self.call.resource.turned(&object, resource).await,

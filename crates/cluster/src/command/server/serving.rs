@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
-use mizzen_apiserver::{Browsers, Http};
+use mizzen_apiserver::{Cors, Http};
 
 use super::duration;
 use crate::command::tls::{TlsArgs, argument};
@@ -62,14 +62,14 @@ impl ServingArgs {
                 "can not be less than 0 or greater than 0.02".into(),
             ));
         }
-        let browsers = Browsers::of_origins(&self.cors_allowed_origins)
+        let cors = Cors::new(&self.cors_allowed_origins)
             .map_err(|why| argument("--cors-allowed-origins", why))?
             .with_transport_security(&self.strict_transport_security_directives)
             .map_err(|why| argument("--strict-transport-security-directives", why))?;
         Ok(Http {
             max_streams: self.tls.max_streams(),
             goaway_chance: chance,
-            browsers,
+            cors,
             ..Http::default()
         })
     }

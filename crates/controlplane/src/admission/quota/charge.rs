@@ -16,7 +16,7 @@ use mizzen_registry::{Change, Future, Key, Resource, Update, Warnings};
 use mizzen_value::Value;
 
 use super::{Need, Request, set_used};
-use mizzen_apiserver::ownership::Owning;
+use mizzen_apiserver::field_manager::RequestFieldManager;
 use mizzen_apiserver::request::{self, ResourcePath};
 use mizzen_apiserver::server::Inner;
 use mizzen_apiserver::verbs::Call;
@@ -186,7 +186,7 @@ async fn change(
     let mut spend = Spend {
         delta: &need.delta,
         give_back,
-        owning: Owning::new(&call),
+        owning: RequestFieldManager::new(&call),
         full: None,
     };
     let update = Update {
@@ -205,7 +205,7 @@ async fn change(
 struct Spend<'a> {
     delta: &'a Amounts,
     give_back: bool,
-    owning: Owning<'a>,
+    owning: RequestFieldManager<'a>,
     /// The quota, if there is no room left in it.
     full: Option<Value>,
 }

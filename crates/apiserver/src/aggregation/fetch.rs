@@ -1,4 +1,4 @@
-//! What does another server serve? Asked when it is looked for, kept until it says something else.
+//! Fetches discovery and OpenAPI of aggregated servers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,47 +10,50 @@ use mizzen_object::User;
 use mizzen_value::{Str, Value, json};
 use tokio::time::timeout;
 
-use super::proxy::speak_for;
-use super::table::Entry;
+use super::api_services::ApiService;
+use super::proxy::set_auth_proxy_headers;
 use crate::outgoing::{Client, SendError, whole};
 
-/// Kubernetes: how long a server may take to say what it serves (status/remote/remote_available_controller.go).
-const PATIENCE: Duration = Duration::from_secs(5);
-/// How long it may take to send all of its OpenAPI.
-const LONG_PATIENCE: Duration = Duration::from_secs(30);
+/// Kubernetes: the timeout of a discovery request (status/remote/remote_available_controller.go).
+const DISCOVERY_TIMEOUT: Duration = Duration::from_secs(5);
+/// The timeout of an OpenAPI request.
+const OPENAPI_TIMEOUT: Duration = Duration::from_secs(30);
 /// The largest list of resources.
 const MAX_LIST: usize = 4 * 1024 * 1024;
 /// The largest OpenAPI document.
 const MAX_DOCUMENT: usize = 32 * 1024 * 1024;
 
-/// What a server has said.
+/// The documents of an aggregated server.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Learned {
+pub(super) struct RemoteDocuments {
     /// Its resources, as items of an `APIResourceList`.
     pub resources: Vec<Value>,
-    /// Whether it was not to be reached since.
+    /// Whether the last check of the server failed.
     pub stale: bool,
-    /// Where its OpenAPI v3 document is, if it has one.
+    /// The URL of its OpenAPI v3 document, if it has one.
     pub v3: Option<Str>,
-    /// Its OpenAPI v2 document, and the tag by which that is known.
+    /// Its OpenAPI v2 document, with its ETag.
     pub v2: Option<(Str, Arc<Value>)>,
 }
 
-/// Whether the server is there; if so, its resources. The error is the message of its condition.
-pub(super) async fn look(client: &Client, entry: &Entry) -> Result<Vec<Value>, String> {
+/// Fetches the resources of a server. The error is the message of its condition.
+pub(super) async fn fetch_resources(
+    client: &Client,
+    entry: &ApiService,
+) -> Result<Vec<Value>, String> {
     let target = entry
         .target(client, true)
         .map_err(|status| status.message)?;
     let url = format!("https://{}{}", target.address, entry.path());
     let failed = |why: String| format!("failing or missing response from {url}: {why}");
-    let asked = Ask {
+    let request = DocumentRequest {
         client,
         entry,
         path: &entry.path(),
         tag: "",
         limit: MAX_LIST,
     };
-    match timeout(PATIENCE, asked.get()).await {
+    match timeout(DISCOVERY_TIMEOUT, request.get()).await {
         Err(_) => {
             let why = "context deadline exceeded (Client.Timeout exceeded while awaiting headers)";
             Err(failed(format!("Get {}: {why}", json::quote(&url))))
@@ -66,17 +69,21 @@ pub(super) async fn look(client: &Client, entry: &Entry) -> Result<Vec<Value>, S
     }
 }
 
-/// What the server says in OpenAPI, on top of what it said before.
-pub(super) async fn read_openapi(client: &Client, entry: &Entry, learned: &mut Learned) {
+/// Updates the OpenAPI documents of a server.
+pub(super) async fn fetch_openapi(
+    client: &Client,
+    entry: &ApiService,
+    documents: &mut RemoteDocuments,
+) {
     let name = entry.path().trim_start_matches('/').to_owned();
-    let index = Ask {
+    let index = DocumentRequest {
         client,
         entry,
         path: "/openapi/v3",
         tag: "",
         limit: MAX_LIST,
     };
-    learned.v3 = match timeout(PATIENCE, index.get()).await {
+    documents.v3 = match timeout(DISCOVERY_TIMEOUT, index.get()).await {
         Ok(Ok(page)) if page.code == 200 => {
             let index = json::parse(&page.body).unwrap_or_default();
             index["paths"][name.as_str()]["serverRelativeURL"]
@@ -85,47 +92,47 @@ pub(super) async fn read_openapi(client: &Client, entry: &Entry, learned: &mut L
         }
         _ => None,
     };
-    let tag = learned
+    let tag = documents
         .v2
         .as_ref()
         .map_or("", |(tag, _)| tag.as_str())
         .to_owned();
-    let document = Ask {
+    let document = DocumentRequest {
         client,
         entry,
         path: "/openapi/v2",
         tag: &tag,
         limit: MAX_DOCUMENT,
     };
-    match timeout(LONG_PATIENCE, document.get()).await {
+    match timeout(OPENAPI_TIMEOUT, document.get()).await {
         Ok(Ok(page)) if page.code == 304 => {}
         Ok(Ok(page)) if page.code == 200 => {
-            learned.v2 = json::parse(&page.body)
+            documents.v2 = json::parse(&page.body)
                 .ok()
                 .map(|document| (page.tag, Arc::new(document)));
         }
-        _ => learned.v2 = None,
+        _ => documents.v2 = None,
     }
 }
 
-/// A question that this server itself has.
-struct Ask<'a> {
+/// A GET request by this server itself.
+struct DocumentRequest<'a> {
     client: &'a Client,
-    entry: &'a Entry,
+    entry: &'a ApiService,
     path: &'a str,
-    /// The tag of what we have.
+    /// The ETag of the document that we have.
     tag: &'a str,
     limit: usize,
 }
 
-struct Page {
+struct FetchedDocument {
     code: u16,
     tag: Str,
     body: Bytes,
 }
 
-impl Ask<'_> {
-    async fn get(&self) -> Result<Page, SendError> {
+impl DocumentRequest<'_> {
+    async fn get(&self) -> Result<FetchedDocument, SendError> {
         let target = self
             .entry
             .target(self.client, true)
@@ -145,7 +152,7 @@ impl Ask<'_> {
             .get(header::ETAG)
             .and_then(|tag| tag.to_str().ok())
             .unwrap_or_default();
-        Ok(Page {
+        Ok(FetchedDocument {
             code: head.status.as_u16(),
             tag: tag.into(),
             body,
@@ -154,12 +161,12 @@ impl Ask<'_> {
 
     fn headers(&self) -> Result<HeaderMap, SendError> {
         let mut headers = HeaderMap::new();
-        // Kubernetes: this user may always ask.
+        // Kubernetes: this user is always authorized.
         let user = User {
             groups: vec![crate::MASTERS.into()],
             ..User::master("system:kube-aggregator")
         };
-        speak_for(&user, &mut headers)?;
+        set_auth_proxy_headers(&user, &mut headers)?;
         headers.insert(header::ACCEPT, HeaderValue::from_static("application/json"));
         if let Ok(tag) = HeaderValue::from_str(self.tag)
             && !self.tag.is_empty()

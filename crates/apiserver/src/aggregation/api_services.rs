@@ -1,4 +1,4 @@
-//! Which APIServices are there? What is stored, found by group and version.
+//! The stored APIServices, indexed by group and version.
 
 use parking_lot::RwLock;
 use std::collections::HashMap;
@@ -13,23 +13,23 @@ use mizzen_value::{Str, Value};
 use crate::catalog::Catalog;
 use crate::outgoing::{Client, Service, Target, Trust};
 
-/// The APIServices as they are stored.
-pub(super) struct Configured {
+/// The index of the stored APIServices, updated on demand.
+pub(super) struct ApiServiceCache {
     pub resource: Option<Resource>,
-    kept: RwLock<Arc<Table>>,
+    kept: RwLock<Arc<ApiServiceTable>>,
 }
 
-impl Configured {
-    pub(super) fn new(catalog: &Catalog) -> Configured {
+impl ApiServiceCache {
+    pub(super) fn new(catalog: &Catalog) -> ApiServiceCache {
         let resource = catalog.get("apiregistration.k8s.io", "v1", "apiservices");
-        Configured {
+        ApiServiceCache {
             resource,
             kept: RwLock::default(),
         }
     }
 
-    /// The APIServices at this moment. Only who comes first after a change reads them.
-    pub(super) fn table(&self, registry: &Registry) -> Arc<Table> {
+    /// The current APIServices. The first call after a change reads them from the store.
+    pub(super) fn table(&self, registry: &Registry) -> Arc<ApiServiceTable> {
         let Some(resource) = &self.resource else {
             return Arc::default();
         };
@@ -38,49 +38,49 @@ impl Configured {
         if kept.revision == revision {
             return kept;
         }
-        // With one that cannot be decoded, which is logged, the others are served as they were.
+        // If one cannot be decoded, which is logged, the previous index stays in use.
         let Ok(stored) = registry.list(resource, &ListOptions::default()) else {
             return kept;
         };
         let entries = stored
             .items
             .iter()
-            .map(|object| Arc::new(Entry::parse(object.value())))
+            .map(|object| Arc::new(ApiService::parse(object.value())))
             .collect();
-        let table = Arc::new(Table::new(revision, entries));
+        let table = Arc::new(ApiServiceTable::new(revision, entries));
         *self.kept.write() = table.clone();
         table
     }
 }
 
-/// APIServices, by what they say.
+/// An index of APIServices.
 #[derive(Default)]
-pub(super) struct Table {
-    /// Two tables with the same one are equal.
+pub(super) struct ApiServiceTable {
+    /// Indexes of the same revision are equal.
     pub revision: Revision,
-    pub entries: Vec<Arc<Entry>>,
-    remote: HashMap<(Str, Str), Arc<Entry>>,
+    pub entries: Vec<Arc<ApiService>>,
+    remote: HashMap<(Str, Str), Arc<ApiService>>,
 }
 
-impl Table {
-    fn new(revision: Revision, entries: Vec<Arc<Entry>>) -> Table {
+impl ApiServiceTable {
+    fn new(revision: Revision, entries: Vec<Arc<ApiService>>) -> ApiServiceTable {
         let remote = entries.iter().filter(|entry| entry.service.is_some());
         let remote =
             remote.map(|entry| ((entry.group.clone(), entry.version.clone()), entry.clone()));
-        Table {
+        ApiServiceTable {
             revision,
             remote: remote.collect(),
             entries,
         }
     }
 
-    /// Whether anything is served by others.
+    /// Whether there is any aggregated server.
     pub(super) fn has_remote(&self) -> bool {
         !self.remote.is_empty()
     }
 
-    /// Who else serves a version of a group.
-    pub(super) fn remote(&self, group: &str, version: &str) -> Option<Arc<Entry>> {
+    /// The aggregated server of a version.
+    pub(super) fn remote(&self, group: &str, version: &str) -> Option<Arc<ApiService>> {
         if self.remote.is_empty() {
             return None;
         }
@@ -88,29 +88,28 @@ impl Table {
     }
 
     /// The APIService of this name.
-    pub(super) fn named(&self, name: &str) -> Option<&Arc<Entry>> {
+    pub(super) fn named(&self, name: &str) -> Option<&Arc<ApiService>> {
         self.entries.iter().find(|entry| entry.name == name)
     }
 }
 
 /// One APIService.
-pub(crate) struct Entry {
+pub(crate) struct ApiService {
     pub name: Str,
     pub group: Str,
     pub version: Str,
     pub group_priority: i64,
     pub version_priority: i64,
-    /// Who serves it; none if it is this server.
+    /// The Service of the server; `None` if this server serves it.
     pub service: Option<Service>,
     trust: Trust,
-    /// Whether it was there when it was last looked for.
+    /// Its `Available` condition.
     pub available: bool,
-    /// The object itself.
     pub object: Value,
 }
 
-impl Entry {
-    fn parse(object: Value) -> Entry {
+impl ApiService {
+    fn parse(object: Value) -> ApiService {
         let spec = &object["spec"];
         let available = condition::is_true(&object["status"]["conditions"], "Available");
         let reference = &spec["service"];
@@ -118,7 +117,7 @@ impl Entry {
             true => Trust::Anyone,
             false => Trust::bundle(STANDARD.decode(spec["caBundle"].str()).unwrap_or_default()),
         };
-        Entry {
+        ApiService {
             name: object["metadata"]["name"].str().into(),
             group: spec["group"].str().into(),
             version: spec["version"].str().into(),
@@ -131,12 +130,12 @@ impl Entry {
         }
     }
 
-    /// Where its discovery document is.
+    /// The path of its discovery document.
     pub(crate) fn path(&self) -> String {
         format!("/apis/{}/{}", self.group, self.version)
     }
 
-    /// Where the server is now. Without HTTP/2 the connection can be upgraded.
+    /// Resolves the address of the server. Without HTTP/2 the connection can be upgraded.
     pub(crate) fn target(&self, client: &Client, http2: bool) -> Result<Target, Status> {
         let service = self.service.clone().unwrap_or_default();
         let address = client.services().resolve(&service)?;

@@ -1,6 +1,6 @@
-//! Who owns which field: what a write through this request changes in `metadata.managedFields`.
+//! Field ownership: how a write of this request changes `metadata.managedFields`.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::sync::Arc;
 
 use mizzen_object::managed_fields::{FieldManager, FieldSet, VersionConverter, manager_name};
@@ -12,20 +12,20 @@ use mizzen_value::Value;
 use crate::catalog::Catalog;
 use crate::verbs::Call;
 
-/// The writer that a request is.
-pub struct Owning<'a> {
+/// The field manager of a request.
+pub struct RequestFieldManager<'a> {
     call: &'a Call<'a>,
     manager: String,
     now: String,
     reset: FieldSet,
-    others: Others<'a>,
+    versions: OtherVersions<'a>,
 }
 
-impl<'a> Owning<'a> {
+impl<'a> RequestFieldManager<'a> {
     /// The writer of a request.
-    pub fn new(call: &'a Call<'a>) -> Owning<'a> {
+    pub fn new(call: &'a Call<'a>) -> RequestFieldManager<'a> {
         let request = call.request;
-        Owning {
+        RequestFieldManager {
             call,
             manager: manager_name(
                 request.query.text("fieldManager"),
@@ -33,11 +33,11 @@ impl<'a> Owning<'a> {
             ),
             now: call.server.registry.timestamp(),
             reset: FieldSet::of_names(&call.resource.kind().resets(&call.path.subresource)),
-            others: Others::new(&call.server.catalog, call.resource),
+            versions: OtherVersions::new(&call.server.catalog, call.resource),
         }
     }
 
-    /// Gives the writer what `new` changes, whoever has to be asked for other versions of it.
+    /// [`update`](Self::update), for kinds with a conversion webhook, too.
     pub async fn update_any(&self, old: Option<&Value>, new: &mut Value) {
         if self.call.resource.converts_alone() {
             return self.update(old, new);
@@ -45,14 +45,14 @@ impl<'a> Owning<'a> {
         loop {
             let mut attempt = new.clone();
             self.update(old, &mut attempt);
-            if !self.others.fetch().await {
+            if !self.versions.fetch().await {
                 *new = attempt;
                 return;
             }
         }
     }
 
-    /// The object after `config` is applied to it, whoever has to be asked for other versions of it.
+    /// [`apply`](Self::apply), for kinds with a conversion webhook, too.
     pub(crate) async fn apply_any(
         &self,
         current: Option<&Value>,
@@ -60,13 +60,13 @@ impl<'a> Owning<'a> {
     ) -> Result<Value, Status> {
         loop {
             let applied = self.apply(current, config);
-            if !self.others.fetch().await {
+            if !self.versions.fetch().await {
                 return applied;
             }
         }
     }
 
-    /// Gives the writer what `new` changes.
+    /// Makes the manager of this request the owner of what `new` changes.
     pub fn update(&self, old: Option<&Value>, new: &mut Value) {
         let subresource = !self.call.path.subresource.is_empty();
         if let (true, Some(old)) = (subresource, old) {
@@ -81,8 +81,8 @@ impl<'a> Owning<'a> {
         new.entry("metadata").set("managedFields", owners);
     }
 
-    /// What is owned of an object, if that is something else than the object that is judged: what comes back from
-    /// storage, or what will be filled in.
+    /// The object whose fields are owned, if it differs from `new`: as it will be read from storage, or with the fields
+    /// that the kind will fill in.
     fn owned(&self, new: &Value) -> Option<Value> {
         let resource = self.call.resource;
         if !resource.is_converted() {
@@ -104,7 +104,7 @@ impl<'a> Owning<'a> {
         self.apply_as(&kind.gvk, &kind.root, current, config)
     }
 
-    /// The same for something that stands for the object, such as its Scale.
+    /// [`apply`](Self::apply) to a representation of the object, such as its Scale.
     pub(crate) fn apply_as(
         &self,
         gvk: &GroupVersionKind,
@@ -118,7 +118,7 @@ impl<'a> Owning<'a> {
             .map_err(|error| error.to_status())
     }
 
-    /// Gives the writer what `new` changes in something that stands for the object, such as its Scale.
+    /// [`update`](Self::update) of a representation of the object, such as its Scale.
     pub fn update_as(
         &self,
         gvk: &GroupVersionKind,
@@ -141,54 +141,51 @@ impl<'a> Owning<'a> {
             subresource: &self.call.path.subresource,
             now: &self.now,
             reset_fields: &self.reset,
-            versions: &self.others,
+            versions: &self.versions,
         }
     }
 }
 
-/// The other versions of a kind, in which some may own what they own.
-struct Others<'a> {
+/// The other versions of a kind: managed fields may name any of them.
+struct OtherVersions<'a> {
     catalog: &'a Catalog,
     resource: &'a Resource,
-    /// What somebody else has to convert, and has converted so far.
+    /// Conversions by webhook: those that are missing, and results so far.
     conversions: Mutex<Conversions>,
 }
 
-/// Conversions are asked for in the middle of a computation that cannot wait. What is not known yet is noted, fetched,
-/// and the computation done again.
+/// Managed fields are computed synchronously, and a webhook is not. A conversion that is missing is recorded; then the webhook is
+/// called and the computation repeated.
 #[derive(Default)]
 struct Conversions {
     missing: Vec<(Value, Resource)>,
     known: Vec<(Value, Resource, Option<Value>)>,
 }
 
-impl<'a> Others<'a> {
-    fn new(catalog: &'a Catalog, resource: &'a Resource) -> Others<'a> {
-        Others {
+impl<'a> OtherVersions<'a> {
+    fn new(catalog: &'a Catalog, resource: &'a Resource) -> OtherVersions<'a> {
+        OtherVersions {
             catalog,
             resource,
             conversions: Mutex::default(),
         }
     }
 
-    fn conversions(&self) -> MutexGuard<'_, Conversions> {
-        self.conversions.lock()
-    }
-
-    /// Has everything converted that was asked for and not known; false if that was nothing.
+    /// Fetches the missing conversions. Returns whether there were any.
     async fn fetch(&self) -> bool {
-        let missing = std::mem::take(&mut self.conversions().missing);
+        let missing = std::mem::take(&mut self.conversions.lock().missing);
         let any = !missing.is_empty();
         for (object, to) in missing {
             let converted = to.translate(object.clone()).await.ok();
-            self.conversions().known.push((object, to, converted));
+            let known = &mut self.conversions.lock().known;
+            known.push((object, to, converted));
         }
         any
     }
 
-    /// The object in the version of `to`, if somebody else has converted it.
+    /// The object in the version of `to`, if the webhook has converted it.
     fn translated(&self, object: &Value, to: Resource) -> Option<Value> {
-        let mut conversions = self.conversions();
+        let mut conversions = self.conversions.lock();
         let same = |known: &&(Value, Resource, Option<Value>)| {
             known.0 == *object && known.1.kind().gvk == to.kind().gvk
         };
@@ -198,6 +195,7 @@ impl<'a> Others<'a> {
         conversions.missing.push((object.clone(), to));
         None
     }
+
     fn find(&self, api_version: &str) -> Option<Resource> {
         let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
         let found = self
@@ -207,7 +205,7 @@ impl<'a> Others<'a> {
     }
 }
 
-impl VersionConverter for Others<'_> {
+impl VersionConverter for OtherVersions<'_> {
     fn schema(&self, api_version: &str) -> Option<Arc<Struct>> {
         self.find(api_version)
             .map(|resource| resource.kind().root.clone())
@@ -221,7 +219,7 @@ impl VersionConverter for Others<'_> {
         if !to.converts_alone() {
             return self.translated(object, to);
         }
-        // Kubernetes: unlike what is read from storage, this keeps what the other version does not know.
+        // Kubernetes: unlike a read from storage, this keeps fields that the other version does not have.
         let mut object = object.clone();
         object.set("apiVersion", to.kind().gvk.api_version());
         Some(object)

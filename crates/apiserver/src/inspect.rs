@@ -1,4 +1,4 @@
-//! A connection whose bytes are looked at as they pass.
+//! A connection whose bytes are inspected as they pass.
 
 use std::io;
 use std::pin::Pin;
@@ -6,28 +6,27 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// What looks at them.
-pub(crate) trait Inspect: Unpin {
-    /// The peer has sent bytes. An error ends the connection.
+/// Inspects the bytes of a connection.
+pub(crate) trait InspectBytes: Unpin {
+    /// Called with bytes from the peer. An error ends the connection.
     fn received(&mut self, bytes: &[u8]) -> io::Result<()>;
 
-    /// So many bytes have been written.
+    /// Called after `n_bytes` were written.
     fn written(&mut self, _n_bytes: usize) {}
 }
 
-/// A connection with something that looks at what passes.
-pub(crate) struct Tap<S, I> {
+pub(crate) struct InspectedStream<S, I> {
     inner: S,
     inspect: I,
 }
 
-impl<S, I> Tap<S, I> {
-    pub(crate) fn new(inner: S, inspect: I) -> Tap<S, I> {
-        Tap { inner, inspect }
+impl<S, I> InspectedStream<S, I> {
+    pub(crate) fn new(inner: S, inspect: I) -> InspectedStream<S, I> {
+        InspectedStream { inner, inspect }
     }
 }
 
-impl<S: AsyncRead + Unpin, I: Inspect> AsyncRead for Tap<S, I> {
+impl<S: AsyncRead + Unpin, I: InspectBytes> AsyncRead for InspectedStream<S, I> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context,
@@ -39,7 +38,7 @@ impl<S: AsyncRead + Unpin, I: Inspect> AsyncRead for Tap<S, I> {
     }
 }
 
-impl<S: AsyncWrite + Unpin, I: Inspect> AsyncWrite for Tap<S, I> {
+impl<S: AsyncWrite + Unpin, I: InspectBytes> AsyncWrite for InspectedStream<S, I> {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context,

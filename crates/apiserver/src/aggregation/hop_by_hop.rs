@@ -1,8 +1,7 @@
 //! Hop-by-hop headers: those of one connection, which a proxy does not forward.
 //!
-//! Kubernetes: the rules of Go's `httputil.ReverseProxy`, which upstream proxies with. Upstream dials itself where a
-//! request asks for an upgrade and forwards every header then; here the same are removed as from other requests, except
-//! what asks for the upgrade.
+//! Kubernetes: the rules of Go's `httputil.ReverseProxy`. For an upgrade upstream does not use it and forwards every header;
+//! here the same headers are removed as from other requests, except those of the upgrade.
 
 use std::net::IpAddr;
 
@@ -25,22 +24,21 @@ const HOP_BY_HOP: [HeaderName; 9] = [
 
 const X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 
-/// Whether a request asks for another protocol. Kubernetes: by its `Connection` header (util/httpstream).
+/// Whether a request asks for an upgrade. Kubernetes: by its `Connection` header (util/httpstream).
 pub fn is_upgrade(headers: &HeaderMap) -> bool {
-    let asks = |connection: &str| connection.to_ascii_lowercase().contains("upgrade");
     texts(headers, header::CONNECTION)
         .iter()
-        .any(|connection| asks(connection))
+        .any(|connection| connection.to_ascii_lowercase().contains("upgrade"))
 }
 
-/// The headers of a request from `client` as the next server gets them.
+/// The headers of a request from `client`, as they are forwarded.
 pub fn forwarded(headers: &HeaderMap, client: Option<IpAddr>, is_upgrade: bool) -> HeaderMap {
     let mut forwarded = headers.clone();
     strip(&mut forwarded);
-    if texts(headers, header::TE)
-        .iter()
-        .any(|te| has_token(te, "trailers"))
-    {
+    if texts(headers, header::TE).iter().any(|te| {
+        te.split(',')
+            .any(|token| token.trim().eq_ignore_ascii_case("trailers"))
+    }) {
         forwarded.insert(header::TE, HeaderValue::from_static("trailers"));
     }
     if is_upgrade {
@@ -51,11 +49,19 @@ pub fn forwarded(headers: &HeaderMap, client: Option<IpAddr>, is_upgrade: bool) 
                 .map(|kind| (header::UPGRADE, kind.clone())),
         );
     }
-    append_forwarded_for(&mut forwarded, client);
+    // The client comes after the proxies of the request, in one header.
+    if let Some(client) = client {
+        let hops = forwarded.get_all(X_FORWARDED_FOR).iter();
+        let mut hops: Vec<Vec<u8>> = hops.map(|hop| hop.as_bytes().to_vec()).collect();
+        hops.push(client.to_string().into_bytes());
+        if let Ok(hops) = HeaderValue::from_bytes(&hops.join(&b", "[..])) {
+            forwarded.insert(X_FORWARDED_FOR, hops);
+        }
+    }
     forwarded
 }
 
-/// Removes the headers that `Connection` names, and those that are hop-by-hop by definition.
+/// Removes the headers that `Connection` names, and the hop-by-hop ones.
 pub fn strip(headers: &mut HeaderMap) {
     let connections = texts(headers, header::CONNECTION);
     let named = connections
@@ -66,25 +72,6 @@ pub fn strip(headers: &mut HeaderMap) {
     for name in named.iter().chain(&HOP_BY_HOP) {
         headers.remove(name);
     }
-}
-
-/// Adds the client to `X-Forwarded-For`, in one header after the proxies that it came through.
-fn append_forwarded_for(headers: &mut HeaderMap, client: Option<IpAddr>) {
-    let Some(client) = client else { return };
-    let mut hops: Vec<Vec<u8>> = headers
-        .get_all(X_FORWARDED_FOR)
-        .iter()
-        .map(|hop| hop.as_bytes().to_vec())
-        .collect();
-    hops.push(client.to_string().into_bytes());
-    if let Ok(hops) = HeaderValue::from_bytes(&hops.join(&b", "[..])) {
-        headers.insert(X_FORWARDED_FOR, hops);
-    }
-}
-
-fn has_token(list: &str, token: &str) -> bool {
-    list.split(',')
-        .any(|one| one.trim().eq_ignore_ascii_case(token))
 }
 
 #[cfg(test)]
@@ -131,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_is_appended_to_those_that_its_request_came_through() {
+    fn a_client_is_appended_to_the_proxies_of_its_request() {
         let sent = [
             ("x-forwarded-for", "10.1.1.1, 10.1.1.2"),
             ("x-forwarded-for", "10.1.1.3"),
