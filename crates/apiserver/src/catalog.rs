@@ -1,6 +1,6 @@
 //! Which resources are served, and where a path leads.
 //!
-//! Built-in resources are there for good and are found first; those that people define are in a [`Snapshot`] that
+//! Built-in resources are there for good and are found first; those that people define are in a [`DefinitionSnapshot`] that
 //! is replaced whenever a definition changes.
 
 use parking_lot::{Mutex, MutexGuard, RwLock};
@@ -12,7 +12,7 @@ use mizzen_object::{GroupVersionKind, Hooks, Kind};
 use mizzen_registry::{Convert, Record, Registry, Resource, Store};
 use mizzen_value::Str;
 
-use crate::crd::{Definition, Means, Snapshot, Taken};
+use crate::crd::{CrdDependencies, Definition, DefinitionSnapshot, TakenNames};
 use crate::discovery::{self, Group};
 use crate::outgoing::Client;
 use crate::request::ResourcePath;
@@ -45,8 +45,8 @@ pub struct Catalog {
     known_groups: HashSet<Str>,
     list_kinds: HashSet<GroupVersionKind>,
     was_served: fn(&GroupVersionKind) -> bool,
-    means: Means,
-    custom: RwLock<Arc<Snapshot>>,
+    means: CrdDependencies,
+    custom: RwLock<Arc<DefinitionSnapshot>>,
     /// Held while definitions change.
     changes: Mutex<()>,
 }
@@ -184,12 +184,12 @@ impl Catalog {
             known_groups,
             list_kinds,
             was_served: |_| false,
-            means: Means {
+            means: CrdDependencies {
                 store: store.clone(),
                 object_meta,
-                outside: OnceLock::new(),
+                clients: OnceLock::new(),
             },
-            custom: RwLock::new(Arc::new(Snapshot::new(openapi))),
+            custom: RwLock::new(Arc::new(DefinitionSnapshot::new(openapi))),
             changes: Mutex::default(),
         }
     }
@@ -344,10 +344,10 @@ pub(crate) fn is_meta_kind(kind: &str) -> bool {
 impl Catalog {
     /// Says by whom webhooks are called that convert objects.
     pub(crate) fn call_with(&self, client: &Client, registry: &Registry) {
-        let _ = self.means.outside.set((client.clone(), registry.clone()));
+        let _ = self.means.clients.set((client.clone(), registry.clone()));
     }
 
-    fn custom(&self) -> Arc<Snapshot> {
+    fn custom(&self) -> Arc<DefinitionSnapshot> {
         self.custom.read().clone()
     }
 
@@ -356,7 +356,7 @@ impl Catalog {
         self.changes.lock()
     }
 
-    fn set(&self, snapshot: Snapshot) {
+    fn set(&self, snapshot: DefinitionSnapshot) {
         *self.custom.write() = Arc::new(snapshot);
     }
 
@@ -429,7 +429,7 @@ impl Catalog {
         let custom = self.custom();
         let unsettled = custom
             .iter()
-            .filter(|it| it.asked != it.accepted || !it.is_established || it.is_terminating);
+            .filter(|it| it.requested != it.accepted || !it.is_established || it.is_terminating);
         unsettled
             .map(|definition| definition.name.to_string())
             .collect()
@@ -456,7 +456,7 @@ impl Catalog {
     }
 
     /// The names of a group that are given away.
-    pub(crate) fn taken(&self, group: &str) -> Taken {
+    pub(crate) fn taken(&self, group: &str) -> TakenNames {
         self.custom().taken(group)
     }
 }

@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout_at};
 use tracing::{Instrument as _, Span};
 
 use crate::aggregation::{self, OtherServer, Streams};
-use crate::answer::{self, Accept, Answer, Lease};
+use crate::answer::{self, Accept, Answer, ResponseLease};
 use crate::audit::{self, Layer};
 use crate::authentication::{Caller, Claim, Stranger, authenticate, warning};
 use crate::authorization::request::attributes;
@@ -112,7 +112,7 @@ async fn handle(server: &Arc<Inner>, request: IncomingRequest) -> Answer {
         true => Held::default(),
         false => request.turn.take(),
     };
-    answer.map(|body| body.leased(Lease::new(request.user.name.clone(), seat)))
+    answer.map(|body| body.leased(ResponseLease::new(request.user.name.clone(), seat)))
 }
 
 /// Authenticates, audits, counts and handles a request, and completes its response.

@@ -18,7 +18,7 @@ use http_body::{Body as _, Frame, SizeHint};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep};
 
-use crate::answer::{Answer, Body, Broken, Lease, Shared};
+use crate::answer::{Answer, Body, Broken, ResponseLease, SharedMemory};
 use crate::inspect::InspectBytes;
 use crate::metrics::lock;
 use crate::unsent::{self, Charge};
@@ -345,11 +345,11 @@ struct OpenRequest {
     /// The number among the responses that must be read in time.
     unread: Option<u64>,
     /// The user and the seat of the request.
-    lease: Lease,
+    lease: ResponseLease,
     /// The charge of a response that is no stream, for the memory that it keeps.
     charge: Option<Charge>,
     retained: u64,
-    shared: Option<Shared>,
+    shared: Option<SharedMemory>,
     in_flight: Mutex<InFlight>,
 }
 
@@ -372,7 +372,7 @@ impl OpenRequest {
         OpenRequest {
             tracker: tracker.clone(),
             unread: None,
-            lease: Lease::default(),
+            lease: ResponseLease::default(),
             charge: None,
             retained: 0,
             shared: None,
@@ -618,7 +618,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_stream_is_charged_with_what_its_client_has_not_read() {
         struct Endless;
-        impl answer::Source for Endless {
+        impl answer::FrameSource for Endless {
             fn poll_next(self: Pin<&mut Self>, _: &mut Context) -> Poll<Option<Bytes>> {
                 Poll::Ready(Some(Bytes::from_static(&[b' '; 10_000])))
             }

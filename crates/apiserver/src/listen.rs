@@ -99,7 +99,7 @@ pub async fn listen(server: Server, serving: SecureServing, stop: impl Future<Ou
         let Ok(place) = places.clone().try_acquire_owned() else {
             continue;
         };
-        let connection = Connection {
+        let connection = ClientConnection {
             server: server.clone(),
             identify: identify.clone(),
             address,
@@ -126,14 +126,14 @@ struct RemotePeer {
     expires: Option<i64>,
 }
 
-struct Connection {
+struct ClientConnection {
     server: Server,
     identify: Identify,
     address: SocketAddr,
     ending: watch::Receiver<bool>,
 }
 
-impl Connection {
+impl ClientConnection {
     async fn run(self, acceptor: TlsAcceptor, stream: TcpStream) {
         let _ = stream.set_nodelay(true);
         let mut ending = self.ending.clone();

@@ -32,11 +32,11 @@ pub(crate) async fn serve(root: &Path, path: &str) -> Result<Answer, Status> {
         .to_owned();
     let opened = tokio::task::spawn_blocking(move || open(&file, is_slashed)).await;
     Ok(match opened.map_err(Status::internal)? {
-        Ok(LogFile::File { file, media_type }) => {
+        Ok(ServedFile::File { file, media_type }) => {
             answer::answer(200, media_type, Body::reader(file))
         }
-        Ok(LogFile::Directory(list)) => answer::answer(200, "text/html; charset=utf-8", list),
-        Ok(LogFile::Unslashed) => {
+        Ok(ServedFile::Directory(list)) => answer::answer(200, "text/html; charset=utf-8", list),
+        Ok(ServedFile::Unslashed) => {
             let mut answer = answer::text(301, "");
             if let Ok(location) = HeaderValue::try_from(format!("{}/", escape(&last))) {
                 answer.headers_mut().insert(header::LOCATION, location);
@@ -57,7 +57,7 @@ pub(crate) async fn serve(root: &Path, path: &str) -> Result<Answer, Status> {
 /// `ENAMETOOLONG` of Linux.
 const NAME_TOO_LONG: i32 = 36;
 
-enum LogFile {
+enum ServedFile {
     File {
         file: File,
         media_type: &'static str,
@@ -67,19 +67,19 @@ enum LogFile {
     Unslashed,
 }
 
-fn open(path: &Path, is_slashed: bool) -> io::Result<LogFile> {
+fn open(path: &Path, is_slashed: bool) -> io::Result<ServedFile> {
     let mut file = File::open(path)?;
     if file.metadata()?.is_dir() {
         return if is_slashed {
-            list(path).map(LogFile::Directory)
+            list(path).map(ServedFile::Directory)
         } else {
-            Ok(LogFile::Unslashed)
+            Ok(ServedFile::Unslashed)
         };
     }
     let mut head = Vec::new();
     (&mut file).take(SNIFFED as u64).read_to_end(&mut head)?;
     file.rewind()?;
-    Ok(LogFile::File {
+    Ok(ServedFile::File {
         file,
         media_type: detect_content_type(&head),
     })

@@ -389,13 +389,13 @@ async fn render<T: Send + 'static>(
 
 /// Whether an OpenAPI document is sent as protobuf; `None` if no clause can be served. `version` is that of OpenAPI.
 /// Kubernetes: kube-openapi compares media types case-sensitively (pkg/handler/handler.go).
-fn wants_protobuf(clauses: &[answer::Clause], version: &str) -> Option<bool> {
+fn wants_protobuf(clauses: &[answer::AcceptClause], version: &str) -> Option<bool> {
     let subtype = |text: &str| {
         text.strip_prefix("com.github.proto-openapi.spec.")
             .map(|text| text.replace('@', "."))
     };
     let protobuf = format!("{version}.v1.0+protobuf");
-    let serve = |clause: &answer::Clause| match clause.subkind {
+    let serve = |clause: &answer::AcceptClause| match clause.subkind {
         _ if !matches!(clause.kind, "application" | "*") => None,
         "json" | "*" => Some(false),
         subkind => (subtype(subkind)? == protobuf).then_some(true),

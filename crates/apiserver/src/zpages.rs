@@ -9,7 +9,7 @@ use http::{HeaderValue, header};
 use mizzen_object::{GroupVersionKind, Status};
 use mizzen_value::{Value, time, value};
 
-use crate::answer::{self, Accept, Answer, Clause, Encoding, clauses};
+use crate::answer::{self, Accept, AcceptClause, Answer, Encoding, clauses};
 use crate::content::http_date;
 use crate::discovery::GIT_VERSION;
 use crate::request::Request;
@@ -152,7 +152,7 @@ fn negotiate(accept: &str, kind: &str) -> Result<Form, Status> {
     if accept.trim().is_empty() {
         return Ok(Form::Text);
     }
-    let structured = |clause: &Clause, encoding: Encoding| {
+    let structured = |clause: &AcceptClause, encoding: Encoding| {
         let version = match clause.parameter("v") {
             "v1beta1" => "v1beta1",
             "v1alpha1" => "v1alpha1",
@@ -161,7 +161,7 @@ fn negotiate(accept: &str, kind: &str) -> Result<Form, Status> {
         let is_known = clause.parameter("g") == GROUP && clause.parameter("as") == kind;
         is_known.then_some(Form::Structured(encoding, version))
     };
-    let form = |clause: &Clause| {
+    let form = |clause: &AcceptClause| {
         let matches = |kind: &str, subkind: &str| {
             [kind, "*"].contains(&clause.kind) && [subkind, "*"].contains(&clause.subkind)
         };

@@ -1,5 +1,4 @@
-//! What the server does to every write besides its kind's own rules: it fills in what only it knows, takes
-//! what must be had only once, and refuses what the cluster's state forbids.
+//! Admission: plug-ins, policies and webhooks that change or reject writes.
 //!
 //! Which plug-ins there are and in which order they run is the list in [`Options`](crate::Options) and nowhere else. A
 //! write passes all that mutate in [`Checks::admit`], then its kind's validation, then all that validate in [`Checks`].
@@ -37,7 +36,7 @@ use crate::extend;
 use crate::verbs::Call;
 use owners::Managers;
 
-/// What the cluster's own rules and webhooks make of an object. If they change it, everybody looks at it again.
+/// Mutating policies and webhooks. If they change the object, all plug-ins run again (reinvocation).
 #[derive(Default)]
 struct Rounds {
     policies: policy::Rounds,
@@ -45,7 +44,7 @@ struct Rounds {
 }
 
 impl Rounds {
-    /// Lets policies, then webhooks change an object; whether everybody else must look at it again.
+    /// Runs mutating policies, then webhooks. Returns whether the plug-ins must run again.
     async fn mutate(
         &mut self,
         attributes: &webhook::Attributes<'_>,
@@ -68,7 +67,7 @@ impl Rounds {
     }
 }
 
-/// The same for what is made below an object, such as an eviction.
+/// [`admit`] for the object of a subresource, such as an Eviction.
 pub async fn admit_below(call: &Call<'_>, object: &mut Value) -> Result<(), Status> {
     mutate(&Attributes { call, old: None }, object).await
 }
@@ -98,13 +97,13 @@ pub(crate) fn check_delete(call: &Call) -> Result<(), Status> {
     strategies.try_for_each(|strategy| strategy.check_delete(call))
 }
 
-/// The last word on what a write has come to.
+/// Validating admission of a write.
 ///
-/// Invariant: whoever passes this to the registry tells [`Checks::settle`] what came of it.
+/// Invariant: a caller that passes this to the registry calls [`Checks::settle`] with the outcome.
 pub(crate) struct Checks<'a> {
     call: &'a Call<'a>,
     transactions: Vec<Box<dyn WriteTransaction>>,
-    /// When the last one passed, for auditors who want to know how long the store took.
+    /// When validation ended, for the storage latency in the audit log.
     passed: Mutex<Option<Instant>>,
 }
 
@@ -132,7 +131,7 @@ impl Gate for Checks<'_> {
     }
 }
 
-/// Lets policies and webhooks change what is no object of its resource's kind, such as a Scale or an Eviction.
+/// Runs mutating policies and webhooks for an object of another kind than the resource's, such as a Scale or an Eviction.
 pub async fn admit_other(
     call: &Call<'_>,
     kind: &GroupVersionKind,
@@ -150,8 +149,7 @@ pub async fn admit_other(
     deny_all(call, Some(object))
 }
 
-/// Lets policies and webhooks refuse that a client connects to an object. What they change of the options is of no consequence, as
-/// with upstream, which decodes them before.
+/// Runs policies and webhooks for CONNECT. Changes of the options have no effect, as upstream, which decodes them before.
 pub async fn check_connect(
     call: &Call<'_>,
     kind: &GroupVersionKind,
@@ -166,7 +164,7 @@ pub async fn check_connect(
     ask(&attributes.with(options)).await
 }
 
-/// AlwaysDeny: rejects every write, after everything else had its say.
+/// AlwaysDeny: rejects every write, after all other plug-ins.
 fn deny_all(call: &Call, object: Option<&Value>) -> Result<(), Status> {
     if !call.server.options.has_plugin(ALWAYS_DENY.name) {
         return Ok(());
@@ -179,7 +177,7 @@ fn deny_all(call: &Call, object: Option<&Value>) -> Result<(), Status> {
     }
 }
 
-/// Lets policies and webhooks refuse what is no object of its resource's kind.
+/// Runs validating policies and webhooks for an object of another kind than the resource's.
 pub async fn check_other(
     call: &Call<'_>,
     kind: &GroupVersionKind,
@@ -190,7 +188,7 @@ pub async fn check_other(
     ask(&webhook::Attributes::other(call, kind, root, old).with(object)).await
 }
 
-/// Lets policies, then webhooks refuse a request.
+/// Runs validating policies, then webhooks.
 async fn ask(attributes: &webhook::Attributes<'_>) -> Result<(), Status> {
     let options = &attributes.call.server.options;
     if options.has_plugin(VALIDATING_POLICY.name) {
@@ -202,7 +200,7 @@ async fn ask(attributes: &webhook::Attributes<'_>) -> Result<(), Status> {
     }
 }
 
-/// Lets policies refuse an object.
+/// Runs validating policies.
 fn check_with_policies<'a>(
     attributes: &'a Attributes<'a>,
     new: &'a Value,
@@ -213,7 +211,7 @@ fn check_with_policies<'a>(
     })
 }
 
-/// Lets webhooks refuse an object.
+/// Runs validating webhooks.
 fn check_with_webhooks<'a>(
     attributes: &'a Attributes<'a>,
     new: &'a Value,
@@ -224,8 +222,8 @@ fn check_with_webhooks<'a>(
     })
 }
 
-/// Notes something for auditors under a name that somebody else has thought of. Kubernetes: one that has no domain, or is no
-/// name at all, is dropped (admission/attributes.go).
+/// Adds an audit annotation of a policy or webhook. Kubernetes: a key without a domain, or an invalid one, is dropped
+/// (admission/attributes.go).
 pub fn annotate(call: &Call, key: &str, text: &str) {
     let record = &call.request.record;
     if record.is_open() && key.matches('/').count() == 1 && names::is_qualified_name(key).is_empty()
@@ -234,10 +232,10 @@ pub fn annotate(call: &Call, key: &str, text: &str) {
     }
 }
 
-/// Kubernetes: how a refusal calls what has no name, such as a collection (apiserver/pkg/admission/errors.go).
+/// Kubernetes: the name of an object without one, such as a collection, in errors (apiserver/pkg/admission/errors.go).
 pub(crate) const UNKNOWN_NAME: &str = "Unknown";
 
-/// 403: a policy forbids it.
+/// 403: a policy or webhook denies the request.
 fn forbidden_for(attributes: &webhook::Attributes, why: &str) -> Status {
     Status::forbidden(
         &attributes.call.resource.kind().resource(),
@@ -247,7 +245,7 @@ fn forbidden_for(attributes: &webhook::Attributes, why: &str) -> Status {
 }
 
 impl<'a> Checks<'a> {
-    /// For the writes of one request.
+    /// The checks of one request.
     pub(crate) fn new(call: &'a Call<'a>) -> Checks<'a> {
         let strategies = call.server.extensions.write_strategies().iter();
         Checks {
@@ -292,7 +290,7 @@ impl<'a> Checks<'a> {
         }
     }
 
-    /// What passed has been stored, or could not be.
+    /// Records how long the store took.
     fn note_stored(&self) {
         let record = &self.call.request.record;
         let passed = record.is_open().then(|| self.passed.lock().take());
@@ -329,7 +327,7 @@ impl<'a> Checks<'a> {
         extend::validate(self.call, old, Some(new)).await
     }
 
-    /// Lets plug-ins, policies and webhooks refuse that an object goes; there is nothing that they could change.
+    /// Runs plug-ins, policies and webhooks for a deletion; they cannot change anything.
     async fn deletion(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
         let (call, old, options) = (self.call, attributes.old, &self.call.server.options);
         let plugins = options.admission_plugins.iter();
@@ -350,7 +348,7 @@ impl<'a> Checks<'a> {
         ask(&judged).await
     }
 
-    /// Keeps what was taken for the write if it is stored, and gives it back if it is not.
+    /// Keeps the quota charges of a write that was stored, and returns them otherwise.
     pub(crate) async fn settle<T>(&self, outcome: Result<T, Status>) -> Result<T, Status> {
         self.note_stored();
         for transaction in &self.transactions {
@@ -360,8 +358,8 @@ impl<'a> Checks<'a> {
     }
 }
 
-/// Authorizes `create` where another verb makes an object: an apply or an update of a name that is not there.
-/// Kubernetes: handlers/patch.go and handlers/update.go, as a part of the validation of what is made.
+/// Authorizes `create` where another verb creates an object: an apply or an update of a name that does not exist.
+/// Kubernetes: handlers/patch.go and handlers/update.go, as part of the validation.
 async fn authorize_create(call: &Call<'_>) -> Result<(), Status> {
     let Call {
         server,
@@ -392,23 +390,22 @@ async fn authorize_create(call: &Call<'_>) -> Result<(), Status> {
     .await
 }
 
-/// What a plug-in is asked about, besides the object itself.
+/// What a plug-in sees of a write besides the object.
 pub struct Attributes<'a> {
     /// The request.
     pub call: &'a Call<'a>,
-    /// The object as stored, none if it is being made.
+    /// The stored object; `None` for a create.
     pub old: Option<&'a Value>,
 }
 
 impl Attributes<'_> {
-    /// Whether the write is about this resource. Every plug-in asks this first: most writes are of no concern
-    /// to it.
+    /// Whether the write is for this resource. Every plug-in checks this first.
     pub fn is(&self, group: &str, plural: &str) -> bool {
         let kind = self.call.resource.kind();
         kind.plural == plural && kind.gvk.group == group
     }
 
-    /// Whether the write is about an object of this resource, not something below it.
+    /// Whether the write is for this resource and no subresource.
     pub fn is_main(&self, group: &str, plural: &str) -> bool {
         self.subresource().is_empty() && self.is(group, plural)
     }
@@ -438,7 +435,7 @@ impl Attributes<'_> {
         self.call.resource.kind().resource()
     }
 
-    /// Whether whoever writes may do something else, too.
+    /// Whether the user is also authorized for something else.
     pub async fn may(&self, verb: &str, resource: authorization::Resource<'_>) -> bool {
         let Call {
             server, request, ..
@@ -457,7 +454,7 @@ impl Attributes<'_> {
             .is_allowed()
     }
 
-    /// 403: the cluster's state forbids it.
+    /// 403: the plug-in rejects the write.
     pub fn forbidden(&self, object: &Value, why: &str) -> Status {
         let metadata = &object["metadata"];
         let said = ["name", "generateName"].map(|field| metadata[field].str());
@@ -468,7 +465,7 @@ impl Attributes<'_> {
         Status::forbidden(&self.resource(), name, why)
     }
 
-    /// An object that a plug-in wants to know about; none if it is not there.
+    /// An object that a plug-in needs; `None` if it does not exist.
     pub fn find(&self, group: &str, plural: &str, namespace: &str, name: &str) -> Option<Value> {
         let resource = self.call.server.catalog.get(group, "v1", plural)?;
         let found = self
@@ -480,7 +477,7 @@ impl Attributes<'_> {
         Some(found.value())
     }
 
-    /// All objects of a resource in a namespace, or everywhere if that is empty.
+    /// All objects of a resource in a namespace, or in all if that is empty.
     pub fn all(&self, group: &str, plural: &str, namespace: &str) -> Result<Vec<Value>, Status> {
         let server = self.call.server;
         let resource = server

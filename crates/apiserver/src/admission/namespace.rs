@@ -1,6 +1,5 @@
-//! Namespaces have a life: nothing is made in one that does not exist or is going away, and those that the
-//! system lives in stay (NamespaceLifecycle). Others make a missing one (NamespaceAutoProvision), or reject every write to
-//! one (NamespaceExists).
+//! NamespaceLifecycle: nothing is created in a namespace that is missing or terminating, and system namespaces are not
+//! deleted. NamespaceAutoProvision creates a missing one; NamespaceExists rejects every write to one.
 
 use http::{HeaderMap, HeaderValue, Method, Uri, header};
 use http_body_util::BodyExt as _;
@@ -15,7 +14,7 @@ use crate::server::Server;
 /// The namespaces that cannot be deleted.
 const PROTECTED: [&str; 3] = ["default", "kube-system", "kube-public"];
 
-/// Refuses to make anything where nothing may be made.
+/// Rejects a create in a namespace that is missing or terminating.
 pub(super) fn admit(attributes: &Attributes, object: &mut Value) -> Result<(), Status> {
     let (server, path) = (attributes.call.server, attributes.call.path);
     if !attributes.is_create() || path.namespace.is_empty() {
@@ -32,10 +31,6 @@ pub(super) fn admit(attributes: &Attributes, object: &mut Value) -> Result<(), S
     if phase != "Terminating" {
         return Ok(());
     }
-    Err(terminating(attributes, object))
-}
-
-fn terminating(attributes: &Attributes, object: &Value) -> Status {
     let namespace = attributes.namespace();
     let why = format!(
         "unable to create new content in namespace {namespace} because it is being terminated"
@@ -48,10 +43,10 @@ fn terminating(attributes: &Attributes, object: &Value) -> Status {
             field: "metadata.namespace".into(),
         });
     }
-    status
+    Err(status)
 }
 
-/// Lets an object be deleted, or refuses.
+/// Rejects the deletion of a system namespace.
 pub(super) fn check_delete(resource: &Resource, path: &ResourcePath) -> Result<(), Status> {
     let kind = resource.kind();
     let is_namespace = kind.gvk.group.is_empty() && kind.gvk.kind == "Namespace";
@@ -65,13 +60,13 @@ pub(super) fn check_delete(resource: &Resource, path: &ResourcePath) -> Result<(
     Ok(())
 }
 
-/// Whether something is created in a namespace that is not there.
+/// Whether the write creates an object in a missing namespace.
 pub(super) fn is_missing(attributes: &Attributes) -> bool {
     let is_in_one = attributes.is_create() && !attributes.namespace().is_empty();
     is_in_one && !attributes.is_dry_run() && check_exists(attributes).is_err()
 }
 
-/// Creates a namespace that is not there.
+/// Creates a missing namespace.
 pub(super) fn provision<'a>(
     attributes: &'a Attributes<'a>,
     object: &'a mut Value,
@@ -112,7 +107,7 @@ pub(super) fn provision<'a>(
     })
 }
 
-/// Rejects a write to a namespace that is not there.
+/// Rejects a write to a missing namespace.
 pub(super) fn check_exists(attributes: &Attributes) -> Result<(), Status> {
     let (server, namespace) = (attributes.call.server, attributes.namespace());
     if namespace.is_empty() || attributes.is("", "namespaces") {

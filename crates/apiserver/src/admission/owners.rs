@@ -1,4 +1,4 @@
-//! What of an object's metadata must be sound whoever changed it: its owners, and who manages its fields.
+//! Keeps owner references and managed fields valid after plug-ins, policies and webhooks.
 
 use mizzen_object::managed_fields::ManagedFields;
 use mizzen_value::{Str, Value};
@@ -6,16 +6,16 @@ use mizzen_value::{Str, Value};
 use crate::verbs::Call;
 use mizzen_registry::Warnings;
 
-/// When owners are looked at.
+/// When owners are deduplicated.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Dedupe {
-    /// As the client sent them.
+    /// Before admission.
     AsSent,
-    /// As plug-ins left them.
+    /// After admission.
     AfterAdmission,
 }
 
-/// Leaves each owner once, and warns who named one twice.
+/// Removes duplicate owner references, with a warning.
 pub(crate) fn dedupe_owners(call: &Call, object: &mut Value, when: Dedupe) {
     let owners = &object["metadata"]["ownerReferences"];
     if owners.list().len() < 2 {
@@ -39,7 +39,7 @@ pub(crate) fn dedupe_owners(call: &Call, object: &mut Value, when: Dedupe) {
     object.entry("metadata").set("ownerReferences", distinct);
 }
 
-/// The owners without those that were there before, and the uids of those.
+/// The distinct owners, and the uids of the duplicates.
 fn distinct(owners: &[Value]) -> (Vec<Value>, Vec<Str>) {
     let (mut distinct, mut repeated) = (Vec::new(), Vec::new());
     for owner in owners {
@@ -51,16 +51,16 @@ fn distinct(owners: &[Value]) -> (Vec<Value>, Vec<Str>) {
     (distinct, repeated)
 }
 
-/// Who managed which field before somebody else changed the object.
+/// The managed fields before admission.
 pub(crate) struct Managers(Value);
 
 impl Managers {
-    /// Those of `object` as it is now.
+    /// Those of `object` now.
     pub(super) fn of(object: &Value) -> Managers {
         Managers(object["metadata"]["managedFields"].clone())
     }
 
-    /// Puts them back if they make no sense any more, and warns.
+    /// Restores them if admission made them invalid, with a warning.
     pub(super) fn restore(self, object: &mut Value, notes: &Warnings) {
         let found = &object["metadata"]["managedFields"];
         if *found == self.0 {

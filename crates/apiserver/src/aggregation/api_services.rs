@@ -11,7 +11,7 @@ use mizzen_registry::{ListOptions, Registry, Resource, Revision};
 use mizzen_value::{Str, Value};
 
 use crate::catalog::Catalog;
-use crate::outgoing::{Client, Service, Target, Trust};
+use crate::outgoing::{Client, ServiceReference, Target, Trust};
 
 /// The index of the stored APIServices, updated on demand.
 pub(super) struct ApiServiceCache {
@@ -101,7 +101,7 @@ pub(crate) struct ApiService {
     pub group_priority: i64,
     pub version_priority: i64,
     /// The Service of the server; `None` if this server serves it.
-    pub service: Option<Service>,
+    pub service: Option<ServiceReference>,
     trust: Trust,
     /// Its `Available` condition.
     pub available: bool,
@@ -123,7 +123,7 @@ impl ApiService {
             version: spec["version"].str().into(),
             group_priority: spec["groupPriorityMinimum"].int(),
             version_priority: spec["versionPriority"].int(),
-            service: (!reference.is_null()).then(|| Service::parse(reference)),
+            service: (!reference.is_null()).then(|| ServiceReference::parse(reference)),
             trust,
             available,
             object,

@@ -27,21 +27,21 @@ pub struct Body {
     kind: BodyKind,
     /// The audit record of its request, which is completed when the body is dropped.
     _held: Record,
-    lease: Lease,
+    lease: ResponseLease,
 }
 
 /// The seat that a response holds until it has been written.
 #[derive(Default)]
-pub(crate) struct Lease {
+pub(crate) struct ResponseLease {
     /// The user who is charged.
     pub user: Str,
     /// Released on drop.
     _seat: Held,
 }
 
-impl Lease {
-    pub(crate) fn new(user: Str, seat: Held) -> Lease {
-        Lease { user, _seat: seat }
+impl ResponseLease {
+    pub(crate) fn new(user: Str, seat: Held) -> ResponseLease {
+        ResponseLease { user, _seat: seat }
     }
 }
 
@@ -49,7 +49,7 @@ enum BodyKind {
     Whole(Bytes),
     Pieces(Pieces),
     Gzip(Box<Gzip>),
-    Stream(Pin<Box<dyn Source>>),
+    Stream(Pin<Box<dyn FrameSource>>),
     Relay(Incoming),
 }
 
@@ -59,12 +59,12 @@ pub(crate) struct Pieces {
     left: u64,
     /// The memory that only this body keeps.
     own: u64,
-    shared: Option<Shared>,
+    shared: Option<SharedMemory>,
 }
 
 /// Memory that a body shares with the store. When objects are replaced or deleted, only the body keeps them.
 #[derive(Clone)]
-pub(crate) struct Shared {
+pub(crate) struct SharedMemory {
     space: Space,
     /// The bytes that had been replaced or deleted when the objects were read.
     superseded: u64,
@@ -72,10 +72,10 @@ pub(crate) struct Shared {
     most: u64,
 }
 
-impl Shared {
+impl SharedMemory {
     /// Objects of a keyspace that had released `superseded` bytes when they were read.
-    pub(crate) fn new(space: &Space, superseded: u64) -> Shared {
-        Shared {
+    pub(crate) fn new(space: &Space, superseded: u64) -> SharedMemory {
+        SharedMemory {
             space: space.clone(),
             superseded,
             most: 0,
@@ -97,7 +97,7 @@ impl Shared {
 pub struct Broken;
 
 /// The source of the frames of a stream.
-pub(crate) trait Source: Send {
+pub(crate) trait FrameSource: Send {
     /// The next frame, or `None` at the end of the stream.
     fn poll_next(self: Pin<&mut Self>, context: &mut Context) -> Poll<Option<Bytes>>;
 }
@@ -105,7 +105,7 @@ pub(crate) trait Source: Send {
 /// Chunks from a blocking thread.
 struct ChunkReceiver(mpsc::Receiver<Bytes>);
 
-impl Source for ChunkReceiver {
+impl FrameSource for ChunkReceiver {
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context) -> Poll<Option<Bytes>> {
         self.0.poll_recv(context)
     }
@@ -116,7 +116,7 @@ impl Body {
         Body {
             kind,
             _held: Record::default(),
-            lease: Lease::default(),
+            lease: ResponseLease::default(),
         }
     }
 
@@ -131,12 +131,12 @@ impl Body {
     }
 
     /// A body of many pieces that share the store's memory, except `own` bytes.
-    pub(crate) fn shared_pieces(pieces: Vec<Bytes>, own: u64, shared: Shared) -> Body {
+    pub(crate) fn shared_pieces(pieces: Vec<Bytes>, own: u64, shared: SharedMemory) -> Body {
         Body::new(BodyKind::Pieces(Pieces::new(pieces, own, Some(shared))))
     }
 
     /// A stream that ends with its source.
-    pub(crate) fn stream(source: impl Source + 'static) -> Body {
+    pub(crate) fn stream(source: impl FrameSource + 'static) -> Body {
         Body::new(BodyKind::Stream(Box::pin(source)))
     }
 
@@ -172,12 +172,12 @@ impl Body {
     }
 
     /// Keeps the seat of the request until the body has been written.
-    pub(crate) fn leased(self, lease: Lease) -> Body {
+    pub(crate) fn leased(self, lease: ResponseLease) -> Body {
         Body { lease, ..self }
     }
 
     /// Takes the seat, for bytes in flight that outlive the body.
-    pub(crate) fn take_lease(&mut self) -> Lease {
+    pub(crate) fn take_lease(&mut self) -> ResponseLease {
         std::mem::take(&mut self.lease)
     }
 
@@ -205,7 +205,7 @@ impl Body {
     }
 
     /// The memory that it shares with the store.
-    pub(crate) fn shared(&self) -> Option<Shared> {
+    pub(crate) fn shared(&self) -> Option<SharedMemory> {
         match &self.kind {
             BodyKind::Pieces(pieces) => pieces.shared.clone(),
             BodyKind::Gzip(gzip) => gzip.shared(),
@@ -312,7 +312,7 @@ impl Plain {
         }
     }
 
-    pub(super) fn shared(&self) -> Option<Shared> {
+    pub(super) fn shared(&self) -> Option<SharedMemory> {
         match self {
             Plain::Whole(_) => None,
             Plain::Pieces(pieces) => pieces.shared.clone(),
@@ -326,12 +326,12 @@ fn split(bytes: &mut Bytes) -> Option<Bytes> {
 }
 
 impl Pieces {
-    fn new(pieces: Vec<Bytes>, own: u64, shared: Option<Shared>) -> Pieces {
+    fn new(pieces: Vec<Bytes>, own: u64, shared: Option<SharedMemory>) -> Pieces {
         let left: u64 = pieces.iter().map(|piece| piece.len() as u64).sum();
         let vector = (pieces.capacity() * size_of::<Bytes>()) as u64;
         // Without sharing, all of it is the body's own.
         let own = vector + if shared.is_some() { own } else { left };
-        let shared = shared.map(|shared| Shared {
+        let shared = shared.map(|shared| SharedMemory {
             most: left,
             ..shared
         });

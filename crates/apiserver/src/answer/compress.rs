@@ -9,7 +9,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
-use super::body::{Plain, Shared};
+use super::body::{Plain, SharedMemory};
 use super::{Answer, Body};
 
 /// Responses smaller than this are not compressed, as upstream.
@@ -101,7 +101,7 @@ impl Gzip {
         self.plain.retained() + STATE
     }
 
-    pub(super) fn shared(&self) -> Option<Shared> {
+    pub(super) fn shared(&self) -> Option<SharedMemory> {
         self.plain.shared()
     }
 }

@@ -5,7 +5,7 @@ use mizzen_object::{GroupVersionKind, proto};
 use mizzen_registry::{List, Object, Resource, Revision};
 use mizzen_value::{Map, Value, json, yaml};
 
-use super::body::Shared;
+use super::body::SharedMemory;
 use super::object::{from_text, message, meta_kind, partial};
 use super::{Accept, Answer, Body, Encoding, Form, Renderer, answer, with_audit_json};
 
@@ -104,7 +104,7 @@ fn shared_body(resource: &Resource, list: &List, pieces: Vec<Bytes>) -> Body {
         .filter(is_converted)
         .map(|object| object.json.len() as u64)
         .sum();
-    Body::shared_pieces(pieces, own, Shared::new(resource.space(), superseded))
+    Body::shared_pieces(pieces, own, SharedMemory::new(resource.space(), superseded))
 }
 
 /// The list in protobuf, in pieces that share the cached messages of the objects.

@@ -8,12 +8,13 @@ mod object;
 mod table;
 
 pub use body::{Body, Broken};
-pub(crate) use body::{Lease, Shared, Source};
+pub(crate) use body::{FrameSource, ResponseLease, SharedMemory};
 pub(crate) use compress::compress;
 pub use negotiate::{Accept, Encoding, Form, not_acceptable};
 pub(crate) use negotiate::{
-    Clause, Offer, clauses, negotiate_aggregated_discovery, negotiate_among, negotiate_document,
-    negotiate_route, negotiate_status, not_acceptable_because, stream_not_acceptable,
+    AcceptClause, ResponseOffer, clauses, negotiate_aggregated_discovery, negotiate_among,
+    negotiate_document, negotiate_route, negotiate_status, not_acceptable_because,
+    stream_not_acceptable,
 };
 pub use object::{Renderer, status_kind, value};
 pub(crate) use object::{message, meta_kind, partial, status, status_value};

@@ -80,7 +80,7 @@ const STREAMS: [&str; 2] = [
 
 /// What a path can be rendered as, besides JSON, YAML and metadata.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Offer {
+pub(crate) struct ResponseOffer {
     /// Whether there are tables.
     pub tables: bool,
     /// Whether whole objects have a protobuf form; their metadata always has.
@@ -95,7 +95,7 @@ pub(crate) fn negotiate_among(
     headers: &HeaderMap,
     query: &Query,
     list: bool,
-    offer: Offer,
+    offer: ResponseOffer,
 ) -> Result<Accept, Status> {
     let header = &*crate::header::text(headers, http::header::ACCEPT);
     let default = Accept {
@@ -115,7 +115,7 @@ pub(crate) fn negotiate_among(
 }
 
 /// Negotiates the form of a document that cannot be transformed: clauses with a transformation are ignored. `restful` is
-/// that of [`Offer`].
+/// that of [`ResponseOffer`].
 pub(crate) fn negotiate_document(
     headers: &HeaderMap,
     query: &Query,
@@ -138,12 +138,12 @@ fn untransformed(headers: &HeaderMap, query: &Query) -> Option<Accept> {
     if header.is_empty() {
         return Some(default);
     }
-    let offer = Offer {
+    let offer = ResponseOffer {
         tables: false,
         protobuf: true,
         restful: false,
     };
-    let choose = |clause: &Clause| {
+    let choose = |clause: &AcceptClause| {
         choose(clause, default, offer).filter(|accept| accept.form == Form::Whole)
     };
     clauses(header).iter().find_map(choose)
@@ -219,7 +219,7 @@ fn is_offered(header: &str, media_types: &[&str]) -> bool {
 
 /// A clause of the `Accept` header.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Clause<'a> {
+pub(crate) struct AcceptClause<'a> {
     /// `application` of `application/json`.
     pub kind: &'a str,
     /// `json` of `application/json`.
@@ -228,10 +228,10 @@ pub(crate) struct Clause<'a> {
     parameters: Vec<(&'a str, &'a str)>,
 }
 
-impl<'a> Clause<'a> {
+impl<'a> AcceptClause<'a> {
     /// Parses a clause; `None` without a media type. Kubernetes: ParseAccept of goautoneg, which drops invalid parameters and
     /// reads an invalid quality as 0.
-    fn parse(text: &'a str) -> Option<Clause<'a>> {
+    fn parse(text: &'a str) -> Option<AcceptClause<'a>> {
         let (media_type, rest) = text.split_once(';').unwrap_or((text, ""));
         let (kind, subkind) = match media_type.trim_matches(' ').split_once('/') {
             Some((kind, subkind)) if !subkind.is_empty() => {
@@ -245,7 +245,7 @@ impl<'a> Clause<'a> {
         if subkind.contains('/') {
             return None;
         }
-        let mut clause = Clause {
+        let mut clause = AcceptClause {
             kind,
             subkind,
             quality: 1.0,
@@ -273,7 +273,7 @@ impl<'a> Clause<'a> {
             .map_or("", |(_, value)| value)
     }
 
-    fn is_preferred_to(&self, other: &Clause) -> bool {
+    fn is_preferred_to(&self, other: &AcceptClause) -> bool {
         self.quality > other.quality
             || self.kind != "*" && other.kind == "*"
             || self.subkind != "*" && other.subkind == "*"
@@ -282,8 +282,9 @@ impl<'a> Clause<'a> {
 
 /// The clauses of the header, by preference. Kubernetes: goautoneg's comparison is no total order, so the same insertion
 /// sort is needed for the same result.
-pub(crate) fn clauses(header: &str) -> Vec<Clause<'_>> {
-    let mut clauses: Vec<Clause> = header.split(',').filter_map(Clause::parse).collect();
+pub(crate) fn clauses(header: &str) -> Vec<AcceptClause<'_>> {
+    let mut clauses: Vec<AcceptClause> =
+        header.split(',').filter_map(AcceptClause::parse).collect();
     for end in 1..clauses.len() {
         let mut at = end;
         while at > 0 && clauses[at].is_preferred_to(&clauses[at - 1]) {
@@ -296,7 +297,7 @@ pub(crate) fn clauses(header: &str) -> Vec<Clause<'_>> {
 
 /// The form of a clause, and the kind, group and version of its transformation.
 fn read_options<'a>(
-    clause: &Clause<'a>,
+    clause: &AcceptClause<'a>,
     default: Accept,
 ) -> Option<(Accept, (&'a str, &'a str, &'a str))> {
     let encoding = match (clause.kind, clause.subkind) {
@@ -326,7 +327,7 @@ fn read_options<'a>(
     Some((accept, (kind, group, version)))
 }
 
-fn choose(clause: &Clause, default: Accept, offer: Offer) -> Option<Accept> {
+fn choose(clause: &AcceptClause, default: Accept, offer: ResponseOffer) -> Option<Accept> {
     let (mut accept, (kind, group, version)) = read_options(clause, default)?;
     accept.form = form(kind, group, version)?;
     accept.listed = kind == "PartialObjectMetadataList";
@@ -403,7 +404,7 @@ mod tests {
     fn check(header: &str, expected: Option<(Encoding, Form)>) {
         let mut headers = HeaderMap::new();
         headers.insert("accept", header.parse().unwrap());
-        let offer = Offer {
+        let offer = ResponseOffer {
             tables: true,
             protobuf: true,
             restful: true,
@@ -455,7 +456,7 @@ mod tests {
     #[test]
     fn a_clause_is_read_as_goautoneg_reads_it() {
         let read = |text| {
-            Clause::parse(text).map(|clause| (clause.kind, clause.subkind, clause.parameters))
+            AcceptClause::parse(text).map(|clause| (clause.kind, clause.subkind, clause.parameters))
         };
         assert_eq!(read(" application / json ;a = b ;c;d=;e=f=g;h=i="), {
             Some(("application", "json", vec![("a", "b"), ("h", "i")]))
@@ -466,7 +467,7 @@ mod tests {
         for nothing in ["", "application", "application/", "a/b/c", ";q=1"] {
             assert_eq!(read(nothing), None, "{nothing}");
         }
-        let quality = |text| Clause::parse(text).unwrap().quality;
+        let quality = |text| AcceptClause::parse(text).unwrap().quality;
         assert_eq!(["*;q=0.5", "*;q= 0.5", "*"].map(quality), [0.5, 0.0, 1.0]);
     }
 
@@ -585,7 +586,7 @@ mod tests {
         let chosen = |header: &str| {
             let mut headers = HeaderMap::new();
             headers.insert("accept", header.parse().unwrap());
-            let offer = Offer {
+            let offer = ResponseOffer {
                 tables: false,
                 protobuf: true,
                 restful: true,

@@ -7,7 +7,7 @@ use mizzen_object::{GroupVersionKind, KindData, Status, proto, schema::Struct};
 use mizzen_registry::{Object, Resource};
 use mizzen_value::{Value, json, yaml};
 
-use super::body::Shared;
+use super::body::SharedMemory;
 use super::table::Table;
 use super::{Accept, Answer, Body, Encoding, Form, answer, with_audit_json};
 use crate::types::Types;
@@ -64,7 +64,7 @@ impl Renderer<'_> {
             return Body::line(text);
         };
         // In this order: a replacement after this line is counted.
-        let shared = Shared::new(space, space.superseded());
+        let shared = SharedMemory::new(space, space.superseded());
         let snapshot = space.snapshot();
         let is_current = snapshot
             .get(&record.key)

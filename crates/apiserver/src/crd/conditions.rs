@@ -1,40 +1,39 @@
-//! What a definition's status says: which names it has, whether it is served, who agreed to it.
+//! The conditions of a CustomResourceDefinition: NamesAccepted, Established, NonStructuralSchema and so on.
 
 use mizzen_object::condition;
 use mizzen_value::{Value, value};
 
-use super::names::{Names, Taken, accept};
+use super::names::{DefinitionNames, TakenNames, accept_names};
 
-/// Says that a schema does not describe objects whole.
 const NON_STRUCTURAL: &str = "NonStructuralSchema";
 
-/// Brings the status of a definition up to date; false if it was so already. `taken` are the names of its group.
-pub(super) fn update(definition: &mut Value, taken: &Taken, now: &str) -> bool {
-    let mut board = Board {
+/// Updates the status of a definition. Returns whether it changed. `taken` are the names of its group.
+pub(super) fn update(definition: &mut Value, taken: &TakenNames, now: &str) -> bool {
+    let mut writer = StatusWriter {
         definition,
         now,
         changed: false,
     };
     if let Some((status, reason, message)) =
-        mizzen_apiextensions::approval_condition(board.definition)
+        mizzen_apiextensions::approval_condition(writer.definition)
     {
-        board.set(
+        writer.set(
             "KubernetesAPIApprovalPolicyConformant",
             status,
             reason,
             &message,
         );
     }
-    match mizzen_apiextensions::structural_condition(board.definition) {
-        Some((status, reason, message)) => board.set(NON_STRUCTURAL, status, reason, &message),
-        None => board.remove(NON_STRUCTURAL),
+    match mizzen_apiextensions::structural_condition(writer.definition) {
+        Some((status, reason, message)) => writer.set(NON_STRUCTURAL, status, reason, &message),
+        None => writer.remove(NON_STRUCTURAL),
     }
-    board.accept_names(taken);
-    board.establish();
-    board.changed
+    writer.accept_names(taken);
+    writer.establish();
+    writer.changed
 }
 
-/// Says in a definition's status that it is going, and how far it is.
+/// Sets the Terminating condition.
 pub(super) fn terminate(
     definition: &mut Value,
     status: &str,
@@ -42,23 +41,23 @@ pub(super) fn terminate(
     message: &str,
     now: &str,
 ) -> bool {
-    let mut board = Board {
+    let mut writer = StatusWriter {
         definition,
         now,
         changed: false,
     };
-    board.set("Terminating", status, reason, message);
-    board.changed
+    writer.set("Terminating", status, reason, message);
+    writer.changed
 }
 
-/// A status that is being written.
-struct Board<'a> {
+/// Writes the status of a definition.
+struct StatusWriter<'a> {
     definition: &'a mut Value,
     now: &'a str,
     changed: bool,
 }
 
-impl Board<'_> {
+impl StatusWriter<'_> {
     fn condition(&self, name: &str) -> &Value {
         condition::find(&self.definition["status"]["conditions"], name).unwrap_or(&Value::Null)
     }
@@ -91,14 +90,14 @@ impl Board<'_> {
         }
     }
 
-    fn accept_names(&mut self, taken: &Taken) {
-        let asked = Names::read(&self.definition["spec"]["names"]);
-        let had = Names::read(&self.definition["status"]["acceptedNames"]);
-        if asked == had {
+    fn accept_names(&mut self, taken: &TakenNames) {
+        let requested = DefinitionNames::read(&self.definition["spec"]["names"]);
+        let accepted = DefinitionNames::read(&self.definition["status"]["acceptedNames"]);
+        if requested == accepted {
             return;
         }
-        let (names, conflict) = accept(&asked, &had, taken);
-        if names != had {
+        let (names, conflict) = accept_names(&requested, &accepted, taken);
+        if names != accepted {
             self.definition
                 .entry("status")
                 .set("acceptedNames", names.to_value());
@@ -145,7 +144,7 @@ mod tests {
         json::parse(text.as_bytes()).unwrap()
     }
 
-    fn told(definition: &Value) -> Vec<String> {
+    fn conditions(definition: &Value) -> Vec<String> {
         let conditions = definition["status"]["conditions"].list().iter();
         conditions
             .map(|it| {
@@ -160,42 +159,42 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_without_conflicts_is_established_at_once_and_stays_so() {
+    fn a_definition_without_conflicts_is_established_at_once_and_stays_established() {
         let mut definition = definition("Foo");
-        assert!(update(&mut definition, &Taken::default(), "now"));
+        assert!(update(&mut definition, &TakenNames::default(), "now"));
         assert_eq!(
-            told(&definition),
+            conditions(&definition),
             [
                 "NamesAccepted=True NoConflicts",
                 "Established=True InitialNamesAccepted"
             ]
         );
         assert!(
-            !update(&mut definition, &Taken::default(), "later"),
-            "nothing is left to say"
+            !update(&mut definition, &TakenNames::default(), "later"),
+            "nothing has changed"
         );
     }
 
     #[test]
     fn a_conflict_keeps_a_definition_waiting_until_the_name_is_free() {
         let mut definition = definition("Foo");
-        let mut taken = Taken::default();
-        taken.add(&Names {
+        let mut taken = TakenNames::default();
+        taken.add(&DefinitionNames {
             kind: "Foo".into(),
-            ..Names::default()
+            ..DefinitionNames::default()
         });
         assert!(update(&mut definition, &taken, "now"));
         assert_eq!(
-            told(&definition),
+            conditions(&definition),
             [
                 "NamesAccepted=False KindConflict",
                 "Established=False NotAccepted"
             ]
         );
         assert!(!update(&mut definition, &taken, "later"));
-        assert!(update(&mut definition, &Taken::default(), "later"));
+        assert!(update(&mut definition, &TakenNames::default(), "later"));
         assert_eq!(
-            told(&definition),
+            conditions(&definition),
             [
                 "NamesAccepted=True NoConflicts",
                 "Established=True InitialNamesAccepted"
@@ -204,18 +203,18 @@ mod tests {
     }
 
     #[test]
-    fn a_group_of_kubernetes_own_tells_who_agreed() {
+    fn a_protected_group_has_an_approval_condition() {
         let mut definition = definition("Foo");
         definition.entry("spec").set("group", "x.k8s.io");
-        update(&mut definition, &Taken::default(), "now");
+        update(&mut definition, &TakenNames::default(), "now");
         assert_eq!(
-            told(&definition)[0],
+            conditions(&definition)[0],
             "KubernetesAPIApprovalPolicyConformant=False MissingAnnotation"
         );
     }
 
     #[test]
-    fn a_schema_that_does_not_describe_objects_whole_is_told_until_it_does() {
+    fn a_non_structural_schema_has_a_condition_until_it_is_structural() {
         let mut definition = definition("Foo");
         let text = r#"{"preserveUnknownFields":true,"versions":[{"name":"v1","schema":{"openAPIV3Schema":{
             "type":"object","properties":{"a":{"description":"of any type"}}}}}]}"#;
@@ -223,8 +222,11 @@ mod tests {
         for (field, value) in old.entries() {
             definition.entry("spec").set(field, value.clone());
         }
-        update(&mut definition, &Taken::default(), "now");
-        assert_eq!(told(&definition)[0], "NonStructuralSchema=True Violations");
+        update(&mut definition, &TakenNames::default(), "now");
+        assert_eq!(
+            conditions(&definition)[0],
+            "NonStructuralSchema=True Violations"
+        );
         assert_eq!(
             definition["status"]["conditions"].list()[0]["message"].str(),
             "[spec.preserveUnknownFields: Invalid value: true: must be false, \
@@ -233,7 +235,7 @@ mod tests {
         );
         definition.entry("spec").remove("preserveUnknownFields");
         definition.entry("spec").remove("versions");
-        assert!(update(&mut definition, &Taken::default(), "later"));
-        assert_eq!(told(&definition)[0], "NamesAccepted=True NoConflicts");
+        assert!(update(&mut definition, &TakenNames::default(), "later"));
+        assert_eq!(conditions(&definition)[0], "NamesAccepted=True NoConflicts");
     }
 }

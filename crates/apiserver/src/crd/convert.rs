@@ -1,9 +1,9 @@
-//! Versions of a custom kind: how an object of one becomes one of another.
+//! Conversion between the versions of a custom kind.
 //!
-//! What is read from storage loses what the schema of its version no longer knows and gets the defaults that it has
-//! come to have; then it is converted, and loses what the asked-for version does not know.
+//! An object that is read from storage is pruned and defaulted by the schema of its version, converted, and pruned by the
+//! schema of the requested version.
 //!
-//! Kubernetes: defaults are those of the stored version only (apiserver/customresource_handler.go).
+//! Kubernetes: defaults are those of the storage version only (apiserver/customresource_handler.go).
 
 use std::sync::Arc;
 
@@ -12,29 +12,29 @@ use mizzen_object::{Kind, Status, schema};
 use mizzen_registry::{Convert, Future, Record, Revision};
 use mizzen_value::{Value, json};
 
-use super::Means;
-use super::webhook::Webhook;
+use super::CrdDependencies;
+use super::webhook::ConversionWebhook;
 
 /// Converts objects of one definition.
-pub(crate) struct Converter {
+pub(crate) struct CrdConverter {
     kinds: Arc<[Kind]>,
     stored: Kind,
-    /// How the text of an object begins that is stored in today's version.
+    /// The beginning of the JSON of an object in the storage version.
     head: Bytes,
-    /// The revision of the definition: what was written later was written under its rules.
+    /// The revision of the definition: objects that were written later comply with its schema.
     since: Revision,
-    /// Who converts, if it takes more than another name.
-    webhook: Option<Webhook>,
+    /// The conversion webhook, unless only `apiVersion` changes.
+    webhook: Option<ConversionWebhook>,
 }
 
-impl Converter {
-    /// None if the definition stores no version.
+impl CrdConverter {
+    /// `None` if the definition has no storage version.
     pub(crate) fn new(
         definition: &Value,
         kinds: &Arc<[Kind]>,
         since: Revision,
-        means: &Means,
-    ) -> Option<Converter> {
+        dependencies: &CrdDependencies,
+    ) -> Option<CrdConverter> {
         let versions = definition["spec"]["versions"].list();
         let at = versions
             .iter()
@@ -45,8 +45,14 @@ impl Converter {
             json::quote(&stored.gvk.api_version())
         )
         .into();
-        let webhook = webhook(&definition["spec"]["conversion"], means);
-        Some(Converter {
+        let conversion = &definition["spec"]["conversion"];
+        let is_webhook = conversion["strategy"].str() == "Webhook";
+        let clients = dependencies.clients.get().filter(|_| is_webhook);
+        let webhook = clients.map(|(client, registry)| {
+            let config = &conversion["webhook"];
+            ConversionWebhook::parse(config, client.clone(), registry.clone())
+        });
+        Some(CrdConverter {
             kinds: kinds.clone(),
             stored,
             head,
@@ -55,7 +61,7 @@ impl Converter {
         })
     }
 
-    /// The kind in the version that an object says it is.
+    /// The kind in the version of an object.
     fn kind_of(&self, object: &Value) -> Option<&Kind> {
         let version = object["apiVersion"].str();
         self.kinds
@@ -63,7 +69,7 @@ impl Converter {
             .find(|kind| kind.gvk.api_version() == version)
     }
 
-    /// A stored object as its own version sees it today.
+    /// Prunes and defaults a stored object by the current schema of its version.
     fn refresh(&self, object: &mut Value) -> Result<(), Status> {
         let kind = self.kind_of(object).ok_or_else(|| {
             Status::unknown(format!(
@@ -92,25 +98,13 @@ impl Converter {
     }
 }
 
-fn webhook(conversion: &Value, means: &Means) -> Option<Webhook> {
-    let (client, registry) = means
-        .outside
-        .get()
-        .filter(|_| conversion["strategy"].str() == "Webhook")?;
-    Some(Webhook::parse(
-        &conversion["webhook"],
-        client.clone(),
-        registry.clone(),
-    ))
-}
-
 fn prune(kind: &Kind, object: &mut Value) {
     if let Some(rest) = kind.root.rest() {
         rest.prune(object);
     }
 }
 
-impl Convert for Converter {
+impl Convert for CrdConverter {
     fn stored(&self) -> &Kind {
         &self.stored
     }
@@ -136,12 +130,12 @@ impl Convert for Converter {
 
     fn write<'a>(&'a self, mut object: Value, kind: &'a Kind) -> Future<'a, Result<Value, Status>> {
         Box::pin(async move {
-            // What is in the stored version already is not converted.
+            // An object in the storage version is not converted.
             if kind.gvk != self.stored.gvk {
                 let mut converted = self.convert(vec![object], &self.stored).await?;
                 object = converted.pop().unwrap_or_default();
             }
-            // Read today it would get these defaults; written, it is read without looking.
+            // Objects that comply with the schema are read without pruning and defaulting, so that happens now.
             self.refresh(&mut object)?;
             Ok(object)
         })

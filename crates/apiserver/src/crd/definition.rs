@@ -1,10 +1,10 @@
-//! One definition: what is known of it at once, and its kinds, which are made when somebody asks for them.
+//! One CustomResourceDefinition. Its kinds are compiled on first use.
 //!
-//! A definition may be large and never used, so that only names, versions and state are read when it is stored. Its
-//! schemas stay in the store's text until a request needs them.
+//! A definition may be large and never used, so only names, versions and conditions are decoded when it is stored. Its
+//! schemas stay in the store's JSON until a request needs them.
 //!
-//! Invariant: what is compiled belongs to one spec and one set of accepted names; it is passed on from one state of
-//! a definition to the next as long as these are the same.
+//! Invariant: compiled kinds belong to one spec and one set of accepted names. A later state of the definition reuses them
+//! as long as these are the same.
 
 use std::sync::{Arc, OnceLock};
 
@@ -17,42 +17,42 @@ use mizzen_registry::{Record, Resource, Revision};
 use mizzen_value::{Str, Value, json};
 use tokio::sync::watch;
 
-use super::Means;
-use super::convert::Converter;
-use super::names::Names;
+use super::CrdDependencies;
+use super::convert::CrdConverter;
+use super::names::DefinitionNames;
 use mizzen_openapi::Published;
 
-/// What a definition says, and what has come of it.
+/// A CustomResourceDefinition and its compiled kinds.
 pub(crate) struct Definition {
     pub name: Str,
     pub group: Str,
-    pub asked: Names,
-    pub accepted: Names,
+    pub requested: DefinitionNames,
+    pub accepted: DefinitionNames,
     pub is_terminating: bool,
     pub is_established: bool,
-    /// Whether requests for its objects are answered.
+    /// Whether its objects are served.
     pub is_served: bool,
-    pub versions: Vec<Version>,
+    pub versions: Vec<DefinitionVersion>,
     scope: Scope,
-    /// What tells this definition from others of the same name, and this spec from earlier ones.
+    /// UID, generation and accepted names: distinguishes this spec from earlier ones and from other definitions.
     identity: String,
     record: Arc<Record>,
-    live: Arc<Live>,
+    compiled: Arc<CompiledSpec>,
 }
 
 /// One version of a definition.
-pub(crate) struct Version {
+pub(crate) struct DefinitionVersion {
     pub name: Str,
     pub served: bool,
     storage: bool,
     subresources: Vec<&'static str>,
 }
 
-/// What goes with one spec and one set of names.
-struct Live {
-    /// Turns true when they are no longer so.
+/// The compiled kinds of one spec and one set of names.
+struct CompiledSpec {
+    /// True once spec or names have changed.
     ended: watch::Sender<bool>,
-    compiled: OnceLock<Vec<Resource>>,
+    resources: OnceLock<Vec<Resource>>,
 }
 
 const VERBS: [&str; 8] = [
@@ -68,8 +68,8 @@ const VERBS: [&str; 8] = [
 const LAST_VERBS: [&str; 5] = ["delete", "deletecollection", "get", "list", "watch"];
 
 impl Definition {
-    /// Reads a stored definition. What `previous` has compiled is taken over if it still holds. `resource` is that of
-    /// definitions themselves.
+    /// Decodes a stored definition. The compiled kinds of `previous` are reused if they are still valid. `resource` is that
+    /// of CustomResourceDefinitions.
     pub(crate) fn read(
         resource: &Resource,
         record: &Arc<Record>,
@@ -79,24 +79,28 @@ impl Definition {
         let (spec, status, metadata) = (&value["spec"], &value["status"], &value["metadata"]);
         let holds = |condition: &str| is_true(&value, condition);
         let is_established = holds("Established");
-        let accepted = Names::read(&status["acceptedNames"]);
+        let accepted = DefinitionNames::read(&status["acceptedNames"]);
         let identity = format!(
             "{}/{}/{accepted:?}",
             metadata["uid"].str(),
             metadata["generation"].int()
         );
-        let live = previous
+        let compiled = previous
             .filter(|previous| previous.identity == identity)
-            .map(|same| same.live.clone());
+            .map(|same| same.compiled.clone());
         Ok(Definition {
             name: metadata["name"].str().into(),
             group: spec["group"].str().into(),
-            asked: Names::read(&spec["names"]),
+            requested: DefinitionNames::read(&spec["names"]),
             accepted,
             is_terminating: holds("Terminating"),
             is_established,
             is_served: is_established || holds("NamesAccepted"),
-            versions: spec["versions"].list().iter().map(Version::read).collect(),
+            versions: spec["versions"]
+                .list()
+                .iter()
+                .map(DefinitionVersion::read)
+                .collect(),
             scope: if spec["scope"].str() == "Cluster" {
                 Scope::Cluster
             } else {
@@ -104,7 +108,7 @@ impl Definition {
             },
             identity,
             record: record.clone(),
-            live: live.unwrap_or_default(),
+            compiled: compiled.unwrap_or_default(),
         })
     }
 
@@ -113,66 +117,71 @@ impl Definition {
         self.record.revision
     }
 
-    /// By which the definition's place among others is found.
+    /// The key in a snapshot: group and plural.
     pub(crate) fn key(&self) -> (Str, Str) {
-        (self.group.clone(), self.asked.plural.clone())
+        (self.group.clone(), self.requested.plural.clone())
     }
 
-    /// The whole definition.
+    /// The whole definition, parsed again.
     pub(crate) fn value(&self) -> Value {
         json::parse(&self.record.value).expect("the record was decoded when it was read")
     }
 
     /// Whether `other` has the same spec and the same names.
     pub(crate) fn is_like(&self, other: &Definition) -> bool {
-        Arc::ptr_eq(&self.live, &other.live)
+        Arc::ptr_eq(&self.compiled, &other.compiled)
     }
 
-    /// Ends whatever depends on the spec as it was.
+    /// Ends watches and tasks that depend on this spec.
     pub(crate) fn end(&self) {
-        self.live.ended.send_replace(true);
+        self.compiled.ended.send_replace(true);
     }
 
-    /// Turns true when spec and names are no longer what they are now.
+    /// Becomes true when spec or names change.
     pub(crate) fn ended(&self) -> watch::Receiver<bool> {
-        self.live.ended.subscribe()
+        self.compiled.ended.subscribe()
     }
 
     /// The resource of a version that is served.
-    pub(crate) fn resource(&self, means: &Means, version: &str) -> Option<Resource> {
+    pub(crate) fn resource(
+        &self,
+        dependencies: &CrdDependencies,
+        version: &str,
+    ) -> Option<Resource> {
         let at = self
             .versions
             .iter()
             .position(|known| known.name == version && known.served)?;
-        Some(self.resources(means).get(at)?.clone())
+        Some(self.resources(dependencies).get(at)?.clone())
     }
 
-    /// The resource of the version in which objects are stored.
-    pub(crate) fn stored(&self, means: &Means) -> Option<Resource> {
+    /// The resource of the storage version.
+    pub(crate) fn stored(&self, dependencies: &CrdDependencies) -> Option<Resource> {
         let at = self.versions.iter().position(|known| known.storage)?;
-        Some(self.resources(means).get(at)?.clone())
+        Some(self.resources(dependencies).get(at)?.clone())
     }
 
-    fn resources(&self, means: &Means) -> &[Resource] {
-        self.live.compiled.get_or_init(|| {
+    fn resources(&self, dependencies: &CrdDependencies) -> &[Resource] {
+        self.compiled.resources.get_or_init(|| {
             let definition = self.value();
-            let kinds: Arc<[Kind]> = custom::kinds(&definition, &means.object_meta).into();
-            let Some(converter) = Converter::new(&definition, &kinds, self.revision(), means)
+            let kinds: Arc<[Kind]> = custom::kinds(&definition, &dependencies.object_meta).into();
+            let Some(converter) =
+                CrdConverter::new(&definition, &kinds, self.revision(), dependencies)
             else {
                 return Vec::new();
             };
             let converter = Arc::new(converter);
             kinds
                 .iter()
-                .map(|kind| Resource::custom(&means.store, kind.clone(), converter.clone()))
+                .map(|kind| Resource::custom(&dependencies.store, kind.clone(), converter.clone()))
                 .collect()
         })
     }
 
-    /// A version as discovery describes it.
-    pub(crate) fn outline(&self, version: &Version) -> Kind {
+    /// The kind of a version without its schema, for discovery.
+    pub(crate) fn outline(&self, version: &DefinitionVersion) -> Kind {
         let names = &self.accepted;
-        let gvk = |version: &Version| GroupVersionKind {
+        let gvk = |version: &DefinitionVersion| GroupVersionKind {
             group: self.group.clone(),
             version: version.name.clone(),
             kind: names.kind.clone(),
@@ -182,7 +191,7 @@ impl Definition {
         } else {
             &VERBS
         };
-        let shapeless = Arc::new(Struct::new("", "", false));
+        let no_schema = Arc::new(Struct::new("", "", false));
         let data = KindData {
             list_kind: Some(names.list_kind.clone()),
             plural: names.plural.clone(),
@@ -194,14 +203,23 @@ impl Definition {
             subresources: version
                 .subresources
                 .iter()
-                .map(|name| subresource(name))
+                .map(|name| Subresource {
+                    name: (*name).into(),
+                    verbs: ["get", "patch", "update"].map(Str::from).to_vec(),
+                    kind: (*name == "scale").then(|| GroupVersionKind {
+                        group: "autoscaling".into(),
+                        version: "v1".into(),
+                        kind: "Scale".into(),
+                    }),
+                    resets: None,
+                })
                 .collect(),
             stored: self
                 .versions
                 .iter()
                 .find(|version| version.storage)
                 .map(gvk),
-            ..KindData::new(gvk(version), shapeless)
+            ..KindData::new(gvk(version), no_schema)
         };
         Kind {
             data: Arc::new(data),
@@ -209,7 +227,7 @@ impl Definition {
         }
     }
 
-    /// What OpenAPI says of a version. Reads the whole definition; ask where that is allowed.
+    /// The OpenAPI source of a version. Parses the whole definition.
     pub(crate) fn published(&self, version: &str, object_meta: &Arc<Struct>) -> Option<Published> {
         let definition = self.value();
         let at = self
@@ -227,17 +245,17 @@ impl Definition {
         })
     }
 
-    /// What tells everything that is published of this definition from everything else.
+    /// Changes with everything that is published of this definition.
     pub(crate) fn identity(&self) -> &str {
         &self.identity
     }
 }
 
-impl Version {
-    fn read(version: &Value) -> Version {
+impl DefinitionVersion {
+    fn read(version: &Value) -> DefinitionVersion {
         let declared = &version["subresources"];
         let has = |name: &&'static str| declared.get(name).is_some();
-        Version {
+        DefinitionVersion {
             name: version["name"].str().into(),
             served: version["served"].bool(),
             storage: version["storage"].bool(),
@@ -246,31 +264,16 @@ impl Version {
     }
 }
 
-impl Default for Live {
-    fn default() -> Live {
-        Live {
+impl Default for CompiledSpec {
+    fn default() -> CompiledSpec {
+        CompiledSpec {
             ended: watch::Sender::new(false),
-            compiled: OnceLock::new(),
+            resources: OnceLock::new(),
         }
     }
 }
 
-fn subresource(name: &'static str) -> Subresource {
-    let scale = GroupVersionKind {
-        group: "autoscaling".into(),
-        version: "v1".into(),
-        kind: "Scale".into(),
-    };
-    let verbs = ["get", "patch", "update"].map(Str::from).to_vec();
-    Subresource {
-        name: name.into(),
-        verbs,
-        kind: (name == "scale").then_some(scale),
-        resets: None,
-    }
-}
-
-/// Whether a condition of a definition holds.
+/// Whether a condition of a definition is true.
 pub(super) fn is_true(definition: &Value, type_: &str) -> bool {
     condition::is_true(&definition["status"]["conditions"], type_)
 }

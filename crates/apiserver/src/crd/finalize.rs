@@ -1,4 +1,4 @@
-//! A definition goes only after its objects: they are deleted, and those that somebody holds are waited for.
+//! The finalizer of CustomResourceDefinitions: a definition is deleted only after all of its objects.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -12,12 +12,12 @@ use super::definition::is_true;
 use super::{conditions, follow};
 use crate::server::Inner;
 
-/// Keeps a deleted definition until its objects are gone.
+/// Keeps a deleted definition until its objects are deleted.
 const FINALIZER: &str = "customresourcecleanup.apiextensions.k8s.io";
-/// How long to wait before what failed is tried again.
+/// How long to wait after a failure.
 const RETRY: Duration = Duration::from_secs(5);
 
-/// Deletes a definition's objects and then lets it go, in the background. Once begun it goes on by itself.
+/// Starts the deletion of a definition's objects in the background, and then removes the finalizer.
 pub(super) fn begin(server: &Arc<Inner>, name: &str) {
     if !server.definitions.begin_finalizing(name) {
         return;
@@ -28,7 +28,7 @@ pub(super) fn begin(server: &Arc<Inner>, name: &str) {
             warn!(
                 definition = name,
                 error = status.message,
-                "its objects could not be deleted"
+                "failed to delete the objects of a CustomResourceDefinition, will retry"
             );
             sleep(RETRY).await;
         }
@@ -39,16 +39,23 @@ pub(super) fn begin(server: &Arc<Inner>, name: &str) {
 }
 
 async fn finalize(server: &Weak<Inner>, name: &str) -> Result<(), Status> {
-    while let Some((registry, resource, mut ended)) = stored(server, name) {
+    while let Some((registry, resource, mut ended)) = stored_objects(server, name) {
         let outcome = tokio::select! {
-            outcome = empty(&registry, &resource) => outcome,
-            // Somebody changed the definition: look again.
+            outcome = delete_objects(&registry, &resource) => outcome,
+            // The definition has changed: start again.
             () = async { drop(ended.wait_for(|ended| *ended).await) } => continue,
         };
         match outcome {
             Ok(()) => break,
             Err(status) => {
-                tell(server, name, &status).await?;
+                let message = format!("could not list instances: {}", status.message);
+                if let Some(server) = server.upgrade() {
+                    let reason = "InstanceDeletionFailed";
+                    follow::update_status(&server, name, |definition, now| {
+                        conditions::terminate(definition, "True", reason, &message, now)
+                    })
+                    .await?;
+                }
                 return Err(status);
             }
         }
@@ -56,7 +63,7 @@ async fn finalize(server: &Weak<Inner>, name: &str) -> Result<(), Status> {
     let Some(server) = server.upgrade() else {
         return Ok(());
     };
-    follow::change(&server, name, |definition, now| {
+    follow::update_status(&server, name, |definition, now| {
         let (reason, message) = match is_true(definition, "Established") {
             true => ("InstanceDeletionCompleted", "removed all instances"),
             false => ("NeverEstablished", "resource was never established"),
@@ -69,8 +76,8 @@ async fn finalize(server: &Weak<Inner>, name: &str) -> Result<(), Status> {
     .await
 }
 
-/// Where the objects of an established definition are, and what tells that it has changed.
-fn stored(
+/// The objects of an established definition, and what becomes true when the definition changes.
+fn stored_objects(
     server: &Weak<Inner>,
     name: &str,
 ) -> Option<(Registry, Resource, tokio::sync::watch::Receiver<bool>)> {
@@ -83,19 +90,8 @@ fn stored(
     Some((server.registry.clone(), resource, definition.ended()))
 }
 
-async fn tell(server: &Weak<Inner>, name: &str, problem: &Status) -> Result<(), Status> {
-    let Some(server) = server.upgrade() else {
-        return Ok(());
-    };
-    let message = format!("could not list instances: {}", problem.message);
-    follow::change(&server, name, |definition, now| {
-        conditions::terminate(definition, "True", "InstanceDeletionFailed", &message, now)
-    })
-    .await
-}
-
-/// Deletes all objects and waits until none is left.
-async fn empty(registry: &Registry, resource: &Resource) -> Result<(), Status> {
+/// Deletes all objects and waits until there are none.
+async fn delete_objects(registry: &Registry, resource: &Resource) -> Result<(), Status> {
     loop {
         let snapshot = resource.space().snapshot();
         if snapshot.is_empty() {

@@ -1,9 +1,8 @@
-//! Follows the definitions in the store: each change is served, and its status written, before the next is looked at.
+//! The CRD controller: it watches CustomResourceDefinitions; each change is served, and its status written, before the next.
 //!
-//! Whoever changes a definition waits until that has happened ([`settled`]), so that a kind can be used as soon as
-//! its definition has been accepted.
+//! A write of a definition waits for that ([`synced`]), so that a kind can be used once its definition has been accepted.
 //!
-//! Invariant: everything is decided from what is stored; a change that was not seen is made up for by the next.
+//! Invariant: the controller decides from stored state only; a missed change is covered by the next one.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Weak};
@@ -20,56 +19,56 @@ use super::{conditions, finalize};
 use crate::server::Inner;
 use crate::verbs;
 
-/// How long a writer waits at most until his definition is served.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// How long a write waits at most until its definition is served.
+const SYNC_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Serves what is defined already, and goes on following.
+/// Serves the stored definitions, and starts the controller.
 pub(crate) async fn start(server: &Arc<Inner>) {
     let Some(resource) = resource(server) else {
         return;
     };
-    let seen = load(server, &resource).await;
+    let seen = sync_all(server, &resource).await;
     server.definitions.reach(seen);
-    tokio::spawn(follow(Arc::downgrade(server), resource, seen));
+    tokio::spawn(run(Arc::downgrade(server), resource, seen));
 }
 
-/// Waits until everything that was changed so far is served.
-pub(crate) async fn settled(server: &Arc<Inner>) {
+/// Waits until all changes so far are served.
+pub(crate) async fn synced(server: &Arc<Inner>) {
     let Some(resource) = resource(server) else {
         return;
     };
     let target = resource.space().snapshot().revision();
     let mut reached = server.definitions.reached();
-    let far_enough = reached.wait_for(|reached| reached.is_none_or(|reached| reached >= target));
-    let _ = timeout(PATIENCE, far_enough).await;
+    let is_synced = reached.wait_for(|reached| reached.is_none_or(|reached| reached >= target));
+    let _ = timeout(SYNC_TIMEOUT, is_synced).await;
 }
 
-/// The resource of definitions themselves.
+/// The resource of CustomResourceDefinitions.
 pub(crate) fn resource(server: &Inner) -> Option<Resource> {
     server
         .catalog
         .get("apiextensions.k8s.io", "v1", "customresourcedefinitions")
 }
 
-async fn load(server: &Arc<Inner>, resource: &Resource) -> Revision {
+async fn sync_all(server: &Arc<Inner>, resource: &Resource) -> Revision {
     let snapshot = resource.space().snapshot();
     server
         .catalog
         .define_all(resource, snapshot.range("", None));
     for name in server.catalog.unsettled() {
-        settle(server, resource, &name).await;
+        sync(server, resource, &name).await;
     }
     snapshot.at()
 }
 
-async fn follow(server: Weak<Inner>, resource: Resource, mut seen: Revision) {
+async fn run(server: Weak<Inner>, resource: Resource, mut seen: Revision) {
     let mut last_served = None;
     loop {
         let Ok(mut watch) = resource.space().watch(seen) else {
             let Some(server) = server.upgrade() else {
                 return;
             };
-            seen = load(&server, &resource).await;
+            seen = sync_all(&server, &resource).await;
             server.definitions.reach(seen);
             continue;
         };
@@ -78,7 +77,7 @@ async fn follow(server: Weak<Inner>, resource: Resource, mut seen: Revision) {
                 return;
             };
             for event in events {
-                settle(&server, &resource, &event.record.key).await;
+                sync(&server, &resource, &event.record.key).await;
                 seen = event.revision;
                 server.definitions.reach(seen);
                 let served = server.catalog.custom_version_changes();
@@ -90,31 +89,31 @@ async fn follow(server: Weak<Inner>, resource: Resource, mut seen: Revision) {
     }
 }
 
-/// Serves a definition as it is stored now, and whatever its names had kept from being served.
-async fn settle(server: &Arc<Inner>, resource: &Resource, name: &str) {
+/// Serves a definition as it is stored now, and then those that waited for its names.
+async fn sync(server: &Arc<Inner>, resource: &Resource, name: &str) {
     let mut names = VecDeque::from([name.to_string()]);
     while let Some(name) = names.pop_front() {
-        match settle_one(server, resource, &name).await {
+        match sync_one(server, resource, &name).await {
             Ok(true) => names.extend(server.catalog.waiting(&name)),
             Ok(false) => {}
             Err(status) => warn!(
                 definition = name,
                 error = status.message,
-                "it could not be settled"
+                "failed to sync a CustomResourceDefinition"
             ),
         }
     }
 }
 
-/// Whether names may have become free by it.
-async fn settle_one(server: &Arc<Inner>, resource: &Resource, name: &str) -> Result<bool, Status> {
+/// Returns whether names may have become free.
+async fn sync_one(server: &Arc<Inner>, resource: &Resource, name: &str) -> Result<bool, Status> {
     let before = server.catalog.definition(name);
     if !refresh(server, resource, name) {
         return Ok(true);
     }
     let group = name.split_once('.').map_or("", |(_, group)| group);
     let taken = server.catalog.taken(group);
-    change(server, name, |definition, now| {
+    update_status(server, name, |definition, now| {
         conditions::update(definition, &taken, now)
     })
     .await?;
@@ -127,7 +126,14 @@ async fn settle_one(server: &Arc<Inner>, resource: &Resource, name: &str) -> Res
             "InstanceDeletionInProgress",
             "CustomResource deletion is in progress",
         );
-        change(server, name, |definition, now| {
+        // Deletion is in progress once the condition says so.
+        let is_pending = |definition: &Value| {
+            let conditions = definition["status"]["conditions"].list();
+            conditions
+                .iter()
+                .any(|condition| condition["reason"].str() == "InstanceDeletionPending")
+        };
+        update_status(server, name, |definition, now| {
             is_pending(definition)
                 && conditions::terminate(definition, "True", reason, message, now)
         })
@@ -141,15 +147,7 @@ async fn settle_one(server: &Arc<Inner>, resource: &Resource, name: &str) -> Res
     Ok(before.is_some() && before != after)
 }
 
-/// Whether a definition has been deleted and nobody has begun with its objects.
-fn is_pending(definition: &Value) -> bool {
-    let conditions = definition["status"]["conditions"].list();
-    conditions
-        .iter()
-        .any(|condition| condition["reason"].str() == "InstanceDeletionPending")
-}
-
-/// Serves a definition as it is stored now; false if it is gone.
+/// Serves a definition as it is stored now. Returns false if it has been deleted.
 fn refresh(server: &Inner, resource: &Resource, name: &str) -> bool {
     match resource.space().snapshot().get(name) {
         Some(record) => server.catalog.define(resource, record),
@@ -158,9 +156,8 @@ fn refresh(server: &Inner, resource: &Resource, name: &str) -> bool {
     server.catalog.definition(name).is_some()
 }
 
-/// Changes the status of a definition, again if somebody else was faster. `edit` says whether there is anything to
-/// change.
-pub(super) async fn change(
+/// Updates the status of a definition, and retries on a conflict. `edit` returns whether it changed anything.
+pub(super) async fn update_status(
     server: &Arc<Inner>,
     name: &str,
     edit: impl Fn(&mut Value, &str) -> bool,

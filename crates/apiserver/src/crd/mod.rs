@@ -1,9 +1,8 @@
-//! Which kinds have people defined? CustomResourceDefinitions, from the moment one is stored to the moment its last
-//! object is gone.
+//! CustomResourceDefinitions, from the moment one is stored until its last object is deleted.
 //!
-//! `definition` is one of them, `snapshot` all of them at one moment, `follow` keeps that up to date: it accepts
-//! names (`names`), writes conditions (`conditions`) and sees to it that a deleted definition's objects go first
-//! (`finalize`). `convert` turns objects into other versions, by itself or with the help of a `webhook`.
+//! `definition` is one of them, `snapshot` all of them at one moment. The controller in `follow` keeps the snapshot up to
+//! date: it accepts names (`names`), writes conditions (`conditions`) and deletes the objects of a deleted definition
+//! (`finalize`). `convert` converts objects between versions, itself or by a `webhook`.
 
 mod conditions;
 mod convert;
@@ -14,11 +13,11 @@ mod names;
 mod snapshot;
 mod webhook;
 
-pub(crate) use convert::Converter;
+pub(crate) use convert::CrdConverter;
 pub(crate) use definition::Definition;
-pub(crate) use follow::{settled, start};
-pub(crate) use names::Taken;
-pub(crate) use snapshot::Snapshot;
+pub(crate) use follow::{start, synced};
+pub(crate) use names::TakenNames;
+pub(crate) use snapshot::DefinitionSnapshot;
 
 use parking_lot::Mutex;
 use std::collections::HashSet;
@@ -33,20 +32,20 @@ use tokio::sync::watch;
 use crate::outgoing::Client;
 use crate::verbs::Call;
 
-/// What making kinds takes.
-pub(crate) struct Means {
+/// What compiling custom kinds needs.
+pub(crate) struct CrdDependencies {
     pub store: Store,
-    /// The shape of metadata.
+    /// The schema of metadata.
     pub object_meta: Arc<Struct>,
-    /// By whom webhooks are called, once that is known.
-    pub outside: OnceLock<(Client, Registry)>,
+    /// For conversion webhooks; set once the server has started.
+    pub clients: OnceLock<(Client, Registry)>,
 }
 
-/// How far definitions have been followed.
+/// The progress of the CRD controller.
 pub(crate) struct Definitions {
-    /// None until somebody follows.
+    /// The last revision that is served; `None` until the controller runs.
     reached: watch::Sender<Option<Revision>>,
-    /// The deleted ones whose objects are being deleted.
+    /// The deleted definitions whose objects are being deleted.
     finalizing: Mutex<HashSet<String>>,
 }
 
@@ -72,7 +71,7 @@ impl Definitions {
         self.reached.subscribe()
     }
 
-    /// False if somebody does that already.
+    /// Returns false if it has already begun.
     fn begin_finalizing(&self, name: &str) -> bool {
         self.finalizing.lock().insert(name.into())
     }
@@ -82,12 +81,12 @@ impl Definitions {
     }
 }
 
-/// Whether objects of this kind define kinds.
-pub(crate) fn defines(kind: &Kind) -> bool {
+/// Whether this is the kind CustomResourceDefinition.
+pub(crate) fn is_crd(kind: &Kind) -> bool {
     kind.gvk.group == "apiextensions.k8s.io" && kind.gvk.kind == "CustomResourceDefinition"
 }
 
-/// Nothing is made of a kind whose definition is going.
+/// Rejects the creation of objects whose definition is terminating.
 pub(crate) fn admit(call: &Call, old: Option<&Value>, object: &Value) -> Result<(), Status> {
     let (resource, catalog) = (call.resource, &call.server.catalog);
     if old.is_some() || !resource.is_custom() {

@@ -1,14 +1,14 @@
-//! Which names may a definition have? Those that nobody else in its group has.
+//! The accepted names of a CustomResourceDefinition: those that no other definition of its group has.
 //!
-//! Kubernetes: whoever asked first keeps a name; who asks later waits until it is free (controller/status).
+//! Kubernetes: the first definition keeps a name; a later one waits until it is free (controller/status).
 
 use imbl::HashMap;
 use mizzen_object::in_one;
 use mizzen_value::{Str, Value, json, value};
 
-/// What a kind is called.
+/// The names of a custom resource.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(crate) struct Names {
+pub(crate) struct DefinitionNames {
     pub plural: Str,
     pub singular: Str,
     pub short_names: Vec<Str>,
@@ -17,10 +17,10 @@ pub(crate) struct Names {
     pub categories: Vec<Str>,
 }
 
-impl Names {
-    pub(crate) fn read(names: &Value) -> Names {
+impl DefinitionNames {
+    pub(crate) fn read(names: &Value) -> DefinitionNames {
         let texts = |list: &Value| list.list().iter().map(|text| text.str().into()).collect();
-        Names {
+        DefinitionNames {
             plural: names["plural"].str().into(),
             singular: names["singular"].str().into(),
             short_names: texts(&names["shortNames"]),
@@ -50,23 +50,23 @@ impl Names {
     }
 }
 
-/// The names in a group that are given away, each with how many definitions have it. Cheap to clone.
+/// The names that are in use in a group, each with the number of definitions that have it. Cheap to clone.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Taken {
+pub(crate) struct TakenNames {
     resources: HashMap<Str, usize>,
     kinds: HashMap<Str, usize>,
 }
 
-impl Taken {
-    pub(crate) fn add(&mut self, names: &Names) {
+impl TakenNames {
+    pub(crate) fn add(&mut self, names: &DefinitionNames) {
         self.count(names, |n| n + 1);
     }
 
-    pub(crate) fn remove(&mut self, names: &Names) {
+    pub(crate) fn remove(&mut self, names: &DefinitionNames) {
         self.count(names, |n| n - 1);
     }
 
-    fn count(&mut self, names: &Names, change: impl Fn(usize) -> usize) {
+    fn count(&mut self, names: &DefinitionNames, change: impl Fn(usize) -> usize) {
         let each = |taken: &mut HashMap<Str, usize>, name: &Str| {
             let n = change(taken.get(name).copied().unwrap_or_default());
             match n {
@@ -84,74 +84,57 @@ impl Taken {
     }
 }
 
-/// A name that somebody else has.
+/// A name that another definition has.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Conflict {
+pub(crate) struct NameConflict {
     pub reason: &'static str,
     pub message: String,
 }
 
-/// The names that a definition gets: what it asks for where it can, and what it had where it cannot. Of several
-/// conflicts the last one is told.
-pub(crate) fn accept(asked: &Names, had: &Names, taken: &Taken) -> (Names, Option<Conflict>) {
-    let mut names = Names {
-        categories: asked.categories.clone(),
-        ..had.clone()
+/// The names that a definition gets: the requested ones, and where these are taken the previous ones. Of several conflicts
+/// the last one is reported.
+pub(crate) fn accept_names(
+    requested: &DefinitionNames,
+    previous: &DefinitionNames,
+    taken: &TakenNames,
+) -> (DefinitionNames, Option<NameConflict>) {
+    let mut names = DefinitionNames {
+        categories: requested.categories.clone(),
+        ..previous.clone()
     };
-    let mut conflict = None;
-    let one = |asked: &Str, had: &mut Str, taken: &HashMap<Str, usize>, reason: &'static str| {
-        if asked == had || !taken.contains_key(asked) {
-            *had = asked.clone();
+    let TakenNames { resources, kinds } = taken;
+    let accept = |name: &Str, into: &mut Str, taken: &HashMap<Str, usize>, reason| {
+        if name == into || !taken.contains_key(name) {
+            *into = name.clone();
             return None;
         }
-        Some(Conflict {
-            reason,
-            message: in_use(asked),
-        })
+        let message = in_use(name);
+        Some(NameConflict { reason, message })
     };
-    conflict = one(
-        &asked.plural,
-        &mut names.plural,
-        &taken.resources,
-        "PluralConflict",
-    )
-    .or(conflict);
-    conflict = one(
-        &asked.singular,
-        &mut names.singular,
-        &taken.resources,
-        "SingularConflict",
-    )
-    .or(conflict);
-    match accept_short(asked, had, taken) {
-        Ok(short_names) => names.short_names = short_names,
-        Err(message) => {
-            conflict = Some(Conflict {
-                reason: "ShortNamesConflict",
-                message,
-            })
-        }
-    }
-    conflict = one(&asked.kind, &mut names.kind, &taken.kinds, "KindConflict").or(conflict);
-    conflict = one(
-        &asked.list_kind,
-        &mut names.list_kind,
-        &taken.kinds,
-        "ListKindConflict",
-    )
-    .or(conflict);
-    (names, conflict)
-}
-
-fn accept_short(asked: &Names, had: &Names, taken: &Taken) -> Result<Vec<Str>, String> {
-    let fresh = asked
+    let added = requested
         .short_names
         .iter()
-        .filter(|name| !had.short_names.contains(name));
-    let conflicts = fresh
-        .filter(|name| taken.resources.contains_key(*name))
+        .filter(|name| !previous.short_names.contains(name));
+    let in_use = added
+        .filter(|name| resources.contains_key(*name))
         .map(|name| in_use(name));
-    in_one(conflicts).map_or_else(|| Ok(asked.short_names.clone()), Err)
+    let short_names = in_one(in_use).map(|message| NameConflict {
+        reason: "ShortNamesConflict",
+        message,
+    });
+    if short_names.is_none() {
+        names.short_names = requested.short_names.clone();
+    }
+    let (plural, singular) = (&mut names.plural, &mut names.singular);
+    let (kind, list_kind) = (&mut names.kind, &mut names.list_kind);
+    let conflicts = [
+        accept(&requested.plural, plural, resources, "PluralConflict"),
+        accept(&requested.singular, singular, resources, "SingularConflict"),
+        short_names,
+        accept(&requested.kind, kind, kinds, "KindConflict"),
+        accept(&requested.list_kind, list_kind, kinds, "ListKindConflict"),
+    ];
+    (names, conflicts.into_iter().flatten().next_back())
 }
 
 fn in_use(name: &str) -> String {
@@ -162,15 +145,15 @@ fn in_use(name: &str) -> String {
 mod tests {
     use super::*;
 
-    fn names(text: &str) -> Names {
-        Names::read(&json::parse(text.as_bytes()).unwrap())
+    fn names(text: &str) -> DefinitionNames {
+        DefinitionNames::read(&json::parse(text.as_bytes()).unwrap())
     }
 
     #[track_caller]
-    fn check(asked: &str, had: &str, others: &str, accepted: &str, conflict: &str) {
-        let mut taken = Taken::default();
-        taken.add(&names(others));
-        let (names, found) = accept(&names(asked), &names(had), &taken);
+    fn check(requested: &str, previous: &str, existing: &str, accepted: &str, conflict: &str) {
+        let mut taken = TakenNames::default();
+        taken.add(&names(existing));
+        let (names, found) = accept_names(&names(requested), &names(previous), &taken);
         assert_eq!(json::to_string(&names.to_value()), accepted);
         let found = found
             .map(|found| format!("{}: {}", found.reason, found.message))
@@ -192,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taken_name_is_left_out_and_the_last_conflict_is_told() {
+    fn a_taken_name_is_left_out_and_the_last_conflict_is_reported() {
         let bar = r#"{"plural":"bars","singular":"foo","kind":"Foo","listKind":"FooList"}"#;
         let why = "ListKindConflict: \"FooList\" is already in use";
         check(bar, "{}", FOO, r#"{"plural":"bars","kind":""}"#, why);
@@ -200,13 +183,19 @@ mod tests {
 
     #[test]
     fn short_names_are_accepted_together_or_not_at_all() {
-        let asked = r#"{"plural":"bars","kind":"Bar","shortNames":["b","foo","foos"]}"#;
+        let requested = r#"{"plural":"bars","kind":"Bar","shortNames":["b","foo","foos"]}"#;
         let why = "ShortNamesConflict: [\"foo\" is already in use, \"foos\" is already in use]";
-        check(asked, "{}", FOO, r#"{"plural":"bars","kind":"Bar"}"#, why);
+        check(
+            requested,
+            "{}",
+            FOO,
+            r#"{"plural":"bars","kind":"Bar"}"#,
+            why,
+        );
     }
 
     #[test]
-    fn what_somebody_has_is_no_conflict_with_himself() {
+    fn a_definition_does_not_conflict_with_itself() {
         let more = r#"{"plural":"foos","singular":"foo","kind":"Foo","listKind":"FooList","shortNames":["f"]}"#;
         let all = r#"{"plural":"foos","kind":"Foo","singular":"foo","listKind":"FooList","shortNames":["f"]}"#;
         check(more, FOO, FOO, all, "");

@@ -1,7 +1,7 @@
-//! All definitions at one moment, so that a request sees one state.
+//! All CustomResourceDefinitions at one moment, so that a request sees one state.
 //!
-//! A change makes a new snapshot, which shares everything with the old one but the list itself. What is written from
-//! all definitions, discovery and OpenAPI, is made when it is first asked for.
+//! A change makes a new snapshot, which shares its content with the previous one. Discovery and OpenAPI of all definitions
+//! are rendered on first use.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock};
@@ -11,35 +11,35 @@ use mizzen_object::schema::Struct;
 use mizzen_value::{Str, json};
 
 use super::Definition;
-use super::names::Taken;
+use super::names::TakenNames;
 use crate::discovery::{self, Group, Version, is_built_in};
 use mizzen_openapi::{OpenApi, Pending};
 
 /// All definitions at one moment.
 ///
-/// Invariant: a change costs in proportion to the definition, not to how many there are: the maps share their content
-/// with the snapshot before.
-pub(crate) struct Snapshot {
+/// Invariant: the cost of a change does not depend on the number of definitions: the maps share their content
+/// with the previous snapshot.
+pub(crate) struct DefinitionSnapshot {
     /// By group and plural.
     definitions: OrdMap<(Str, Str), Arc<Definition>>,
-    /// The names that are given away, by group.
-    taken: OrdMap<Str, Taken>,
-    /// The keys of definitions that lack a name that they ask for.
+    /// The names that are in use, by group.
+    taken: OrdMap<Str, TakenNames>,
+    /// The keys of definitions that wait for a name.
     waiting: OrdSet<(Str, Str)>,
-    /// Groups and versions that are served, each with how many definitions have it.
+    /// The served groups and versions, each with the number of definitions that have it.
     served: OrdMap<(Str, Str), usize>,
-    /// How often a group's version came or went.
+    /// How often a served version was added or removed.
     served_changes: u64,
     groups: OnceLock<Arc<[Group]>>,
     openapi: OnceLock<Arc<OpenApi>>,
-    /// The latest documents that were written before this snapshot.
+    /// The latest OpenAPI documents before this snapshot.
     written: Arc<OpenApi>,
 }
 
-impl Snapshot {
-    /// No definitions; `openapi` are the documents without any.
-    pub(crate) fn new(openapi: OpenApi) -> Snapshot {
-        Snapshot {
+impl DefinitionSnapshot {
+    /// Without definitions; `openapi` are the documents of the built-in kinds.
+    pub(crate) fn new(openapi: OpenApi) -> DefinitionSnapshot {
+        DefinitionSnapshot {
             definitions: OrdMap::new(),
             taken: OrdMap::new(),
             waiting: OrdSet::new(),
@@ -51,10 +51,14 @@ impl Snapshot {
         }
     }
 
-    /// This state with one definition more, other or less.
-    pub(crate) fn with(&self, key: (Str, Str), definition: Option<Arc<Definition>>) -> Snapshot {
+    /// This snapshot with one definition added, replaced or removed.
+    pub(crate) fn with(
+        &self,
+        key: (Str, Str),
+        definition: Option<Arc<Definition>>,
+    ) -> DefinitionSnapshot {
         let written = self.openapi.get().unwrap_or(&self.written).clone();
-        let mut next = Snapshot {
+        let mut next = DefinitionSnapshot {
             definitions: self.definitions.clone(),
             taken: self.taken.clone(),
             waiting: self.waiting.clone(),
@@ -70,7 +74,7 @@ impl Snapshot {
         }
         if let Some(definition) = definition {
             next.count(&definition, true);
-            if definition.asked != definition.accepted {
+            if definition.requested != definition.accepted {
                 next.waiting.insert(key.clone());
             }
             next.definitions.insert(key, definition);
@@ -78,8 +82,11 @@ impl Snapshot {
         next
     }
 
-    /// The same with these definitions in place of all.
-    pub(crate) fn with_all(&self, all: impl Iterator<Item = Arc<Definition>>) -> Snapshot {
+    /// This snapshot with exactly these definitions.
+    pub(crate) fn with_all(
+        &self,
+        all: impl Iterator<Item = Arc<Definition>>,
+    ) -> DefinitionSnapshot {
         let mut next = self.with((Str::default(), Str::default()), None);
         (next.definitions, next.taken) = (OrdMap::new(), OrdMap::new());
         (next.waiting, next.served) = (OrdSet::new(), OrdMap::new());
@@ -89,10 +96,10 @@ impl Snapshot {
         })
     }
 
-    /// Counts the names and versions of a definition that comes or goes.
-    fn count(&mut self, definition: &Definition, comes: bool) {
+    /// Counts the names and versions of a definition that is added or removed.
+    fn count(&mut self, definition: &Definition, is_added: bool) {
         let taken = self.taken.entry(definition.group.clone()).or_default();
-        match comes {
+        match is_added {
             true => taken.add(&definition.accepted),
             false => taken.remove(&definition.accepted),
         }
@@ -100,8 +107,8 @@ impl Snapshot {
         for version in served.filter(|_| definition.is_established) {
             let key = (definition.group.clone(), version.name.clone());
             let n = self.served.get(&key).copied().unwrap_or_default();
-            let n = if comes { n + 1 } else { n - 1 };
-            self.served_changes += u64::from(n == usize::from(comes));
+            let n = if is_added { n + 1 } else { n - 1 };
+            self.served_changes += u64::from(n == usize::from(is_added));
             match n {
                 0 => self.served.remove(&key),
                 n => self.served.insert(key, n),
@@ -109,17 +116,17 @@ impl Snapshot {
         }
     }
 
-    /// Groups and versions that are served.
+    /// The served groups and versions.
     pub(crate) fn served(&self) -> impl Iterator<Item = &(Str, Str)> {
         self.served.keys()
     }
 
-    /// While this stays the same, so do the groups and versions that are served.
+    /// Changes whenever the served groups and versions change.
     pub(crate) fn served_changes(&self) -> u64 {
         self.served_changes
     }
 
-    /// Definitions of a group that lack a name that they ask for.
+    /// The definitions of a group that wait for a name.
     pub(crate) fn waiting<'a>(
         &'a self,
         group: &'a str,
@@ -152,12 +159,12 @@ impl Snapshot {
             .map(|(_, it)| it)
     }
 
-    /// The names of a group that are given away.
-    pub(crate) fn taken(&self, group: &str) -> Taken {
+    /// The names that are in use in a group.
+    pub(crate) fn taken(&self, group: &str) -> TakenNames {
         self.taken.get(group).cloned().unwrap_or_default()
     }
 
-    /// What discovery says of a group.
+    /// The discovery of a group.
     pub(crate) fn group(&self, name: &str) -> Option<Group> {
         let mut group = Group {
             name: name.into(),
@@ -194,7 +201,7 @@ impl Snapshot {
         (!group.versions.is_empty()).then_some(group)
     }
 
-    /// What discovery says of everything, `built_in` included.
+    /// The discovery of all groups, including `built_in`.
     pub(crate) fn groups(&self, built_in: &Arc<[Group]>) -> Arc<[Group]> {
         if self.definitions.is_empty() {
             return built_in.clone();
@@ -211,7 +218,7 @@ impl Snapshot {
         self.groups.get_or_init(merge).clone()
     }
 
-    /// The documents that describe everything.
+    /// The OpenAPI documents of all kinds.
     pub(crate) fn openapi(&self, object_meta: &Arc<Struct>) -> &OpenApi {
         self.openapi.get_or_init(|| {
             if self.definitions.is_empty() && !self.written.has_custom() {
@@ -221,7 +228,7 @@ impl Snapshot {
         })
     }
 
-    /// What has to be described, a page for each group version.
+    /// The OpenAPI documents to render, one for each group version.
     fn pending(&self, object_meta: &Arc<Struct>) -> Vec<Pending> {
         let mut pages: BTreeMap<(Str, Str), Vec<Arc<Definition>>> = BTreeMap::new();
         for definition in self.iter().filter(|definition| definition.is_established) {

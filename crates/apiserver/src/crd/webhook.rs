@@ -1,7 +1,7 @@
-//! Conversion by somebody else: a webhook gets objects in one version and gives them back in another.
+//! Conversion webhooks.
 //!
-//! Kubernetes: what is wrong with an answer is said as upstream says it (apiserver/conversion). Upstream asks for one
-//! object at a time where it reads lists; we ask for all at once, and name the place of the one that is wrong.
+//! Kubernetes: the errors are upstream's (apiserver/conversion). For lists upstream sends one object per request; this server
+//! sends all in one, and errors name the index of the object.
 
 use std::time::Duration;
 
@@ -13,81 +13,85 @@ use mizzen_value::clock::uuid;
 use mizzen_value::{Str, Value, json, value};
 use tokio::time::Instant;
 
-use crate::outgoing::{Client, Hook, Limit};
+use crate::outgoing::{Client, Limit, WebhookClient};
 
-/// How long a conversion may take.
-const PATIENCE: Duration = Duration::from_secs(30);
-/// The most bytes of an answer.
-const MAX_ANSWER: usize = 64 * 1024 * 1024;
-/// The versions of reviews that we speak.
-const SPOKEN: [&str; 2] = ["v1", "v1beta1"];
+/// The timeout of a conversion.
+const CONVERSION_TIMEOUT: Duration = Duration::from_secs(30);
+/// The largest response.
+const MAX_RESPONSE: usize = 64 * 1024 * 1024;
+/// The versions of ConversionReview that this server supports.
+const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
 
-/// A webhook that converts.
-pub(super) struct Webhook {
-    hook: Hook,
-    /// The versions of reviews that it understands.
-    understands: Vec<Str>,
+/// A conversion webhook.
+pub(super) struct ConversionWebhook {
+    hook: WebhookClient,
+    /// Its `conversionReviewVersions`.
+    review_versions: Vec<Str>,
     client: Client,
     registry: Registry,
 }
 
-impl Webhook {
+impl ConversionWebhook {
     /// Reads `spec.conversion.webhook`.
-    pub(super) fn parse(config: &Value, client: Client, registry: Registry) -> Webhook {
-        let understands = config["conversionReviewVersions"]
+    pub(super) fn parse(config: &Value, client: Client, registry: Registry) -> ConversionWebhook {
+        let review_versions = config["conversionReviewVersions"]
             .list()
             .iter()
             .map(|text| text.str().into());
-        let understands = understands.collect();
-        Webhook {
-            hook: Hook::parse(&config["clientConfig"]),
-            understands,
+        let review_versions = review_versions.collect();
+        ConversionWebhook {
+            hook: WebhookClient::parse(&config["clientConfig"]),
+            review_versions,
             client,
             registry,
         }
     }
 
-    /// These objects in `kind`'s version; those that are in it already stay as they are.
+    /// Converts objects to the version of `kind`; those that have it already stay as they are.
     pub(super) async fn convert(
         &self,
         mut objects: Vec<Value>,
         kind: &Kind,
     ) -> Result<Vec<Value>, Status> {
-        let wanted = kind.gvk.api_version();
-        let others: Vec<usize> = (0..objects.len())
-            .filter(|at| objects[*at]["apiVersion"].str() != wanted)
+        let desired = kind.gvk.api_version();
+        let indexes: Vec<usize> = (0..objects.len())
+            .filter(|at| objects[*at]["apiVersion"].str() != desired)
             .collect();
-        if others.is_empty() {
+        if indexes.is_empty() {
             return Ok(objects);
         }
-        let asked: Vec<&Value> = others.iter().map(|at| &objects[*at]).collect();
-        let question = Question {
-            about: name(asked[0]),
-            objects: asked,
-            wanted: &wanted,
+        let originals: Vec<&Value> = indexes.iter().map(|at| &objects[*at]).collect();
+        let request = ConversionRequest {
+            first_kind: kind_text(originals[0]),
+            objects: originals,
+            desired: &desired,
         };
-        let converted = self.ask(&question).await.map_err(Status::unknown)?;
-        for (at, object) in others.into_iter().zip(converted) {
+        let converted = self.send(&request).await.map_err(Status::unknown)?;
+        for (at, object) in indexes.into_iter().zip(converted) {
             objects[at] = object;
         }
         Ok(objects)
     }
 
-    async fn ask(&self, question: &Question<'_>) -> Result<Vec<Value>, String> {
-        let spoken = self
-            .understands
+    async fn send(&self, request: &ConversionRequest<'_>) -> Result<Vec<Value>, String> {
+        let supported = self
+            .review_versions
             .iter()
-            .find(|version| SPOKEN.contains(&version.as_str()));
-        let version = spoken.ok_or("no supported conversion review versions")?;
+            .find(|version| REVIEW_VERSIONS.contains(&version.as_str()));
+        let version = supported.ok_or("no supported conversion review versions")?;
         let uid = uuid(self.registry.random());
-        let body = question.review(version, &uid);
+        let body = request.review(version, &uid);
         let limit = Limit {
-            until: Instant::now() + PATIENCE,
-            bytes: MAX_ANSWER,
+            until: Instant::now() + CONVERSION_TIMEOUT,
+            bytes: MAX_RESPONSE,
         };
-        let query = format!("timeout={}s", PATIENCE.as_secs());
-        let failed =
-            |why: String| format!("conversion webhook for {} failed: {why}", question.about);
+        let query = format!("timeout={}s", CONVERSION_TIMEOUT.as_secs());
+        let failed = |why: String| {
+            format!(
+                "conversion webhook for {} failed: {why}",
+                request.first_kind
+            )
+        };
         let answer = self
             .hook
             .post(&self.client, &query, json::to_string(&body).into(), limit)
@@ -98,20 +102,20 @@ impl Webhook {
                 "couldn't get version/kind; json parse error: {error}"
             ))
         })?;
-        let converted = verify(&review, version, &uid).map_err(failed)?;
-        question.check(converted)
+        let converted = converted_objects(&review, version, &uid).map_err(failed)?;
+        request.check(converted)
     }
 }
 
-/// What a webhook is asked.
-struct Question<'a> {
-    /// What the first object is.
-    about: String,
+/// The request of a ConversionReview.
+struct ConversionRequest<'a> {
+    /// The kind of the first object, for errors.
+    first_kind: String,
     objects: Vec<&'a Value>,
-    wanted: &'a str,
+    desired: &'a str,
 }
 
-impl Question<'_> {
+impl ConversionRequest<'_> {
     fn review(&self, version: &str, uid: &str) -> Value {
         let objects: Vec<Value> = self
             .objects
@@ -121,13 +125,13 @@ impl Question<'_> {
         value!({
             "kind": "ConversionReview",
             "apiVersion": (format!("apiextensions.k8s.io/{version}")),
-            "request": { "uid": uid, "desiredAPIVersion": (self.wanted), "objects": objects },
+            "request": { "uid": uid, "desiredAPIVersion": (self.desired), "objects": objects },
         })
     }
 
-    /// Whether the answer has what was asked for.
+    /// Checks the converted objects against the originals.
     fn check(&self, converted: &[Value]) -> Result<Vec<Value>, String> {
-        let (about, expected) = (&self.about, self.objects.len());
+        let (about, expected) = (&self.first_kind, self.objects.len());
         if converted.len() != expected {
             let found = converted.len();
             return Err(format!(
@@ -141,7 +145,7 @@ impl Question<'_> {
     }
 
     fn check_one(&self, at: usize, original: &Value, converted: &Value) -> Result<Value, String> {
-        let about = &self.about;
+        let about = &self.first_kind;
         let (object, metadata) = match self.objects.len() {
             1 => (
                 format!("conversion webhook for {about} returned invalid object"),
@@ -164,7 +168,7 @@ impl Question<'_> {
             return Err(format!("{placed}: Object 'Kind' is missing in '{text}'"));
         }
         let same = [
-            ("groupVersion", self.wanted, "apiVersion"),
+            ("groupVersion", self.desired, "apiVersion"),
             ("kind", original["kind"].str(), "kind"),
         ];
         for (word, expected, field) in same {
@@ -175,15 +179,23 @@ impl Question<'_> {
                 ));
             }
         }
-        same_object(original, converted).map_err(|why| format!("{object}: {why}"))?;
-        restore(original, converted).map_err(|why| {
+        for (word, field) in [("name", "name"), ("namespace", "namespace"), ("UID", "uid")] {
+            let before = original["metadata"][field].str();
+            let after = converted["metadata"][field].str();
+            if before != after {
+                return Err(format!(
+                    "{object}: must have the same {word}: {before} != {after}"
+                ));
+            }
+        }
+        restore_metadata(original, converted).map_err(|why| {
             format!("conversion webhook for {about} returned invalid {metadata}: {why}")
         })
     }
 }
 
-/// What an object says it is: `example.com/v1, Kind=Foo`.
-fn name(object: &Value) -> String {
+/// The kind of an object as text: `example.com/v1, Kind=Foo`.
+fn kind_text(object: &Value) -> String {
     format!(
         "{}, Kind={}",
         object["apiVersion"].str(),
@@ -191,11 +203,15 @@ fn name(object: &Value) -> String {
     )
 }
 
-/// The objects of an answer, if it is one to this question.
-fn verify<'a>(review: &'a Value, version: &str, uid: &str) -> Result<&'a [Value], String> {
+/// The converted objects of a review, if it is the response to the request `uid`.
+fn converted_objects<'a>(
+    review: &'a Value,
+    version: &str,
+    uid: &str,
+) -> Result<&'a [Value], String> {
     let expected = format!("apiextensions.k8s.io/{version}, Kind=ConversionReview");
-    let (found, response) = (name(review), &review["response"]);
-    // Kubernetes: the older reviews were never asked to say what they are, or whom they answer.
+    let (found, response) = (kind_text(review), &review["response"]);
+    // Kubernetes: kind and uid of a v1beta1 review are not checked.
     if version == "v1" && found != expected {
         return Err(format!(
             "expected webhook response of {expected}, got {found}"
@@ -221,25 +237,11 @@ fn verify<'a>(review: &'a Value, version: &str, uid: &str) -> Result<&'a [Value]
     }
 }
 
-/// A converted object is still the same object.
-fn same_object(original: &Value, converted: &Value) -> Result<(), String> {
-    for (word, field) in [("name", "name"), ("namespace", "namespace"), ("UID", "uid")] {
-        let (before, after) = (
-            original["metadata"][field].str(),
-            converted["metadata"][field].str(),
-        );
-        if before != after {
-            return Err(format!("must have the same {word}: {before} != {after}"));
-        }
-    }
-    Ok(())
-}
-
-/// The converted object with the original's metadata; only labels and annotations may be others.
-fn restore(original: &Value, converted: &Value) -> Result<Value, String> {
-    let said = match converted.get("metadata") {
+/// The converted object with the original's metadata; only labels and annotations may have changed.
+fn restore_metadata(original: &Value, converted: &Value) -> Result<Value, String> {
+    let returned = match converted.get("metadata") {
         None => return Err("missing metadata in converted object".into()),
-        Some(said @ Value::Map(_)) => said,
+        Some(returned @ Value::Map(_)) => returned,
         Some(other) => {
             return Err(format!(
                 "invalid metadata of type {} in converted object",
@@ -250,10 +252,10 @@ fn restore(original: &Value, converted: &Value) -> Result<Value, String> {
     let mut object = converted.clone();
     let mut metadata = original["metadata"].clone();
     for field in ["labels", "annotations"] {
-        match &said[field] {
+        match &returned[field] {
             Value::Null => drop(metadata.remove(field)),
             texts => {
-                check_texts(field, texts, &metadata[field])?;
+                check_string_map(field, texts, &metadata[field])?;
                 metadata.set(field, texts.clone());
             }
         }
@@ -262,7 +264,8 @@ fn restore(original: &Value, converted: &Value) -> Result<Value, String> {
     Ok(object)
 }
 
-fn check_texts(field: &str, texts: &Value, before: &Value) -> Result<(), String> {
+/// Checks returned labels or annotations.
+fn check_string_map(field: &str, texts: &Value, before: &Value) -> Result<(), String> {
     if texts.as_map().is_none() {
         return Err(format!(
             "invalid metadata.{field} of type {} in converted object",

@@ -8,7 +8,7 @@ use mizzen_registry::{Revision, Store};
 use mizzen_value::{Value, yaml};
 
 use crate::catalog::Served;
-use crate::crd::{Converter, Means};
+use crate::crd::{CrdConverter, CrdDependencies};
 use mizzen_openapi::Published;
 
 /// The kinds of a CustomResourceDefinition that are served. An error says all that is wrong with it.
@@ -22,13 +22,13 @@ pub(super) fn read(text: &str, store: &Store) -> Result<Vec<Served>, String> {
     if definition["spec"]["conversion"]["strategy"].str() == "Webhook" {
         return Err("spec.conversion: no webhook is called for a kind that is built in".into());
     }
-    let means = Means {
+    let means = CrdDependencies {
         store: store.clone(),
         object_meta: mizzen_schemas::object_meta(),
-        outside: OnceLock::new(),
+        clients: OnceLock::new(),
     };
     let kinds: Arc<[Kind]> = custom::kinds(&definition, &means.object_meta).into();
-    let converter = Converter::new(&definition, &kinds, Revision(0), &means).map(Arc::new);
+    let converter = CrdConverter::new(&definition, &kinds, Revision(0), &means).map(Arc::new);
     let converter = converter.ok_or("it stores no version")?;
     let versions = definition["spec"]["versions"].list();
     let serve = |(kind, version): (&Kind, &Value)| {

@@ -1,7 +1,6 @@
-//! What is at a URL? Asked with GET, answered whole, within a limit.
+//! GET of a URL, with a limit on the response.
 
 use bytes::Bytes;
-use http::Uri;
 use mizzen_transport::Call;
 use mizzen_value::json;
 
@@ -9,10 +8,13 @@ use super::hook::{address, read};
 use super::{Client, Limit, SendError, Target, Trust};
 
 impl Client {
-    /// The body of what is there. Only HTTPS is spoken.
+    /// The body of a 200 response. Only HTTPS is supported.
     pub async fn get(&self, url: &str, trust: &Trust, limit: Limit) -> Result<Bytes, SendError> {
         let response = Call::get(url)
-            .send(self, limit.until, |uri| target(uri, trust))
+            .send(self, limit.until, |uri| {
+                address(uri)?;
+                Target::at(uri, trust)
+            })
             .await?;
         match response.status().as_u16() {
             200 => read(response.into_body(), limit).await,
@@ -24,9 +26,4 @@ impl Client {
             }
         }
     }
-}
-
-fn target(uri: &Uri, trust: &Trust) -> Result<Target, SendError> {
-    address(uri)?;
-    Target::at(uri, trust)
 }

@@ -1,4 +1,4 @@
-//! A webhook: where it is, and what came of posting a review to it, said as client-go says it.
+//! A webhook of a `clientConfig`: posts reviews, with the errors of client-go.
 
 use std::time::Duration;
 
@@ -12,50 +12,51 @@ use mizzen_value::percent::decode;
 use mizzen_value::{Value, json};
 use tokio::time::timeout_at;
 
-use super::{Client, Limit, SendError, Service, Target, Trust, clean_path};
+use super::{Client, Limit, SendError, ServiceReference, Target, Trust, clean_path};
 
-/// How much of an answer that is no object is shown.
+/// How much of a response that is no object is shown in an error.
 const MAX_SHOWN: usize = 2048;
-/// Kubernetes: client-go tries again so often when it is asked to come back later.
+/// Kubernetes: how often client-go retries after `Retry-After`.
 const MAX_RETRIES: u32 = 10;
 
-/// A webhook as a configuration's `clientConfig` names it.
+/// A webhook of a `clientConfig`.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Hook {
-    place: Place,
+pub(crate) struct WebhookClient {
+    location: WebhookLocation,
     trust: Trust,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Place {
+enum WebhookLocation {
     Url(String),
-    Service(Service, String),
-    Nowhere,
+    Service(ServiceReference, String),
+    Unset,
 }
 
-impl Hook {
+impl WebhookClient {
     /// Reads `{url | service: {namespace, name, path, port}, caBundle}`.
-    pub(crate) fn parse(config: &Value) -> Hook {
+    pub(crate) fn parse(config: &Value) -> WebhookClient {
         let trust = Trust::bundle(
             STANDARD
                 .decode(config["caBundle"].str())
                 .unwrap_or_default(),
         );
         let service = &config["service"];
-        let place = match config["url"].as_str() {
-            _ if !service.is_null() => {
-                Place::Service(Service::parse(service), service["path"].str().into())
-            }
-            Some(url) if !url.is_empty() => Place::Url(url.into()),
-            _ => Place::Nowhere,
+        let location = match config["url"].as_str() {
+            _ if !service.is_null() => WebhookLocation::Service(
+                ServiceReference::parse(service),
+                service["path"].str().into(),
+            ),
+            Some(url) if !url.is_empty() => WebhookLocation::Url(url.into()),
+            _ => WebhookLocation::Unset,
         };
-        Hook { place, trust }
+        WebhookClient { location, trust }
     }
 
-    /// Where it is, as client-go calls it, without query.
+    /// Its URL as client-go requests it, without query.
     fn url(&self) -> Result<String, SendError> {
-        Ok(match &self.place {
-            Place::Url(url) => {
+        Ok(match &self.location {
+            WebhookLocation::Url(url) => {
                 let uri: Uri = url
                     .parse()
                     .map_err(|error| SendError(format!("Unparsable URL: {error}")))?;
@@ -70,7 +71,7 @@ impl Hook {
                     uri.scheme_str().unwrap_or("https")
                 )
             }
-            Place::Service(service, path) => {
+            WebhookLocation::Service(service, path) => {
                 format!(
                     "https://{}:{}{}",
                     service.host(),
@@ -78,7 +79,7 @@ impl Hook {
                     clean_path(path)
                 )
             }
-            Place::Nowhere => {
+            WebhookLocation::Unset => {
                 return Err(SendError(
                     "webhook configuration must have either service or URL".into(),
                 ));
@@ -86,7 +87,7 @@ impl Hook {
         })
     }
 
-    /// Posts a review and gives back the body of a good answer. `query` is added to the URL and may be empty.
+    /// Posts a review and returns the body of a successful response. `query` is added to the URL and may be empty.
     pub(crate) async fn post(
         &self,
         client: &Client,
@@ -100,14 +101,14 @@ impl Hook {
         }
         let call = json_post(url, "kube-apiserver-admission", None, body)?;
         let response = exchange(client, limit, call, |uri| self.target(client, uri)).await?;
-        judge(response, limit).await.1
+        read_response(response, limit).await.1
     }
 
-    /// Who must answer at a URL: the webhook's own, or one that it leads to.
+    /// The server of a URL: the webhook, or one that it redirects to.
     fn target(&self, client: &Client, uri: &Uri) -> Result<Target, SendError> {
         let called = address(uri)?;
-        let (address, server_name, http2) = match &self.place {
-            Place::Service(service, _)
+        let (address, server_name, http2) = match &self.location {
+            WebhookLocation::Service(service, _)
                 if called == format!("{}:{}", service.host(), service.port) =>
             {
                 let address = client.services().resolve(service);
@@ -117,11 +118,14 @@ impl Hook {
                     false,
                 )
             }
-            Place::Service(service, _) => (called, service.host(), false),
+            WebhookLocation::Service(service, _) => (called, service.host(), false),
             _ => {
                 let host = uri.host().unwrap_or_default().to_owned();
-                let local = is_local(&host);
-                (called, host, local)
+                let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
+                // Kubernetes: HTTP/2 is used only for loopback addresses, because a connection sticks to one backend.
+                let is_local = host.eq_ignore_ascii_case("localhost")
+                    || address.is_ok_and(|address| address.is_loopback());
+                (called, host, is_local)
             }
         };
         Ok(Target {
@@ -134,7 +138,7 @@ impl Hook {
     }
 }
 
-/// The `host:port` of a URL. Only HTTPS is spoken.
+/// The `host:port` of a URL. Only HTTPS is supported.
 pub(super) fn address(uri: &Uri) -> Result<String, SendError> {
     match uri.scheme_str() {
         Some("https") => Ok(format!(
@@ -149,7 +153,7 @@ pub(super) fn address(uri: &Uri) -> Result<String, SendError> {
     }
 }
 
-/// Sends until the server does not ask to come back later. Each time it is found out anew where.
+/// Sends a request, and retries while the server responds with `Retry-After`. The target is resolved each time.
 pub(super) async fn exchange(
     client: &Client,
     limit: Limit,
@@ -159,7 +163,7 @@ pub(super) async fn exchange(
     let mut retries = 0;
     loop {
         let response = call.clone().send(client, limit.until, &target).await?;
-        let Some(pause) = pause(&response).filter(|_| retries < MAX_RETRIES) else {
+        let Some(pause) = retry_after(&response).filter(|_| retries < MAX_RETRIES) else {
             return Ok(response);
         };
         retries += 1;
@@ -169,13 +173,7 @@ pub(super) async fn exchange(
     }
 }
 
-/// Kubernetes: only a server on this machine is spoken to in HTTP/2, because such a connection sticks to one backend.
-fn is_local(host: &str) -> bool {
-    let address = host.trim_matches(['[', ']']).parse::<std::net::IpAddr>();
-    host.eq_ignore_ascii_case("localhost") || address.is_ok_and(|address| address.is_loopback())
-}
-
-/// A request that posts JSON as client-go would, perhaps with a token.
+/// A POST request with JSON as client-go sends it, optionally with a bearer token.
 pub(super) fn json_post(
     url: String,
     agent: &'static str,
@@ -207,8 +205,8 @@ pub(super) fn json_post(
     })
 }
 
-/// How long the server asks us to wait, if it does.
-fn pause(response: &Response<Incoming>) -> Option<Duration> {
+/// How long to wait before a retry, if the server asks for one.
+fn retry_after(response: &Response<Incoming>) -> Option<Duration> {
     let busy = response.status() == 429 || response.status().is_server_error();
     let seconds = response
         .headers()
@@ -220,35 +218,30 @@ fn pause(response: &Response<Incoming>) -> Option<Duration> {
     busy.then(|| Duration::from_secs(seconds))
 }
 
-/// The code of an answer, and its body if it is a good one.
-pub(super) async fn judge(
+/// The code of a response, and its body if it is successful.
+pub(super) async fn read_response(
     response: Response<Incoming>,
     limit: Limit,
 ) -> (u16, Result<Bytes, SendError>) {
     let (head, body) = response.into_parts();
     let code = head.status.as_u16();
     let outcome = read(body, limit).await.and_then(|body| match code {
-        // Kubernetes: 200 to 206 are good answers.
-        200..=206 if body.is_empty() => Err(SendError(nothing(&head))),
+        // Kubernetes: 200 to 206 are successful.
+        200..=206 if body.is_empty() => {
+            let content_type = head.headers.get(header::CONTENT_TYPE);
+            let content_type = content_type.and_then(|value| value.to_str().ok());
+            Err(SendError(format!(
+                "0-length response with status code: {code} and content type: {}",
+                content_type.unwrap_or("application/json")
+            )))
+        }
         200..=206 => Ok(body),
-        _ => Err(SendError(refusal(code, &head.headers, &body))),
+        _ => Err(SendError(error_message(code, &head.headers, &body))),
     });
     (code, outcome)
 }
 
-fn nothing(head: &http::response::Parts) -> String {
-    let kind = head
-        .headers
-        .get(header::CONTENT_TYPE)
-        .and_then(|kind| kind.to_str().ok());
-    let kind = kind.unwrap_or("application/json");
-    format!(
-        "0-length response with status code: {} and content type: {kind}",
-        head.status.as_u16()
-    )
-}
-
-/// The whole body, if it is not too large and comes in time.
+/// The whole body, within the limit.
 pub(super) async fn read(body: Incoming, limit: Limit) -> Result<Bytes, SendError> {
     read_body(body, limit).await.map_err(|error| {
         SendError(format!(
@@ -257,8 +250,8 @@ pub(super) async fn read(body: Incoming, limit: Limit) -> Result<Bytes, SendErro
     })
 }
 
-/// What client-go makes of an answer that is no success.
-fn refusal(code: u16, headers: &HeaderMap, body: &[u8]) -> String {
+/// client-go's message for a response that is no success.
+fn error_message(code: u16, headers: &HeaderMap, body: &[u8]) -> String {
     let status = json::parse(body).unwrap_or_default();
     let is_status = matches!(status["kind"].str(), "" | "Status")
         && matches!(status["apiVersion"].str(), "" | "v1");
@@ -266,11 +259,12 @@ fn refusal(code: u16, headers: &HeaderMap, body: &[u8]) -> String {
         return status["message"].str().into();
     }
     let shown = String::from_utf8_lossy(&body[..body.len().min(MAX_SHOWN)]);
-    let shown = if is_text(headers) {
-        shown.trim()
-    } else {
-        "unknown"
-    };
+    let content_type = headers
+        .get(header::CONTENT_TYPE)
+        .map(|value| value.to_str().unwrap_or_default());
+    let is_text =
+        content_type.is_none_or(|kind| kind.trim_start().to_ascii_lowercase().starts_with("text/"));
+    let shown = if is_text { shown.trim() } else { "unknown" };
     match code {
         409 => "the server reported a conflict".into(),
         404 => "the server could not find the requested resource".into(),
@@ -289,11 +283,4 @@ fn refusal(code: u16, headers: &HeaderMap, body: &[u8]) -> String {
         500.. => format!("an error on the server ({}) has prevented the request from succeeding", json::quote(shown)),
         _ => format!("the server responded with the status code {code} but did not return more information"),
     }
-}
-
-fn is_text(headers: &HeaderMap) -> bool {
-    let kind = headers
-        .get(header::CONTENT_TYPE)
-        .map(|kind| kind.to_str().unwrap_or_default());
-    kind.is_none_or(|kind| kind.trim_start().to_ascii_lowercase().starts_with("text/"))
 }

@@ -1,9 +1,10 @@
-//! How do we call other servers? Webhooks, aggregated API servers and kubelets, over HTTPS.
+//! Outgoing requests to webhooks, aggregated API servers and kubelets, over HTTPS.
 //!
-//! `mizzen-transport` makes the connections. [`Hook`] posts a review to a webhook and reads its answer as client-go would,
-//! [`Remote`] does so to the server that a kubeconfig file names, [`Services`] finds the addresses of services.
+//! `mizzen-transport` makes the connections. [`WebhookClient`] posts a review to a webhook and reads its response as
+//! client-go would, [`Remote`] does so for the server of a kubeconfig file, [`ServiceResolver`] finds the addresses of
+//! Services.
 //!
-//! Invariant: every call has a limit: on dialling, on shaking hands, on the whole (the caller's), and on the answer.
+//! Invariant: every request has limits: on dialling, on the TLS handshake, on the whole (the caller's), and on the response.
 
 mod get;
 mod hook;
@@ -20,37 +21,41 @@ use mizzen_transport as transport;
 use mizzen_value::clock::Clock;
 
 use crate::catalog::Catalog;
-pub(crate) use hook::Hook;
+pub(crate) use hook::WebhookClient;
 pub(crate) use remote::jittered;
 pub use remote::{PostError, Remote};
-pub use service::{Service, Services};
+pub use service::{ServiceReference, ServiceResolver};
 pub use transport::{Anyone, Identity};
 pub(crate) use transport::{Limit, Outgoing, SendError, Target, Trust, clean_path, whole};
 
-/// Calls other servers, and knows where services are. Cheap to clone.
+/// An HTTPS client that can resolve Services. Cheap to clone.
 #[derive(Clone)]
 pub struct Client {
     transport: transport::Client,
-    services: Arc<Services>,
+    services: Arc<ServiceResolver>,
 }
 
 impl Client {
-    /// A client that shows `identity` where the target wants a front proxy, and reaches this server at `own`.
+    /// A client with `identity` as its client certificate for aggregated servers; `own` is the address of this server.
     pub(crate) fn new(
         registry: &Registry,
         catalog: &Catalog,
         identity: Option<Identity>,
         own: &str,
     ) -> Client {
-        Client::with(registry, identity, Services::new(registry, catalog, own))
+        Client::with(
+            registry,
+            identity,
+            ServiceResolver::new(registry, catalog, own),
+        )
     }
 
-    /// A client that knows no services and shows `identity`.
+    /// A client without Services.
     pub fn plain(registry: &Registry, identity: Option<Identity>) -> Client {
-        Client::with(registry, identity, Services::unknown(registry))
+        Client::with(registry, identity, ServiceResolver::empty(registry))
     }
 
-    fn with(registry: &Registry, identity: Option<Identity>, services: Services) -> Client {
+    fn with(registry: &Registry, identity: Option<Identity>, services: ServiceResolver) -> Client {
         let clock = Arc::new(RegistryClock(registry.clone()));
         Client {
             transport: transport::Client::new(clock, identity),
@@ -58,8 +63,8 @@ impl Client {
         }
     }
 
-    /// Where services are.
-    pub fn services(&self) -> &Services {
+    /// Resolves Services.
+    pub fn services(&self) -> &ServiceResolver {
         &self.services
     }
 }
@@ -72,7 +77,7 @@ impl Deref for Client {
     }
 }
 
-/// The time at which certificates must be good.
+/// The clock for the validity of certificates.
 struct RegistryClock(Registry);
 
 impl Clock for RegistryClock {

@@ -1,9 +1,8 @@
-//! Where is a service? What a webhook or an APIService names, as an address.
+//! Resolves the Service of a webhook or an APIService to an address.
 //!
-//! Upstream dials the service's cluster IP, or with `--enable-aggregator-routing` one of its endpoints. A cluster IP
-//! leads somewhere only where a data plane runs beside the API server, which is not so for a control plane alone; so
-//! we take a ready endpoint if there is one and the cluster IP if there is none. Where both lead somewhere they lead to
-//! the same servers.
+//! Upstream dials the cluster IP, or with `--enable-aggregator-routing` an endpoint. A cluster IP works only where a data
+//! plane runs beside the API server, which a control plane alone does not have. So a ready endpoint is used if there is one,
+//! and the cluster IP otherwise. Both lead to the same servers.
 //!
 //! Endpoints on simulated nodes are never dialled: their addresses are invented, and may belong to another machine.
 
@@ -16,22 +15,20 @@ use mizzen_value::Value;
 
 use crate::catalog::Catalog;
 
-/// A service, and which of its ports.
+/// A port of a Service.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
-pub struct Service {
-    /// Its namespace.
+pub struct ServiceReference {
     pub namespace: String,
-    /// Its name.
     pub name: String,
-    /// The port that it is known for, not the one of its endpoints.
+    /// The port of the Service, not of its endpoints.
     pub port: u16,
 }
 
-impl Service {
-    /// The service of a `{namespace, name, port}`; the port is 443 unless said.
-    pub(crate) fn parse(reference: &Value) -> Service {
+impl ServiceReference {
+    /// Parses `{namespace, name, port}`; the default port is 443.
+    pub(crate) fn parse(reference: &Value) -> ServiceReference {
         let port = u16::try_from(reference["port"].int()).unwrap_or_default();
-        Service {
+        ServiceReference {
             namespace: reference["namespace"].str().into(),
             name: reference["name"].str().into(),
             port: if port == 0 { 443 } else { port },
@@ -44,19 +41,19 @@ impl Service {
     }
 }
 
-/// Knows where services are.
-pub struct Services {
+/// Resolves Services.
+pub struct ServiceResolver {
     registry: Registry,
     services: Option<Resource>,
     slices: Option<Resource>,
     nodes: Option<Resource>,
-    /// Where this server itself is.
+    /// The address of this server.
     own: String,
 }
 
-impl Services {
-    pub(crate) fn new(registry: &Registry, catalog: &Catalog, own: &str) -> Services {
-        Services {
+impl ServiceResolver {
+    pub(crate) fn new(registry: &Registry, catalog: &Catalog, own: &str) -> ServiceResolver {
+        ServiceResolver {
             registry: registry.clone(),
             services: catalog.get("", "v1", "services"),
             slices: catalog.get("discovery.k8s.io", "v1", "endpointslices"),
@@ -65,9 +62,9 @@ impl Services {
         }
     }
 
-    /// For who asks for none.
-    pub(crate) fn unknown(registry: &Registry) -> Services {
-        Services {
+    /// A resolver without Services.
+    pub(crate) fn empty(registry: &Registry) -> ServiceResolver {
+        ServiceResolver {
             registry: registry.clone(),
             services: None,
             slices: None,
@@ -76,8 +73,8 @@ impl Services {
         }
     }
 
-    /// The service object.
-    pub fn find(&self, service: &Service) -> Result<Value, Status> {
+    /// The Service object.
+    pub fn find(&self, service: &ServiceReference) -> Result<Value, Status> {
         let key = Key::new(&service.namespace, &service.name);
         let found = self
             .services
@@ -93,13 +90,13 @@ impl Services {
     }
 
     /// The `host:port` to dial.
-    pub fn resolve(&self, service: &Service) -> Result<String, Status> {
-        let Service {
+    pub fn resolve(&self, service: &ServiceReference) -> Result<String, Status> {
+        let ServiceReference {
             namespace,
             name,
             port,
         } = service;
-        // Kubernetes: the API server reaches itself without a detour.
+        // Kubernetes: the API server dials itself directly.
         if (namespace.as_str(), name.as_str(), *port) == ("default", "kubernetes", 443) {
             return Ok(self.own.clone());
         }
@@ -120,7 +117,7 @@ impl Services {
         if let Some(address) = self.endpoint(service, wanted["name"].str())? {
             return Ok(address);
         }
-        // Behind a cluster IP there are pods, and here nothing could lead to them.
+        // A cluster IP leads to pods, and simulated nodes run none.
         if !spec["selector"].is_empty() && self.has_only_simulated_nodes() {
             return Err(unavailable(format!(
                 "no endpoints available for service \"{name}\""
@@ -134,8 +131,8 @@ impl Services {
         }
     }
 
-    /// The slices of a service's endpoints.
-    pub fn slices(&self, service: &Service) -> Vec<Value> {
+    /// The EndpointSlices of a Service.
+    pub fn slices(&self, service: &ServiceReference) -> Vec<Value> {
         let Some(resource) = &self.slices else {
             return Vec::new();
         };
@@ -163,17 +160,23 @@ impl Services {
             .unwrap_or_default()
     }
 
-    /// A ready endpoint, any of them that is real. If there are simulated ones only, that is an error.
-    fn endpoint(&self, service: &Service, port_name: &str) -> Result<Option<String>, Status> {
+    /// A random ready endpoint on a real node. Fails if all ready ones are simulated.
+    fn endpoint(
+        &self,
+        service: &ServiceReference,
+        port_name: &str,
+    ) -> Result<Option<String>, Status> {
         let slices = self.slices(service);
-        let ready = slices.iter().flat_map(|slice| ready(slice, port_name));
-        let (simulated, mut ready): (Vec<Ready>, Vec<Ready>) = ready
+        let ready = slices
+            .iter()
+            .flat_map(|slice| ready_endpoints(slice, port_name));
+        let (simulated, mut ready): (Vec<ReadyEndpoint>, Vec<ReadyEndpoint>) = ready
             .partition(|endpoint| !endpoint.node.is_empty() && self.is_simulated(&endpoint.node));
         if ready.is_empty() {
             return match simulated.first() {
                 None => Ok(None),
-                Some(Ready { address, node }) => {
-                    let Service {
+                Some(ReadyEndpoint { address, node }) => {
+                    let ServiceReference {
                         namespace, name, ..
                     } = service;
                     let text = format!(
@@ -184,13 +187,13 @@ impl Services {
                 }
             };
         }
-        let mut chance = [0; 2];
-        self.registry.random().fill(&mut chance);
-        let at = usize::from(u16::from_le_bytes(chance)) % ready.len();
+        let mut bytes = [0; 2];
+        self.registry.random().fill(&mut bytes);
+        let at = usize::from(u16::from_le_bytes(bytes)) % ready.len();
         Ok(Some(ready.swap_remove(at).address))
     }
 
-    /// Whether a node says that its runtime is the simulated one.
+    /// Whether a node has the simulated runtime.
     pub fn is_simulated(&self, node: &str) -> bool {
         let found = self
             .nodes
@@ -221,13 +224,13 @@ fn has_simulated_runtime(node: &Value) -> bool {
         .starts_with("simulated://")
 }
 
-/// An endpoint that is ready: its `host:port`, and the node that it is on, if that is known.
-struct Ready {
+/// A ready endpoint: its `host:port`, and its node if that is known.
+struct ReadyEndpoint {
     address: String,
     node: String,
 }
 
-fn ready(slice: &Value, port_name: &str) -> Vec<Ready> {
+fn ready_endpoints(slice: &Value, port_name: &str) -> Vec<ReadyEndpoint> {
     let port = slice["ports"]
         .list()
         .iter()
@@ -240,7 +243,7 @@ fn ready(slice: &Value, port_name: &str) -> Vec<Ready> {
         endpoints.filter(|endpoint| endpoint["conditions"]["ready"].as_bool() != Some(false));
     let found = ready.filter_map(|endpoint| {
         let address = join(endpoint["addresses"].list().first()?.str(), port);
-        Some(Ready {
+        Some(ReadyEndpoint {
             address,
             node: endpoint["nodeName"].str().into(),
         })

@@ -9,7 +9,7 @@ use mizzen_value::clock::{Clock, Random};
 use mizzen_value::{Value, json, value};
 use tokio::time::Instant;
 
-use super::{Client, Hook, Limit, Service};
+use super::{Client, Limit, ServiceReference, WebhookClient};
 use crate::Server;
 use crate::extend::BuiltInKinds;
 use peer::{Peer, Reaction};
@@ -58,7 +58,7 @@ fn client() -> Client {
 }
 
 async fn post(client: &Client, url: &str, bundle: &str, milliseconds: u64) -> String {
-    let hook = Hook::parse(&value!({ "url": url, "caBundle": bundle }));
+    let hook = WebhookClient::parse(&value!({ "url": url, "caBundle": bundle }));
     let until = Instant::now() + Duration::from_millis(milliseconds);
     let limit = Limit { until, bytes: 1000 };
     match hook
@@ -220,7 +220,9 @@ async fn connections_are_used_again() {
 
 #[tokio::test]
 async fn a_service_that_is_not_there_is_named() {
-    let hook = Hook::parse(&value!({ "service": { "namespace": "a", "name": "b", "path": "/c" } }));
+    let hook = WebhookClient::parse(
+        &value!({ "service": { "namespace": "a", "name": "b", "path": "/c" } }),
+    );
     let limit = Limit {
         until: Instant::now() + Duration::from_secs(1),
         bytes: 1000,
@@ -252,7 +254,7 @@ async fn a_service_is_where_its_ready_endpoints_are() {
         registry.create(create).await.map(drop)
     };
     let resolve = |name: &str, port: u16| {
-        let service = Service {
+        let service = ServiceReference {
             namespace: "a".into(),
             name: name.into(),
             port,
@@ -285,7 +287,7 @@ async fn a_service_is_where_its_ready_endpoints_are() {
     .await
     .unwrap();
     assert_eq!(resolve("b", 443), "10.1.2.4:8443");
-    let own = Service {
+    let own = ServiceReference {
         namespace: "default".into(),
         name: "kubernetes".into(),
         port: 443,
@@ -392,8 +394,9 @@ async fn paths_are_cleaned_before_they_are_called() {
             )
         );
     }
-    let hook =
-        Hook::parse(&value!({ "service": { "namespace": "a", "name": "b", "path": "//c//d/" } }));
+    let hook = WebhookClient::parse(
+        &value!({ "service": { "namespace": "a", "name": "b", "path": "//c//d/" } }),
+    );
     let limit = Limit {
         until: Instant::now() + Duration::from_secs(1),
         bytes: 1000,
@@ -423,7 +426,7 @@ async fn pods_on_simulated_nodes_are_never_dialled() {
     };
     let node = |name: &str, runtime: &str| value!({ "metadata": { "name": name }, "status": { "nodeInfo": { "containerRuntimeVersion": runtime } } });
     let resolve = || {
-        let service = Service {
+        let service = ServiceReference {
             namespace: "a".into(),
             name: "b".into(),
             port: 443,
@@ -466,7 +469,9 @@ async fn pods_on_simulated_nodes_are_never_dialled() {
     let said = "service \"a/b\" has simulated endpoints only: 10.244.0.5:8443 is a pod on node \"node-0\", which runs no \
                 containers";
     assert_eq!(resolve(), said);
-    let hook = Hook::parse(&value!({ "service": { "namespace": "a", "name": "b", "path": "/c" } }));
+    let hook = WebhookClient::parse(
+        &value!({ "service": { "namespace": "a", "name": "b", "path": "/c" } }),
+    );
     let limit = Limit {
         until: Instant::now() + Duration::from_secs(1),
         bytes: 1000,

@@ -1,4 +1,4 @@
-//! Server-side apply: the client says what it wants to be there, and owns what it says.
+//! Server-side apply.
 
 use mizzen_object::decode::restore;
 use mizzen_object::{Action, Kind, Status};
@@ -37,7 +37,7 @@ pub(crate) async fn apply(call: &Call<'_>, action: Action) -> Result<Answer, Sta
         user: request.user.clone(),
         dry_run: options.dry_run,
         applies: true,
-        // Kubernetes: a subresource's storage takes no notice that applies create, but for one kind.
+        // Kubernetes: apply to a subresource does not create the object, except for one kind.
         create: call.path.subresource.is_empty()
             || rules.create_on_update
             || action == Action::Status && rules.create_on_status_apply,
@@ -50,7 +50,7 @@ pub(crate) async fn apply(call: &Call<'_>, action: Action) -> Result<Answer, Sta
     call.object(&updated.object, if updated.created { 201 } else { 200 })
 }
 
-/// What is applied, as it was sent; of a key that comes twice the last one counts, and that is complained of.
+/// The applied configuration, and the strict errors of its YAML. Of a duplicate key the last one counts.
 pub(crate) fn config(call: &Call) -> Result<(Value, Option<String>), Status> {
     let document = yaml::read(&call.request.body).map_err(|error| {
         Status::bad_request(format!(
@@ -67,9 +67,9 @@ pub(crate) fn config(call: &Call) -> Result<(Value, Option<String>), Status> {
     }
 }
 
-/// Refuses keys that come twice where fields are validated strictly, or warns of them. Kubernetes: that comes after the
-/// merge, so that unknown fields are reported first, and alone (`applyPatcher` in handlers/patch.go).
-pub(super) fn check_repeated(
+/// Rejects duplicate keys, or warns of them, as `fieldValidation` says. Kubernetes: after the merge, so that unknown fields
+/// are reported first, and alone (`applyPatcher` in handlers/patch.go).
+pub(super) fn check_duplicates(
     call: &Call,
     complaint: Option<&str>,
     strictness: FieldValidation,
@@ -106,7 +106,7 @@ impl Applied<'_> {
         let merged = RequestFieldManager::new(self.call)
             .apply_any(current, &self.config)
             .await?;
-        check_repeated(self.call, self.complaint.as_deref(), self.strictness)?;
+        check_duplicates(self.call, self.complaint.as_deref(), self.strictness)?;
         let mut object = self.typed(kind, merged)?;
         if current.is_none() {
             self.check_new(object.entry("metadata"))?;
@@ -115,10 +115,8 @@ impl Applied<'_> {
         self.checks.admit(current, &mut object).await?;
         Ok(object)
     }
-}
 
-impl Applied<'_> {
-    /// What is applied to nothing is made, unless it is meant for something in particular.
+    /// Apply creates an object that does not exist, unless the configuration has a uid.
     fn check_new(&self, metadata: &mut Value) -> Result<(), Status> {
         let uid = metadata["uid"].str();
         if !uid.is_empty() {
@@ -134,9 +132,9 @@ impl Applied<'_> {
         Ok(())
     }
 
-    /// The merged object as one of its kind.
+    /// Converts the merged object to its kind.
     fn typed(&self, kind: &Kind, mut merged: Value) -> Result<Value, Status> {
-        // Kubernetes: the metadata of a custom object is not decoded here, and a time that cannot be read is none
+        // Kubernetes: the metadata of a custom object is not decoded here, and an invalid time is dropped
         // (apimachinery, meta/v1/unstructured).
         if self.call.resource.is_custom() {
             let metadata = merged.entry("metadata");
@@ -150,7 +148,7 @@ impl Applied<'_> {
             }
         }
         let (metadata, gvk) = (&self.config["metadata"], &kind.gvk);
-        let called = || {
+        let shown = || {
             format!(
                 "{}/{}; {gvk}",
                 metadata["namespace"].str(),
@@ -161,14 +159,14 @@ impl Applied<'_> {
             Status::unknown(format!(
                 "failed to convert new object ({}) to proper version: unable to convert unstructured object to {gvk}: \
                  {error}",
-                called()
+                shown()
             ))
         })?;
         let mut object = restored.value;
         decode::apply_defaults(kind, &mut object).map_err(|problem| {
             Status::unknown(format!(
                 "failed to convert to unversioned ({}): {problem}",
-                called()
+                shown()
             ))
         })?;
         Ok(object)

@@ -20,7 +20,7 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     let options = options::write_options(request, "CreateOptions")?;
     let mut draft = decode::decode_body(call, resource.kind(), options.strictness)?;
     set_namespace(path, draft.entry("metadata"))?;
-    wipe(draft.entry("metadata"));
+    wipe_system_metadata(draft.entry("metadata"));
     admission::dedupe_owners(call, &mut draft, admission::Dedupe::AsSent);
     RequestFieldManager::new(call)
         .update_any(None, &mut draft)
@@ -39,8 +39,8 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     call.object(&checks.settle(created).await?, 201)
 }
 
-/// Takes away what only the server says of a new object.
-pub fn wipe(metadata: &mut Value) {
+/// Removes the metadata that only the server sets. Upstream: `WipeObjectMetaSystemFields`.
+pub fn wipe_system_metadata(metadata: &mut Value) {
     for field in [
         "deletionTimestamp",
         "deletionGracePeriodSeconds",

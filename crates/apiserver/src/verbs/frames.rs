@@ -1,31 +1,31 @@
-//! The watch events that were written last, for all who are told the same.
+//! A cache of the last watch events.
 //!
-//! Watchers of a collection hear of a change at about the same time, and its text is made once for all of them. It is not
-//! kept with the object: that would be every object twice, for a moment's use.
+//! The watches of a collection send a change at about the same time, so its JSON is encoded once for all of them. It is not
+//! kept with the object, which would then be in memory twice.
 
 use parking_lot::Mutex;
 
 use bytes::Bytes;
 use mizzen_registry::Object;
 
-/// How many events are remembered.
-const KEPT: usize = 256;
-/// Events of larger objects are written anew for each watcher; sending them costs far more.
+/// How many events are cached.
+const N_CACHED: usize = 256;
+/// Events of larger objects are encoded for each watch; sending them costs far more.
 const MAX_BYTES: usize = 64 * 1024;
 
-/// Events by revision, each in the place of an older one.
-pub(crate) struct Frames(Vec<Mutex<Option<Frame>>>);
+/// Events by revision modulo the size of the cache.
+pub(crate) struct Frames(Vec<Mutex<Option<WatchFrame>>>);
 
-struct Frame {
+struct WatchFrame {
     word: &'static str,
-    /// The text of the object. It is held, so its address is its own.
+    /// The JSON of the object. It is kept alive, so its address identifies it.
     object: Bytes,
     text: Bytes,
 }
 
 impl Default for Frames {
     fn default() -> Frames {
-        Frames((0..KEPT).map(|_| Mutex::default()).collect())
+        Frames((0..N_CACHED).map(|_| Mutex::default()).collect())
     }
 }
 
@@ -36,16 +36,16 @@ impl Frames {
         let Some(record) = record else {
             return json_frame(word, &object.json);
         };
-        let place = usize::try_from(record.revision.0).unwrap_or_default() % KEPT;
+        let place = usize::try_from(record.revision.0).unwrap_or_default() % N_CACHED;
         let mut kept = self.0[place].lock();
         if let Some(frame) = kept
             .as_ref()
-            .filter(|frame| frame.is_of(word, &object.json))
+            .filter(|frame| frame.matches(word, &object.json))
         {
             return frame.text.clone();
         }
         let text = json_frame(word, &object.json);
-        *kept = Some(Frame {
+        *kept = Some(WatchFrame {
             word,
             object: object.json.clone(),
             text: text.clone(),
@@ -54,15 +54,15 @@ impl Frames {
     }
 }
 
-impl Frame {
-    fn is_of(&self, word: &str, object: &Bytes) -> bool {
+impl WatchFrame {
+    fn matches(&self, word: &str, object: &Bytes) -> bool {
         self.word == word
             && self.object.as_ptr() == object.as_ptr()
             && self.object.len() == object.len()
     }
 }
 
-/// An event with an object's text.
+/// An event with the JSON of an object.
 pub(super) fn json_frame(word: &str, object: &[u8]) -> Bytes {
     let mut frame = start(word, object.len() + END.len());
     frame.extend_from_slice(object);
@@ -70,7 +70,7 @@ pub(super) fn json_frame(word: &str, object: &[u8]) -> Bytes {
     frame.into()
 }
 
-/// What stands before the object of an event, with room for what follows.
+/// The JSON of an event before its object, with capacity for the rest.
 pub(super) fn start(word: &str, room: usize) -> Vec<u8> {
     let mut frame = Vec::with_capacity(room + 40);
     frame.extend_from_slice(b"{\"type\":\"");
@@ -79,5 +79,5 @@ pub(super) fn start(word: &str, room: usize) -> Vec<u8> {
     frame
 }
 
-/// What stands behind it.
+/// The JSON of an event after its object.
 pub(super) const END: &[u8] = b"}\n";

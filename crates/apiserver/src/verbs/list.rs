@@ -19,7 +19,7 @@ pub(crate) async fn list(call: &Call<'_>) -> Result<Answer, Status> {
         .await?;
     call.check_include()?;
     call.check_listed(true)?;
-    if crd::defines(call.resource.kind())
+    if crd::is_crd(call.resource.kind())
         && let Some(hints) = call.server.extensions.hints()
         && let Some(hint) = hints.list_definitions(call.request)
     {

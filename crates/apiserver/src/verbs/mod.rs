@@ -1,4 +1,4 @@
-//! One file per verb: what is done with objects, and what the client gets.
+//! The verbs on resources and their subresources: one file each.
 
 mod apply;
 mod create;
@@ -22,12 +22,12 @@ use std::time::Duration;
 
 use http::Method;
 use mizzen_object::validate::names;
-use mizzen_object::{Action, Status};
+use mizzen_object::{Action, Details, Status};
 use mizzen_registry::{Key, Object, Resource, Warnings};
 use mizzen_value::Value;
 use tokio::time::Instant;
 
-use crate::answer::{self, Accept, Answer, Offer, negotiate_among};
+use crate::answer::{self, Accept, Answer, ResponseOffer, negotiate_among};
 use crate::authorization::second;
 use crate::catalog::Nowhere;
 use crate::chain::failure;
@@ -35,10 +35,10 @@ use crate::crd;
 use crate::request::{Request, ResourcePath};
 use crate::server::Inner;
 
-/// Kubernetes: how long a write may take, other people's webhooks included (endpoints/handlers/rest.go).
-const PATIENCE: Duration = Duration::from_secs(34);
+/// Kubernetes: how long a write may take, including webhooks (endpoints/handlers/rest.go).
+const WRITE_TIMEOUT: Duration = Duration::from_secs(34);
 
-/// A request about a resource, on its way to its verb.
+/// A request for a resource, with what its verb needs.
 pub struct Call<'a> {
     /// The server that answers.
     pub server: &'a Arc<Inner>,
@@ -50,13 +50,13 @@ pub struct Call<'a> {
     pub resource: &'a Resource,
     /// The form of the response.
     pub accept: Accept,
-    /// What the client is told besides.
+    /// Warnings for the client.
     pub notes: &'a Warnings,
-    /// When those whom the server asks must have answered.
+    /// The deadline of webhooks.
     pub until: Instant,
 }
 
-/// Answers a request about a resource.
+/// Serves a request for a resource. Warnings reach the client even if it fails.
 pub(crate) async fn answer(
     server: &Arc<Inner>,
     request: &Request,
@@ -77,16 +77,16 @@ pub(crate) async fn answer(
         let outcome = connect(&call).await;
         return finish(server, request, outcome, &notes.take());
     }
-    if resource.is_custom() && custom::leads_nowhere(resource, path, verb) {
+    if resource.is_custom() && custom::is_unrouted(resource, path, verb) {
         return Ok(answer::text(404, "404 page not found\n"));
     }
     let notes = Warnings::default();
-    let outcome = routed(server, request, path, resource, &notes).await;
-    finish(server, request, outcome, &notes.take())
+    let outcome = handle(server, request, path, resource, &notes).await;
+    add_warnings(server, request, outcome, &notes.take())
 }
 
-/// Answers a request whose resource is there. What is left in `notes` reaches the client whether or not it worked.
-async fn routed(
+/// Checks verb and media types, and dispatches.
+async fn handle(
     server: &Arc<Inner>,
     request: &Request,
     path: &ResourcePath,
@@ -105,20 +105,20 @@ async fn routed(
         check_segment(&path.name)?;
     }
     if verb == "patch" {
-        // Kubernetes: a patch that cannot be read comes before an answer that cannot be written (handlers/patch.go).
+        // Kubernetes: the media type of a patch is checked before that of the response (handlers/patch.go).
         patch::media_type(request, resource)?;
         if path.name.is_empty() {
             return Err(Status::bad_request("name must be provided"));
         }
     }
     let accept = accept(resource, request, path, verb);
-    // Kubernetes: what go-restful refuses does not get as far as the warning.
-    let is_routed = !matches!(&accept, Err(refusal) if refusal.message.starts_with("406: "));
+    // Kubernetes: a request that go-restful rejects gets no warning.
+    let is_routed = !matches!(&accept, Err(status) if status.message.starts_with("406: "));
     if !resource.is_custom() && is_routed {
         warn_of_deprecation(request, resource, notes);
     }
     let accept = accept?;
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + WRITE_TIMEOUT;
     let call = Call {
         server,
         request,
@@ -129,14 +129,14 @@ async fn routed(
         until,
     };
     let outcome = call.dispatch(verb).await;
-    if crd::defines(resource.kind()) && !matches!(verb, "get" | "list" | "watch") {
-        crd::settled(server).await;
+    if crd::is_crd(resource.kind()) && !matches!(verb, "get" | "list" | "watch") {
+        crd::synced(server).await;
     }
     outcome
 }
 
-/// Adds warnings to an answer, or to a refusal.
-fn finish(
+/// Adds warnings to a response, also to that of a request that failed.
+fn add_warnings(
     server: &Inner,
     request: &Request,
     outcome: Result<Answer, Status>,
@@ -151,37 +151,29 @@ fn finish(
     Ok(answer)
 }
 
-/// Warns the client that it uses what will go, and notes it for auditors.
+/// Warns the client of a deprecated version, and adds the audit annotations.
 fn warn_of_deprecation(request: &Request, resource: &Resource, notes: &Warnings) {
-    if let Some(deprecation) = resource.kind().deprecation() {
-        notes.warn(deprecation);
-        remember_deprecation(request, resource);
-    }
-}
-
-/// Notes for auditors that somebody uses what will go.
-fn remember_deprecation(request: &Request, resource: &Resource) {
+    let kind = resource.kind();
+    let Some(deprecation) = kind.deprecation() else {
+        return;
+    };
+    notes.warn(deprecation);
     request.record.annotate("k8s.io/deprecated", "true");
-    let gone = resource
-        .kind()
-        .deprecated
-        .as_ref()
-        .and_then(|old| old.gone.as_ref());
-    if let Some(gone) = gone {
+    if let Some(gone) = kind.deprecated.as_ref().and_then(|old| old.gone.as_ref()) {
         request
             .record
             .annotate("k8s.io/removed-release", gone.to_string());
     }
 }
 
-/// The form of the answer.
+/// Negotiates the form of the response.
 fn accept(
     resource: &Resource,
     request: &Request,
     path: &ResourcePath,
     verb: &str,
 ) -> Result<Accept, Status> {
-    // What a container wrote, or a stream, has one form, whatever the client would like.
+    // Logs and streams have one form, whatever the client accepts.
     let is_streamed = matches!(
         path.subresource.as_str(),
         "log" | "attach" | "exec" | "portforward"
@@ -191,7 +183,7 @@ fn accept(
     }
     let listed = path.name.is_empty() && matches!(verb, "list" | "watch");
     let tables = !path.subresource.is_empty() || !resource.kind().columns.is_empty();
-    let offer = Offer {
+    let offer = ResponseOffer {
         tables,
         protobuf: !resource.kind().rules.loose,
         restful: !resource.is_custom(),
@@ -203,7 +195,7 @@ fn accept(
     })
 }
 
-/// Replaces the status of an object that belongs to no namespace, as the server itself.
+/// Replaces the status of a cluster-scoped object, as the server itself.
 pub(crate) async fn put_status(
     server: &Arc<Inner>,
     resource: &Resource,
@@ -227,7 +219,7 @@ pub(crate) async fn put_status(
         .map(drop)
 }
 
-/// An object that is looked for must have a name, and a namespace where it can have one. Kubernetes:
+/// A key must have a name, and a namespace if the kind is namespaced. Kubernetes:
 /// registry/generic/registry/store.go.
 pub fn check_key(kind: &mizzen_object::Kind, namespace: &str, name: &str) -> Result<(), Status> {
     match (
@@ -240,7 +232,7 @@ pub fn check_key(kind: &mizzen_object::Kind, namespace: &str, name: &str) -> Res
     }
 }
 
-/// Names that cannot stand in a path are not looked for.
+/// Rejects names that cannot be a path segment.
 fn check_segment(name: &str) -> Result<(), Status> {
     let problems = names::is_path_segment_name(name);
     if problems.is_empty() {
@@ -253,7 +245,7 @@ fn check_segment(name: &str) -> Result<(), Status> {
     )))
 }
 
-/// Whether the resource has the verb at all.
+/// Checks that the resource has the verb.
 fn allowed(
     resource: &Resource,
     path: &ResourcePath,
@@ -271,17 +263,17 @@ fn allowed(
         }
     };
     let has = |verb: &str| verbs.iter().any(|known| known == verb);
-    let refused = Status::no_such_method;
-    // The legacy routes are there to watch with GET, and for nothing else.
+    let no_such_method = Status::no_such_method;
+    // The legacy `/watch/` routes support only GET.
     if path.verb_in_path {
         let is_routed = verb == "watch" && path.subresource.is_empty() && has("watch");
         return match request.method == Method::GET {
             _ if !is_routed => Err(Status::no_such_resource()),
             true => Ok(()),
-            false => Err(refused()),
+            false => Err(no_such_method()),
         };
     }
-    // Kubernetes: what has a part has a name, too, and an empty one is refused like any other that is wrong.
+    // Kubernetes: a subresource needs a name, and an empty one is invalid.
     if !path.subresource.is_empty() && path.name.is_empty() {
         let verb = if matches!(verb, "list" | "watch") {
             "get"
@@ -291,14 +283,14 @@ fn allowed(
         return Err(if has(verb) {
             Status::bad_request("name must be provided")
         } else {
-            refused()
+            no_such_method()
         });
     }
-    // All namespaces together are there to be listed, and for nothing else.
+    // Across all namespaces, resources can only be listed and watched.
     if kind.is_namespaced() && !path.placed && !has("list") {
         return Err(Status::no_such_resource());
     }
-    // Creating in no namespace in particular is not possible.
+    // A namespaced object is created in a namespace.
     let placed =
         verb != "create" || !path.subresource.is_empty() || !kind.is_namespaced() || path.placed;
     let whole = match verb {
@@ -307,18 +299,18 @@ fn allowed(
         _ => true,
     };
     let method = request.method.as_str();
-    // A list that cannot be watched says so itself.
+    // A watch of a list without watch support fails later, with its own error.
     let known = has(verb) || verb == "watch" && has("list");
     let possible = method != "HEAD" && placed && whole && known;
     let deletes_all = verb == "deletecollection" && kind.is_namespaced() && !path.placed;
     if possible && !deletes_all {
         return Ok(());
     }
-    Err(refused())
+    Err(no_such_method())
 }
 
 impl<'a> Call<'a> {
-    /// A request that the server itself makes.
+    /// A request by the server itself.
     pub fn of_server(
         server: &'a Arc<Inner>,
         request: &'a Request,
@@ -326,7 +318,7 @@ impl<'a> Call<'a> {
         resource: &'a Resource,
         notes: &'a Warnings,
     ) -> Call<'a> {
-        let until = Instant::now() + PATIENCE;
+        let until = Instant::now() + WRITE_TIMEOUT;
         Call {
             server,
             request,
@@ -359,15 +351,17 @@ impl Call<'_> {
             ("scale", "get") => scale::get(self).await,
             ("scale", "update") => scale::update(self).await,
             ("scale", "patch") => scale::patch(self).await,
-            (subresource, "get" | "update" | "patch") => self.through(subresource, verb).await,
-            (subresource, _) => Err(not_here(subresource)),
+            (subresource, "get" | "update" | "patch") => {
+                self.dispatch_to_object(subresource, verb).await
+            }
+            (subresource, _) => Err(not_implemented(subresource)),
         }
     }
 
-    /// A subresource that is the object itself under rules of its own.
-    async fn through(&self, subresource: &str, verb: &str) -> Result<Answer, Status> {
+    /// A subresource that is the object itself with its own rules, such as `approval`.
+    async fn dispatch_to_object(&self, subresource: &str, verb: &str) -> Result<Answer, Status> {
         let resource = self.server.catalog.subresource(self.resource, subresource);
-        let resource = resource.ok_or_else(|| not_here(subresource))?;
+        let resource = resource.ok_or_else(|| not_implemented(subresource))?;
         let call = Call {
             resource: &resource,
             ..*self
@@ -385,12 +379,12 @@ impl Call<'_> {
         }
     }
 
-    /// The object that the path names.
+    /// The key of the object in the path.
     pub fn key(&self) -> Key {
         Key::new(&self.path.namespace, &self.path.name)
     }
 
-    /// Answers with an object.
+    /// The response with an object.
     pub fn object(&self, object: &Object, code: u16) -> Result<Answer, Status> {
         self.check_include()?;
         self.check_listed(false)?;
@@ -399,6 +393,19 @@ impl Call<'_> {
             .request
             .record
             .writing(|| renderer.object(object, code)))
+    }
+
+    /// The Status of an object that was deleted.
+    fn deleted(&self, object: &Value, code: u16) -> Answer {
+        let kind = self.resource.kind();
+        let status = Status::success(Details {
+            name: self.path.name.clone(),
+            group: kind.gvk.group.clone(),
+            kind: kind.plural.clone(),
+            uid: object["metadata"]["uid"].str().into(),
+            causes: Vec::new(),
+        });
+        answer::status_value(&self.server.types, &status, self.accept, code)
     }
 
     /// How this request wants objects rendered.
@@ -412,7 +419,7 @@ impl Call<'_> {
         }
     }
 
-    /// Checks that metadata of a list is asked of a list, and of an object of an object.
+    /// Checks that `PartialObjectMetadataList` is requested for a list, and `PartialObjectMetadata` for an object.
     pub(crate) fn check_listed(&self, is_list: bool) -> Result<(), Status> {
         let Accept {
             form: answer::Form::Metadata(_),
@@ -422,7 +429,7 @@ impl Call<'_> {
         else {
             return Ok(());
         };
-        let found = go_type(self.resource, is_list);
+        let found = self.go_type(is_list);
         match (is_list, listed) {
             (true, false) => Err(answer::not_acceptable_because(format!(
                 "you requested PartialObjectMetadata, but the requested object is a list ({found})"
@@ -434,7 +441,7 @@ impl Call<'_> {
         }
     }
 
-    /// Checks how much of an object a table row should have.
+    /// Checks `includeObject`, which is how much of an object a table row has.
     pub fn check_include(&self) -> Result<(), Status> {
         let include = self.request.query.text("includeObject");
         if matches!(self.accept.form, answer::Form::Table(_)) {
@@ -451,30 +458,22 @@ impl Call<'_> {
         }
         Ok(())
     }
+
+    /// Go's type of an object, or of a list of them, in upstream's server.
+    fn go_type(&self, is_list: bool) -> String {
+        let kind = self.resource.kind();
+        let list = if is_list { "List" } else { "" };
+        let package = match kind.gvk.group.split('.').next().unwrap_or_default() {
+            _ if self.resource.is_custom() => return format!("*unstructured.Unstructured{list}"),
+            "" | "events" => "core",
+            package => package,
+        };
+        format!("*{package}.{}{list}", kind.gvk.kind)
+    }
 }
 
-/// What upstream's server calls an object, or a list of them, in Go.
-fn go_type(resource: &Resource, is_list: bool) -> String {
-    let kind = resource.kind();
-    let package = match kind.gvk.group.split('.').next().unwrap_or_default() {
-        _ if resource.is_custom() => {
-            return format!(
-                "*unstructured.Unstructured{}",
-                if is_list { "List" } else { "" }
-            );
-        }
-        "" | "events" => "core",
-        package => package,
-    };
-    format!(
-        "*{package}.{}{}",
-        kind.gvk.kind,
-        if is_list { "List" } else { "" }
-    )
-}
-
-/// A subresource that discovery names but that this server cannot do yet says so.
-fn not_here(subresource: &str) -> Status {
+/// 501: discovery lists the subresource, but this server does not implement it.
+fn not_implemented(subresource: &str) -> Status {
     Status::failure(
         501,
         "NotImplemented",
@@ -482,7 +481,7 @@ fn not_here(subresource: &str) -> Status {
     )
 }
 
-/// Checks that an object's namespace and name are those of the path, in this order; fills the namespace in.
+/// Checks that the namespace and the name of an object are those of the path, in this order; sets the namespace.
 pub(crate) fn check_name(path: &ResourcePath, object: &mut Value) -> Result<(), Status> {
     let metadata = object.entry("metadata");
     set_namespace(path, metadata)?;
@@ -502,7 +501,7 @@ pub(crate) fn check_name(path: &ResourcePath, object: &mut Value) -> Result<(), 
     Ok(())
 }
 
-/// Puts an object into the namespace of the path, or out of any.
+/// Sets or removes the namespace of an object by that of the path.
 pub fn set_namespace(path: &ResourcePath, metadata: &mut Value) -> Result<(), Status> {
     let namespace = metadata["namespace"].str();
     if namespace == path.namespace {

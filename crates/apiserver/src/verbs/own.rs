@@ -1,11 +1,11 @@
-//! Objects and parts of objects that the server's author answers for.
+//! Resources and subresources with handlers of a [`Builder`](crate::Builder): [`Storage`] and [`Below`].
 
-use mizzen_object::{Action, Details, Kind, Status, Violations, schema};
+use mizzen_object::{Action, Kind, Status, Violations, schema};
 use mizzen_registry::{Event, Gate as _, List, Object, Revision, Selection};
 use mizzen_value::{Value, json, yaml};
 use tokio::sync::mpsc;
 
-use super::create::wipe;
+use super::create::wipe_system_metadata;
 use super::{Call, check_name, set_namespace, watch};
 use crate::admission;
 use crate::answer::{self, Answer};
@@ -13,18 +13,18 @@ use crate::decode::{self, BodyType};
 use crate::extend::{Asked, Below, Own, Storage};
 use crate::options::{self, ListQuery};
 
-/// How many events of a storage may wait for a client.
-const WAITING: usize = 64;
+/// How many events of a storage are buffered for a client.
+const MAX_BUFFERED_EVENTS: usize = 64;
 
 pub(super) async fn answer(call: &Call<'_>, own: &Own, verb: &str) -> Result<Answer, Status> {
     match own {
-        Own::Below(below) => answer_below(call, &**below).await,
-        Own::Storage(storage) => answer_storage(call, &**storage, verb).await,
+        Own::Below(below) => serve_subresource(call, &**below).await,
+        Own::Storage(storage) => serve_storage(call, &**storage, verb).await,
         Own::Handler(handle) => handle(call).await,
     }
 }
 
-async fn answer_storage(
+async fn serve_storage(
     call: &Call<'_>,
     storage: &dyn Storage,
     verb: &str,
@@ -33,14 +33,14 @@ async fn answer_storage(
     match verb {
         "get" => show(call, storage.get(&asked).await?, 200),
         "list" => list(call, storage.list(&asked).await?),
-        "watch" => follow(call, storage.watch(&asked).await?),
+        "watch" => watch_storage(call, storage.watch(&asked).await?),
         "create" => {
-            let object = take(call, None).await?;
+            let object = decode_and_admit(call, None).await?;
             show(call, storage.create(&asked, object).await?, 201)
         }
         "update" => {
             let old = storage.get(&asked).await?;
-            let object = take(call, Some(&old)).await?;
+            let object = decode_and_admit(call, Some(&old)).await?;
             show(
                 call,
                 storage
@@ -52,17 +52,15 @@ async fn answer_storage(
         "delete" => {
             let old = storage.get(&asked).await?;
             admission::Checks::new(call).check(None, Some(&old)).await?;
-            Ok(gone(
-                call,
-                &storage.delete(&Asked::new(call, Some(&old))).await?,
-            ))
+            let deleted = storage.delete(&Asked::new(call, Some(&old))).await?;
+            Ok(call.deleted(&deleted, 200))
         }
         _ => Err(Status::no_such_method()),
     }
 }
 
-/// The object that a client sent, admitted and validated.
-async fn take(call: &Call<'_>, old: Option<&Value>) -> Result<Value, Status> {
+/// Decodes, admits and validates the object of a request.
+async fn decode_and_admit(call: &Call<'_>, old: Option<&Value>) -> Result<Value, Status> {
     let Call {
         request,
         path,
@@ -80,7 +78,7 @@ async fn take(call: &Call<'_>, old: Option<&Value>) -> Result<Value, Status> {
         Some(_) => check_name(call.path, &mut object)?,
         None => {
             set_namespace(path, object.entry("metadata"))?;
-            wipe(object.entry("metadata"));
+            wipe_system_metadata(object.entry("metadata"));
         }
     }
     let checks = admission::Checks::new(call);
@@ -113,7 +111,7 @@ fn validate(call: &Call, object: &mut Value, old: Option<&Value>) -> Result<(), 
     ))
 }
 
-/// A value as an object of the kind.
+/// Turns a value into an object of the kind.
 fn object(kind: &Kind, mut value: Value) -> Object {
     value.set("kind", &kind.gvk.kind);
     value.set("apiVersion", kind.gvk.api_version());
@@ -154,8 +152,8 @@ fn selects(selection: &Selection, value: &Value) -> bool {
         && selection.fields.matches(|field| value.at(field).str())
 }
 
-/// Passes on the events that the client has asked for.
-fn follow(
+/// Forwards the selected events.
+fn watch_storage(
     call: &Call,
     mut changes: mpsc::Receiver<(mizzen_registry::WatchChange, Value)>,
 ) -> Result<Answer, Status> {
@@ -168,11 +166,10 @@ fn follow(
         true,
     )?
     .selection;
-    let (sender, events) = mpsc::channel(WAITING);
+    let (sender, events) = mpsc::channel(MAX_BUFFERED_EVENTS);
     tokio::spawn(async move {
         while let Some((change, value)) = changes.recv().await {
-            let wanted = selects(&selection, &value);
-            if wanted
+            if selects(&selection, &value)
                 && sender
                     .send(Event::Object(change, object(&kind, value)))
                     .await
@@ -182,22 +179,10 @@ fn follow(
             }
         }
     });
-    watch::watch_own(call, events)
+    watch::stream_storage_events(call, events)
 }
 
-fn gone(call: &Call, object: &Value) -> Answer {
-    let kind = call.resource.kind();
-    let status = Status::success(Details {
-        name: call.path.name.clone(),
-        group: kind.gvk.group.clone(),
-        kind: kind.plural.clone(),
-        uid: object["metadata"]["uid"].str().into(),
-        causes: Vec::new(),
-    });
-    answer::status_value(&call.server.types, &status, call.accept, 200)
-}
-
-async fn answer_below(call: &Call<'_>, below: &dyn Below) -> Result<Answer, Status> {
+async fn serve_subresource(call: &Call<'_>, below: &dyn Below) -> Result<Answer, Status> {
     let old = match call.server.extensions.storage(call) {
         Some(storage) => storage.get(&Asked::new(call, None)).await?,
         None => call
@@ -210,10 +195,10 @@ async fn answer_below(call: &Call<'_>, below: &dyn Below) -> Result<Answer, Stat
     let asked = Asked::new(call, Some(&old));
     let mut value = below.answer(&asked, body(call)?).await?;
     let kind = call.resource.kind();
-    let said = kind
+    let stated = kind
         .subresource(&call.path.subresource)
         .and_then(|subresource| subresource.kind.as_ref());
-    let gvk = said.unwrap_or(&kind.gvk);
+    let gvk = stated.unwrap_or(&kind.gvk);
     value.set("kind", &gvk.kind);
     value.set("apiVersion", gvk.api_version());
     let code = if asked.verb == "create" { 201 } else { 200 };

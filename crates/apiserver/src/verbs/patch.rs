@@ -1,4 +1,4 @@
-//! `PATCH` of one object: JSON Patch, merge patch, strategic merge patch. What is applied is in `apply`.
+//! `PATCH` of one object: JSON patch, merge patch, strategic merge patch. Server-side apply is in `apply`.
 
 use bytes::Bytes;
 use mizzen_object::decode::{Decoded, decode, restore};
@@ -31,7 +31,7 @@ pub(crate) async fn patch(call: &Call<'_>, action: Action) -> Result<Answer, Sta
         ..
     } = call;
     let form = media_type(request, resource)?;
-    if form == Form::Apply {
+    if form == PatchType::Apply {
         return apply::apply(call, action).await;
     }
     let options = options::write_options(request, "PatchOptions")?;
@@ -54,14 +54,14 @@ pub(crate) async fn patch(call: &Call<'_>, action: Action) -> Result<Answer, Sta
     call.object(&checks.settle(updated).await?.object, 200)
 }
 
-/// The form of the patch.
-pub(crate) fn media_type(request: &Request, resource: &Resource) -> Result<Form, Status> {
+/// The type of the patch, by its media type.
+pub(crate) fn media_type(request: &Request, resource: &Resource) -> Result<PatchType, Status> {
     let header = request.header("content-type");
     match header.split(';').next().unwrap_or_default().trim() {
-        JSON => Ok(Form::Json),
-        MERGE => Ok(Form::Merge),
-        STRATEGIC if !resource.is_custom() => Ok(Form::Strategic),
-        APPLY => Ok(Form::Apply),
+        JSON => Ok(PatchType::Json),
+        MERGE => Ok(PatchType::Merge),
+        STRATEGIC if !resource.is_custom() => Ok(PatchType::Strategic),
+        APPLY => Ok(PatchType::Apply),
         _ if resource.is_custom() => Err(decode::unsupported(&[JSON, MERGE, APPLY].join(", "))),
         _ => Err(Status {
             details: Some(Box::default()),
@@ -70,26 +70,26 @@ pub(crate) fn media_type(request: &Request, resource: &Resource) -> Result<Form,
     }
 }
 
-/// The form of a patch.
+/// The type of a patch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Form {
+pub(crate) enum PatchType {
     Json,
     Merge,
     Strategic,
-    /// Not a patch of what is there but what the client wants to be there.
+    /// Server-side apply.
     Apply,
 }
 
 struct Patched<'a> {
     call: &'a Call<'a>,
-    form: Form,
+    form: PatchType,
     strictness: FieldValidation,
     checks: &'a Checks<'a>,
 }
 
 impl Change for Patched<'_> {
     fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> Future<'a, Result<Value, Status>> {
-        Box::pin(self.patched(current.expect("a patch changes what is there")))
+        Box::pin(self.patched(current.expect("the update does not create")))
     }
 }
 
@@ -104,17 +104,17 @@ impl Patched<'_> {
             self.strictness,
         )?;
         let catalog = &self.call.server.catalog;
-        let problem = |said: &GroupVersionKind| decode::kind_problem(catalog, said, &kind.gvk);
-        let shape = Target {
+        let problem = |stated: &GroupVersionKind| decode::kind_problem(catalog, stated, &kind.gvk);
+        let shape = PatchTarget {
             gvk: &kind.gvk,
             root: &kind.root,
             has_hub: true,
         };
-        let intake = read(problem, &shape, outcome, self.strictness)?;
-        self.call.notes.warn_all(intake.warnings);
-        let mut object = intake.value;
+        let checked = read(problem, &shape, outcome, self.strictness)?;
+        self.call.notes.warn_all(checked.warnings);
+        let mut object = checked.value;
         decode::apply_defaults(kind, &mut object)
-            .map_err(|problem| self.unfit(current, problem))?;
+            .map_err(|problem| self.invalid(current, problem))?;
         check_name(self.call.path, &mut object)?;
         RequestFieldManager::new(self.call)
             .update_any(Some(current), &mut object)
@@ -123,37 +123,37 @@ impl Patched<'_> {
         Ok(object)
     }
 
-    /// The document is patched once more, to be shown as it was.
-    fn unfit(&self, current: &Value, problem: String) -> Status {
+    /// The error of a patched document that cannot be defaulted. The patch is applied again, because the error shows the document.
+    fn invalid(&self, current: &Value, problem: String) -> Status {
         let (root, body) = (&self.call.resource.kind().root, &self.call.request.body);
         match apply_patch(root, self.form, body, current, self.strictness) {
-            // Kubernetes: here it is converted by itself, and nobody says of what the problem is.
-            Ok(Outcome { shown: Some(_), .. }) => Status::unknown(problem),
-            Ok(Outcome { value, .. }) => invalid_patch(&json::to_string(&value), &problem),
+            // Kubernetes: a strategic merge patch is converted elsewhere, and the error does not name the patch.
+            Ok(PatchedDocument { shown: Some(_), .. }) => Status::unknown(problem),
+            Ok(PatchedDocument { value, .. }) => invalid_patch(&json::to_string(&value), &problem),
             Err(status) => status,
         }
     }
 }
 
-/// What a patched document is read as.
-pub(crate) struct Target<'a> {
+/// The kind of a patched document.
+pub(crate) struct PatchTarget<'a> {
     pub gvk: &'a GroupVersionKind,
     pub root: &'a Struct,
-    /// Whether upstream has an internal form of the kind, beside those of its versions.
+    /// Whether upstream has an internal version of the kind.
     pub has_hub: bool,
 }
 
-/// Reads a patched document as an object of its kind again. `problem` is what is wrong with one of another kind.
+/// Decodes a patched document as an object of its kind. `problem` is the error for another kind.
 pub(crate) fn read(
     problem: impl Fn(&GroupVersionKind) -> String,
-    target: &Target,
-    patched: Outcome,
+    target: &PatchTarget,
+    patched: PatchedDocument,
     strictness: FieldValidation,
 ) -> Result<CheckedBody, Status> {
-    let Target { gvk, root, has_hub } = *target;
+    let PatchTarget { gvk, root, has_hub } = *target;
     let text = json::to_string(&patched.value);
     let shown = patched.shown.as_deref().unwrap_or(&text);
-    // Kubernetes: a strategic merge patch is not asked what kind it made of the object.
+    // Kubernetes: the kind is not checked after a strategic merge patch.
     let strategic = patched.shown.is_some();
     if !strategic {
         check_kind(&text, gvk, root, problem).map_err(|problem| invalid_patch(shown, &problem))?;
@@ -162,7 +162,7 @@ pub(crate) fn read(
     let decoded = match strategic {
         true => restore(root, patched.value),
         false if has_hub && !is_custom && patched.value["apiVersion"].is_empty() => {
-            Ok(versionless(root, &patched.value))
+            Ok(decode_without_version(root, &patched.value))
         }
         false => decode(root, text.as_bytes()),
     };
@@ -177,9 +177,9 @@ pub(crate) fn read(
         .map_err(|complaints| invalid_patch(shown, &decode::strict_error(&complaints)))
 }
 
-/// Kubernetes: what does not say its version is read as the internal form of its kind, whose fields have other names:
-/// nothing of it is left, and it has no name (apimachinery's serializer/json).
-fn versionless(root: &Struct, document: &Value) -> Decoded {
+/// Kubernetes: a document without apiVersion is decoded as the internal version of its kind, whose fields have other names:
+/// nothing is left of it, not even the name (apimachinery's serializer/json).
+fn decode_without_version(root: &Struct, document: &Value) -> Decoded {
     let object_meta = root
         .field("metadata")
         .and_then(|field| field.ty.as_struct());
@@ -203,80 +203,76 @@ fn versionless(root: &Struct, document: &Value) -> Decoded {
     }
 }
 
-/// A patched document before it is read as an object.
-pub(crate) struct Outcome {
+/// A patched document that has not been decoded yet.
+pub(crate) struct PatchedDocument {
     pub value: Value,
     pub complaints: Vec<String>,
-    /// What error messages show instead of the document.
+    /// The text that errors show instead of the document.
     pub shown: Option<String>,
 }
 
-/// Applies a patch of any form to an object.
+/// Applies a patch of any type to an object.
 pub(crate) fn apply_patch(
     root: &Struct,
-    form: Form,
+    form: PatchType,
     patch: &Bytes,
     current: &Value,
     strictness: FieldValidation,
-) -> Result<Outcome, Status> {
+) -> Result<PatchedDocument, Status> {
     let mut value = current.clone();
     match form {
-        Form::Json => {
-            let refused = |error| refused(error, strictness);
-            let patch = JsonPatch::parse(patch).map_err(refused)?;
-            patch.apply(&mut value).map_err(refused)?;
-            Ok(Outcome {
+        PatchType::Json => {
+            let failed = |error| json_patch_error(error, strictness);
+            let patch = JsonPatch::parse(patch).map_err(failed)?;
+            patch.apply(&mut value).map_err(failed)?;
+            Ok(PatchedDocument {
                 value,
                 complaints: patch.complaints,
                 shown: None,
             })
         }
-        Form::Merge => {
+        PatchType::Merge => {
             let document = match strictness {
-                FieldValidation::Ignore => unchecked_document(patch)?,
+                // Kubernetes: without field validation a merge patch is not decoded before the merge, and a list
+                // replaces the object (evanphx/json-patch).
+                FieldValidation::Ignore => match json::parse(patch) {
+                    Ok(document @ (Value::Map(_) | Value::List(_))) => document,
+                    _ => return Err(Status::bad_request("Invalid JSON Patch")),
+                },
                 _ => merge_document(patch)?,
             };
             let complaints = repeated_keys(patch);
             merge(&mut value, document);
-            Ok(Outcome {
+            Ok(PatchedDocument {
                 value,
                 complaints,
                 shown: None,
             })
         }
-        Form::Strategic => strategic(root, patch, value),
-        Form::Apply => unreachable!("what is applied is no patch"),
-    }
-}
-
-/// A merge patch whose fields are not validated is not decoded before it is merged. Kubernetes: a list is taken for the
-/// new object (evanphx/json-patch).
-fn unchecked_document(patch: &Bytes) -> Result<Value, Status> {
-    match json::parse(patch) {
-        Ok(document @ (Value::Map(_) | Value::List(_))) => Ok(document),
-        _ => Err(Status::bad_request("Invalid JSON Patch")),
+        PatchType::Strategic => strategic(root, patch, value),
+        PatchType::Apply => unreachable!("what is applied is no patch"),
     }
 }
 
 fn merge_document(patch: &Bytes) -> Result<Value, Status> {
-    let refuse = |problem: String| Status::bad_request(format!("error decoding patch: {problem}"));
-    let document = json::parse(patch).map_err(|error| refuse(error.to_string()))?;
+    let invalid = |problem: String| Status::bad_request(format!("error decoding patch: {problem}"));
+    let document = json::parse(patch).map_err(|error| invalid(error.to_string()))?;
     if let Some(literal) = json::overflow(&document) {
-        return Err(refuse(json::overflow_error(literal)));
+        return Err(invalid(json::overflow_error(literal)));
     }
     match document {
         document @ Value::Map(_) => Ok(document),
         Value::Null => Err(Status::bad_request("Invalid JSON Patch")),
         other => {
             let word = other.go_word();
-            Err(refuse(format!(
+            Err(invalid(format!(
                 "json: cannot unmarshal {word} into Go value of type map[string]interface {{}}"
             )))
         }
     }
 }
 
-fn strategic(root: &Struct, patch: &Bytes, mut value: Value) -> Result<Outcome, Status> {
+fn strategic(root: &Struct, patch: &Bytes, mut value: Value) -> Result<PatchedDocument, Status> {
     let mut document =
         json::parse(patch).map_err(|error| Status::bad_request(error.to_string()))?;
     if let Some(literal) = json::overflow(&document) {
@@ -288,23 +284,23 @@ fn strategic(root: &Struct, patch: &Bytes, mut value: Value) -> Result<Outcome, 
         StrategicError::Unprocessable(_) => unprocessable(),
         StrategicError::Internal(message) => Status::unknown(message),
     })?;
-    // What is left of the patch after merging is what upstream shows.
-    Ok(Outcome {
+    // Errors show what the merge has left of the patch, as upstream.
+    Ok(PatchedDocument {
         value,
         complaints,
         shown: Some(go_text(&document)),
     })
 }
 
-/// Why a JSON patch cannot be read whose fields are not validated: it is read into another type then (evanphx/json-patch).
+/// The decode error of a JSON patch without field validation, for which Go uses another type (evanphx/json-patch).
 pub(crate) fn undecoded(problem: &str) -> String {
     let problem = problem.replace("[]handlers.jsonPatchOp", "jsonpatch.Patch");
     problem.replace("handlers.jsonPatchOp", "jsonpatch.Operation")
 }
 
-/// Kubernetes: a patch whose fields are validated is decoded for that first, which shows in the words
-/// (handlers/patch.go).
-fn refused(error: JsonPatchError, strictness: FieldValidation) -> Status {
+/// The Status of a JSON patch that failed. Kubernetes: with field validation the patch is decoded once more before, and the
+/// message differs (handlers/patch.go).
+fn json_patch_error(error: JsonPatchError, strictness: FieldValidation) -> Status {
     match error {
         // Kubernetes: the fields of an operation are decoded when it is applied.
         JsonPatchError::Malformed(problem)
@@ -327,7 +323,7 @@ fn refused(error: JsonPatchError, strictness: FieldValidation) -> Status {
     }
 }
 
-/// 422: the patch does not fit the object.
+/// 422: the patch cannot be applied to the object.
 fn unprocessable() -> Status {
     Status {
         details: Some(Box::default()),
@@ -339,7 +335,7 @@ fn unprocessable() -> Status {
     }
 }
 
-/// Why the patched document is not of its kind any more.
+/// Checks that the patched document still has its kind.
 fn check_kind(
     text: &str,
     expected: &GroupVersionKind,
@@ -353,15 +349,15 @@ fn check_kind(
             false => Err(format!("Object 'Kind' is missing in '{text}'")),
         };
     }
-    let said = document.gvk(expected)?;
-    if said == *expected {
+    let stated = document.gvk(expected)?;
+    if stated == *expected {
         Ok(())
     } else {
-        Err(problem(&said))
+        Err(problem(&stated))
     }
 }
 
-/// 422: what came out of a patch makes no sense.
+/// 422: the patched document is invalid.
 fn invalid_patch(shown: &str, problem: &str) -> Status {
     let nothing = GroupVersionKind {
         group: "".into(),

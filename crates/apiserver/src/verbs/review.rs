@@ -1,10 +1,10 @@
-//! Questions that are answered and never stored: who am I, may they do that, whose token is this?
+//! SelfSubjectReview, SubjectAccessReviews, SelfSubjectRulesReview and TokenReview: computed, never stored.
 
 use mizzen_object::{Action, Context, GroupVersionKind, Kind, Status, User, Violations, schema};
 use mizzen_registry::Object;
 use mizzen_value::{Str, Value, json, value};
 
-use super::{Call, create::wipe, set_namespace};
+use super::{Call, create::wipe_system_metadata, set_namespace};
 use crate::answer::Answer;
 use crate::authentication::authenticate_token;
 use crate::authorization::selector::Selectors;
@@ -12,7 +12,7 @@ use crate::authorization::{self, Attributes, Decision, Resource, Rules, Target};
 use crate::field_manager::RequestFieldManager;
 use crate::{admission, decode, options};
 
-/// Whether objects of this kind are questions.
+/// Whether the kind is a review.
 pub(crate) fn is_review(kind: &Kind) -> bool {
     matches!(
         kind.gvk.group.as_str(),
@@ -31,30 +31,25 @@ pub(crate) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     let options = options::write_options(request, "CreateOptions")?;
     let mut review = decode::decode_body(call, resource.kind(), options.strictness)?;
     set_namespace(path, review.entry("metadata"))?;
-    wipe(review.entry("metadata"));
+    wipe_system_metadata(review.entry("metadata"));
     RequestFieldManager::new(call).update(None, &mut review);
     let kind = resource.kind();
     admission::admit_other(call, &kind.gvk, &kind.root, &mut review, None).await?;
-    consider(call, &mut review).await?;
-    show(call, review)
+    // A review of a removed version is converted to the current one and back.
+    let mut current = review.clone();
+    kind.hooks.to_stored(&mut current);
+    check_review(call, &current)?;
+    admission::check_other(call, &kind.gvk, &kind.root, &review, None).await?;
+    evaluate(call, &mut current).await;
+    kind.hooks.from_stored(&mut current);
+    current.set("kind", &kind.gvk.kind);
+    current.set("apiVersion", kind.gvk.api_version());
+    schema::canonical(&kind.root, &mut current);
+    call.object(&Object::unstored(json::to_string(&current).into()), 201)
 }
 
-/// Is it a question, may it be asked, what is the answer? A question of a removed version is put in the words of the
-/// one that is left.
-async fn consider(call: &Call<'_>, review: &mut Value) -> Result<(), Status> {
-    let kind = call.resource.kind();
-    let mut question = review.clone();
-    kind.hooks.to_stored(&mut question);
-    examine(call, &question)?;
-    admission::check_other(call, &kind.gvk, &kind.root, review, None).await?;
-    answer(call, &mut question).await;
-    kind.hooks.from_stored(&mut question);
-    *review = question;
-    Ok(())
-}
-
-/// Refuses what is no question.
-fn examine(call: &Call, review: &Value) -> Result<(), Status> {
+/// Rejects an invalid review.
+fn check_review(call: &Call, review: &Value) -> Result<(), Status> {
     let spec = &review["spec"];
     match call.resource.kind().gvk.kind.as_str() {
         "SelfSubjectReview" => Ok(()),
@@ -69,31 +64,25 @@ fn examine(call: &Call, review: &Value) -> Result<(), Status> {
     }
 }
 
-fn show(call: &Call, mut review: Value) -> Result<Answer, Status> {
-    let kind = call.resource.kind();
-    review.set("kind", &kind.gvk.kind);
-    review.set("apiVersion", kind.gvk.api_version());
-    schema::canonical(&kind.root, &mut review);
-    call.object(&Object::unstored(json::to_string(&review).into()), 201)
-}
-
-async fn answer(call: &Call<'_>, review: &mut Value) {
+/// Fills in the status. Kubernetes: SelfSubjectReview and SelfSubjectRulesReview return no spec.
+async fn evaluate(call: &Call<'_>, review: &mut Value) {
+    let (server, user) = (call.server, &call.request.user);
     match call.resource.kind().gvk.kind.as_str() {
-        "SelfSubjectReview" => answer_who(call, review),
-        "SelfSubjectRulesReview" => answer_rules(call, review),
-        "TokenReview" => answer_token(call, review).await,
-        _ => answer_access(call, review).await,
+        "SelfSubjectReview" => {
+            *review = Value::object();
+            let now = server.registry.timestamp();
+            review.entry("metadata").set("creationTimestamp", now);
+            review.entry("status").set("userInfo", user_info(user));
+        }
+        "SelfSubjectRulesReview" => {
+            let namespace = review["spec"]["namespace"].str();
+            let rules = server.access.authorizers.rules(user, namespace);
+            *review = Value::object();
+            review.set("status", rules_status(&rules));
+        }
+        "TokenReview" => evaluate_token(call, review).await,
+        _ => evaluate_access(call, review).await,
     }
-}
-
-/// Kubernetes: only the answer goes back, nothing of the question. So it is with rules.
-fn answer_who(call: &Call, review: &mut Value) {
-    let now = call.server.registry.timestamp();
-    *review = Value::object();
-    review.entry("metadata").set("creationTimestamp", now);
-    review
-        .entry("status")
-        .set("userInfo", user_info(&call.request.user));
 }
 
 fn user_info(user: &User) -> Value {
@@ -106,7 +95,7 @@ fn user_info(user: &User) -> Value {
     info
 }
 
-async fn answer_token(call: &Call<'_>, review: &mut Value) {
+async fn evaluate_token(call: &Call<'_>, review: &mut Value) {
     let spec = &review["spec"];
     let mut audiences: Vec<Str> = spec["audiences"]
         .list()
@@ -131,22 +120,20 @@ async fn answer_token(call: &Call<'_>, review: &mut Value) {
     }
 }
 
-fn answer_rules(call: &Call, review: &mut Value) {
-    let namespace = review["spec"]["namespace"].str();
-    let rules = call
-        .server
-        .access
-        .authorizers
-        .rules(&call.request.user, namespace);
-    *review = Value::object();
-    review.set("status", show_rules(&rules));
-}
-
-async fn answer_access(call: &Call<'_>, review: &mut Value) {
+async fn evaluate_access(call: &Call<'_>, review: &mut Value) {
     let spec = &review["spec"];
     let user = match call.resource.kind().gvk.kind.as_str() {
         "SelfSubjectAccessReview" => call.request.user.clone(),
-        _ => subject(spec),
+        _ => User {
+            name: spec["user"].str().into(),
+            groups: spec["groups"]
+                .list()
+                .iter()
+                .map(|group| group.str().into())
+                .collect(),
+            uid: spec["uid"].str().into(),
+            extra: spec["extra"].clone(),
+        },
     };
     let selectors = Selectors::read(&spec["resourceAttributes"]);
     let attributes = attributes(&user, spec, &selectors);
@@ -165,7 +152,7 @@ async fn answer_access(call: &Call<'_>, review: &mut Value) {
     review.set("status", status);
 }
 
-/// Kubernetes: the refusal of a question names no kind (registry/authorization).
+/// Kubernetes: the error of an invalid review names no kind (registry/authorization).
 fn validate(call: &Call, review: &Value) -> Result<(), Status> {
     let kind = call.resource.kind();
     let (user, now) = (&call.request.user, call.server.registry.timestamp());
@@ -182,21 +169,7 @@ fn validate(call: &Call, review: &Value) -> Result<(), Status> {
     Err(Status::invalid(&nameless, "", &violations))
 }
 
-/// The user that a review is about.
-fn subject(spec: &Value) -> User {
-    User {
-        name: spec["user"].str().into(),
-        groups: spec["groups"]
-            .list()
-            .iter()
-            .map(|group| group.str().into())
-            .collect(),
-        uid: spec["uid"].str().into(),
-        extra: spec["extra"].clone(),
-    }
-}
-
-/// What a question is about.
+/// The attributes that a review is about.
 fn attributes<'a>(user: &'a User, spec: &'a Value, selectors: &'a Selectors) -> Attributes<'a> {
     let page = &spec["nonResourceAttributes"];
     let wanted = &spec["resourceAttributes"];
@@ -227,8 +200,8 @@ fn attributes<'a>(user: &'a User, spec: &'a Value, selectors: &'a Selectors) -> 
     }
 }
 
-/// Rules as a review shows them: those about resources, and those about pages.
-fn show_rules(all: &Rules) -> Value {
+/// The status of a SelfSubjectRulesReview.
+fn rules_status(all: &Rules) -> Value {
     let list = |texts: &[Str]| Value::List(texts.iter().map(Value::from).collect());
     let (mut resources, mut pages) = (Vec::new(), Vec::new());
     for rule in &all.rules {

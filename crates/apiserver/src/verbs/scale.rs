@@ -1,6 +1,6 @@
-//! `/scale`: the number of replicas of anything that has one, in one form for all.
+//! The `scale` subresource: the number of replicas of an object.
 //!
-//! A Scale is handled as that of autoscaling/v1. [`ScaleVersion`] is the one that the client reads and writes: removed
+//! A Scale is handled as that of autoscaling/v1. [`ScaleVersion`] is the version that the client reads and writes: removed
 //! versions of workloads have their own.
 
 use std::borrow::Cow;
@@ -20,8 +20,8 @@ use crate::decode::{self, FieldValidation};
 use crate::field_manager::RequestFieldManager;
 use crate::options;
 
-/// Stands for replicas that an object does not have, as long as nobody has said how many there should be.
-const NOT_SAID: i64 = i32::MIN as i64;
+/// The replicas of a custom object that has none.
+const UNSET: i64 = i32::MIN as i64;
 
 /// The columns of a Scale, which no kind's data describes.
 const COLUMNS: [&str; 4] = [
@@ -39,7 +39,7 @@ fn scale_kind() -> GroupVersionKind {
     }
 }
 
-/// The version of a Scale that a subresource has, and its shape.
+/// The version of a Scale, and its schema.
 struct ScaleVersion {
     gvk: GroupVersionKind,
     root: Arc<Struct>,
@@ -62,8 +62,8 @@ impl ScaleVersion {
         self.gvk == scale_kind()
     }
 
-    /// A Scale of autoscaling/v1 in this version. Kubernetes: older ones show a selector twice, as text and, if it has
-    /// nothing but labels, as a map (pkg/apis/apps/v1beta1/conversion.go).
+    /// Converts a Scale from autoscaling/v1 to this version. Kubernetes: older ones have the selector twice, as text and, if
+    /// it has only labels, as a map (pkg/apis/apps/v1beta1/conversion.go).
     fn to_version(&self, scale: &Value) -> Value {
         let mut scale = scale.clone();
         if self.is_current() {
@@ -72,7 +72,17 @@ impl ScaleVersion {
         scale.set("apiVersion", self.gvk.api_version());
         let status = scale.entry("status");
         if let Some(text) = status.remove("selector") {
-            if let Some(labels) = selected_labels(text.str()) {
+            let mut labels = Value::object();
+            let is_labels_only = text.str().split(',').all(|term| {
+                let label = term
+                    .split_once('=')
+                    .filter(|(key, _)| !key.contains([' ', '(', '!']));
+                label.is_some_and(|(key, value)| {
+                    labels.set(key, value);
+                    true
+                })
+            });
+            if is_labels_only {
                 status.set("selector", labels);
             }
             status.set("targetSelector", text);
@@ -80,7 +90,7 @@ impl ScaleVersion {
         scale
     }
 
-    /// A Scale of this version as one of autoscaling/v1.
+    /// Converts a Scale from this version to autoscaling/v1.
     fn to_current(&self, mut scale: Value) -> Value {
         if self.is_current() {
             return scale;
@@ -99,19 +109,6 @@ impl ScaleVersion {
     }
 }
 
-/// The labels that a selector in text form wants, if it wants nothing else.
-fn selected_labels(text: &str) -> Option<Value> {
-    let mut labels = Value::object();
-    for term in text.split(',') {
-        let (key, value) = term.split_once('=')?;
-        if key.contains([' ', '(', '!']) {
-            return None;
-        }
-        labels.set(key, value);
-    }
-    Some(labels)
-}
-
 pub(crate) async fn get(call: &Call<'_>) -> Result<Answer, Status> {
     let version = call.request.query.text("resourceVersion");
     let object = call
@@ -127,10 +124,10 @@ pub(crate) async fn get(call: &Call<'_>) -> Result<Answer, Status> {
             json::quote(path)
         )));
     }
-    Ok(show(call, &scale_of(call, &object)))
+    Ok(respond(call, &scale_of(call, &object)))
 }
 
-/// Where the object keeps what its Scale shows.
+/// The paths of the fields that the Scale shows.
 fn paths<'a>(call: &'a Call) -> Cow<'a, ScalePaths> {
     match &call.resource.kind().scale {
         Some(paths) => Cow::Borrowed(paths),
@@ -138,7 +135,7 @@ fn paths<'a>(call: &'a Call) -> Cow<'a, ScalePaths> {
     }
 }
 
-/// A path without the dot that it begins with.
+/// A path without its leading dot.
 fn plain(path: &str) -> &str {
     path.strip_prefix('.').unwrap_or(path)
 }
@@ -147,18 +144,19 @@ pub(crate) async fn update(call: &Call<'_>) -> Result<Answer, Status> {
     let options = options::write_options(call.request, "UpdateOptions")?;
     let version = ScaleVersion::of(call);
     let scale = decode::decode_body_as(call, &version.gvk, None, &version.root, options.strictness)
-        .map_err(|status| {
-            if call.resource.is_custom() {
-                undecodable(status)
-            } else {
-                status
-            }
+        // Kubernetes: the typer of custom resources does not know the Scale that the error should name, so that every
+        // decoding error reads the same (apiextensions-apiserver/pkg/apiserver/customresource_handler.go).
+        .map_err(|status| match status.reason.as_str() {
+            "BadRequest" if call.resource.is_custom() => Status::bad_request(
+                "no kind is registered for the type v1.Scale in scheme \"pkg/apiserver/customresource_handler.go:781\"",
+            ),
+            _ => status,
         })?;
     let mut scale = version.to_current(scale);
     check_name(call.path, &mut scale)?;
     let mut change = Rescale {
         call,
-        wanted: Wanted::Exactly(scale),
+        update: ScaleUpdate::Exactly(scale),
         strictness: options.strictness,
     };
     store(call, &mut change, options.dry_run).await
@@ -169,37 +167,26 @@ pub(crate) async fn patch(call: &Call<'_>) -> Result<Answer, Status> {
     let options = options::write_options(call.request, "PatchOptions")?;
     let mut change = Rescale {
         call,
-        wanted: Wanted::Patched(form),
+        update: ScaleUpdate::Patched(form),
         strictness: options.strictness,
     };
     store(call, &mut change, options.dry_run).await
 }
 
-/// Kubernetes: the typer of custom resources does not know the Scale that it should name in the error
-/// (apiextensions-apiserver/pkg/apiserver/customresource_handler.go), so that every decoding error reads the same.
-fn undecodable(status: Status) -> Status {
-    match status.reason.as_str() {
-        "BadRequest" => Status::bad_request(
-            "no kind is registered for the type v1.Scale in scheme \"pkg/apiserver/customresource_handler.go:781\"",
-        ),
-        _ => status,
-    }
-}
-
 async fn store(call: &Call<'_>, change: &mut Rescale<'_>, dry_run: bool) -> Result<Answer, Status> {
-    let (key, checks) = (call.key(), Checks(call));
+    let (key, checks) = (call.key(), ScaleValidation(call));
     let update = Update {
         user: call.request.user.clone(),
         dry_run,
-        uid_precondition: matches!(change.wanted, Wanted::Exactly(_)),
+        uid_precondition: matches!(change.update, ScaleUpdate::Exactly(_)),
         gate: &checks,
         ..Update::new(call.resource, &key, change)
     };
     let updated = call.server.registry.update(update).await?;
-    Ok(show(call, &scale_of(call, &updated.object.value())))
+    Ok(respond(call, &scale_of(call, &updated.object.value())))
 }
 
-fn show(call: &Call, scale: &Value) -> Answer {
+fn respond(call: &Call, scale: &Value) -> Answer {
     let version = ScaleVersion::of(call);
     let scale = &version.to_version(scale);
     let object = Object::unstored(json::to_string(scale).into());
@@ -227,7 +214,7 @@ fn cells(scale: &Value, now: i64) -> Vec<Value> {
     ]
 }
 
-/// An object's Scale.
+/// The Scale of an object.
 fn scale_of(call: &Call, object: &Value) -> Value {
     let paths = paths(call);
     let found = |path: &str| object.at(plain(path));
@@ -263,7 +250,7 @@ fn scale_of(call: &Call, object: &Value) -> Value {
     scale
 }
 
-/// A label selector as text. An older kind has the labels alone, and a custom one the text.
+/// A label selector as text. An older kind has only labels, and a custom one the text.
 fn scale_selector(selector: &Value) -> String {
     if let Some(text) = selector.as_str() {
         return text.into();
@@ -274,28 +261,29 @@ fn scale_selector(selector: &Value) -> String {
     }
 }
 
-enum Wanted {
+/// How a Scale is changed.
+enum ScaleUpdate {
     Exactly(Value),
-    Patched(patch::Form),
+    Patched(patch::PatchType),
 }
 
-/// Changes an object so that its Scale is as wanted.
+/// Applies a change of its Scale to an object.
 struct Rescale<'a> {
     call: &'a Call<'a>,
-    wanted: Wanted,
+    update: ScaleUpdate,
     strictness: FieldValidation,
 }
 
 impl Change for Rescale<'_> {
     fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> Future<'a, Result<Value, Status>> {
-        Box::pin(self.rescaled(current.expect("a scale belongs to what is there")))
+        Box::pin(self.rescaled(current.expect("the update does not create")))
     }
 }
 
-/// The last word on an object's Scale, of those who look at Scales.
-struct Checks<'a>(&'a Call<'a>);
+/// Validating admission of the Scale.
+struct ScaleValidation<'a>(&'a Call<'a>);
 
-impl Gate for Checks<'_> {
+impl Gate for ScaleValidation<'_> {
     fn check<'a>(
         &'a self,
         new: Option<&'a Value>,
@@ -312,9 +300,9 @@ impl Gate for Checks<'_> {
 
 impl Rescale<'_> {
     async fn rescaled(&self, current: &Value) -> Result<Value, Status> {
-        let scale = match &self.wanted {
-            Wanted::Exactly(scale) => scale.clone(),
-            Wanted::Patched(form) => self.patched(*form, current)?,
+        let scale = match &self.update {
+            ScaleUpdate::Exactly(scale) => scale.clone(),
+            ScaleUpdate::Patched(form) => self.patched(*form, current)?,
         };
         let version = ScaleVersion::of(self.call);
         let old = version.to_version(&scale_of(self.call, current));
@@ -328,8 +316,16 @@ impl Rescale<'_> {
         )
         .await?;
         let scale = version.to_current(shown);
-        if !self.call.resource.is_custom() {
-            validate(&scale)?;
+        let replicas = scale["spec"]["replicas"].int();
+        if !self.call.resource.is_custom() && replicas < 0 {
+            let mut violations = Violations::default();
+            violations.invalid(
+                Path::new("spec").child("replicas"),
+                replicas,
+                "must be greater than or equal to 0",
+            );
+            let name = scale["metadata"]["name"].str();
+            return Err(Status::invalid(&scale_kind(), name, &violations));
         }
         let mut object = current.clone();
         let owners = self.owners(current, scale.clone());
@@ -342,14 +338,15 @@ impl Rescale<'_> {
                 scale["metadata"]["resourceVersion"].clone(),
             );
         }
-        match (&self.wanted, &scale["metadata"]["uid"]) {
-            (Wanted::Exactly(_), uid) if !uid.is_empty() => metadata.set("uid", uid.clone()),
-            (Wanted::Patched(_), uid) => self.check_patched_uid(uid.str(), &current["metadata"])?,
+        match (&self.update, &scale["metadata"]["uid"]) {
+            (ScaleUpdate::Exactly(_), uid) if !uid.is_empty() => metadata.set("uid", uid.clone()),
+            (ScaleUpdate::Patched(_), uid) => {
+                self.check_patched_uid(uid.str(), &current["metadata"])?
+            }
             _ => {}
         }
-        let replicas = scale["spec"]["replicas"].int();
         let path = &paths(self.call).spec_replicas;
-        if replicas == NOT_SAID {
+        if replicas == UNSET {
             return Err(Status::bad_request(format!(
                 "the spec replicas field {} cannot be empty",
                 json::quote(path)
@@ -363,7 +360,7 @@ impl Rescale<'_> {
         Ok(object)
     }
 
-    /// Kubernetes: a patch has no preconditions; a built-in kind looks at the uid itself, a custom one does not.
+    /// Kubernetes: a patch has no preconditions; a built-in kind checks the uid itself, a custom one does not.
     fn check_patched_uid(&self, uid: &str, stored: &Value) -> Result<(), Status> {
         let (found, kind) = (stored["uid"].str(), self.call.resource.kind());
         if self.call.resource.is_custom() || uid.is_empty() || uid == found {
@@ -376,34 +373,34 @@ impl Rescale<'_> {
         Err(Status::conflict(&resource, stored["name"].str(), &why))
     }
 
-    /// The Scale of the object as it is, in canonical form.
+    /// The Scale of the current object, in canonical form.
     fn before(&self, current: &Value) -> Value {
         let mut before = scale_of(self.call, current);
         if self.call.resource.is_custom()
             && current.at(plain(&paths(self.call).spec_replicas)).is_null()
         {
-            before.entry("spec").set("replicas", NOT_SAID);
+            before.entry("spec").set("replicas", UNSET);
         }
         schema::canonical(&self.call.server.types.scale, &mut before);
         before
     }
 
-    fn patched(&self, form: patch::Form, current: &Value) -> Result<Value, Status> {
+    fn patched(&self, form: patch::PatchType, current: &Value) -> Result<Value, Status> {
         let version = ScaleVersion::of(self.call);
         let mut before = self.before(current);
         let owners = self.scale_owners(current, &self.replicas()).to_scale();
         before.entry("metadata").set("managedFields", owners);
         let mut scale = match form {
-            patch::Form::Apply => self.applied(&before)?,
+            patch::PatchType::Apply => self.applied(&before)?,
             _ => {
                 let body = &self.call.request.body;
                 let mut before = version.to_version(&before);
                 schema::canonical(&version.root, &mut before);
                 let outcome =
                     patch::apply_patch(&version.root, form, body, &before, self.strictness)?;
-                let problem = |said: &GroupVersionKind| self.kind_problem(said, &version.gvk);
+                let problem = |stated: &GroupVersionKind| self.kind_problem(stated, &version.gvk);
                 let has_hub = !self.call.resource.is_custom();
-                let target = patch::Target {
+                let target = patch::PatchTarget {
                     gvk: &version.gvk,
                     root: &version.root,
                     has_hub,
@@ -417,22 +414,22 @@ impl Rescale<'_> {
         Ok(scale)
     }
 
-    /// Why something of another kind is no Scale. Kubernetes: those of custom resources have a scheme of their own
-    /// (client-go/scale/util.go), which cannot convert from one version to another at once.
-    fn kind_problem(&self, said: &GroupVersionKind, expected: &GroupVersionKind) -> String {
+    /// The error for an object of another kind. Kubernetes: Scales of custom resources have a scheme of their own
+    /// (client-go/scale/util.go), which cannot convert between versions directly.
+    fn kind_problem(&self, stated: &GroupVersionKind, expected: &GroupVersionKind) -> String {
         if !self.call.resource.is_custom() {
-            return decode::kind_problem(&self.call.server.catalog, said, expected);
+            return decode::kind_problem(&self.call.server.catalog, stated, expected);
         }
-        let api_version = said.api_version();
+        let api_version = stated.api_version();
         let known =
             ["apps/v1beta1", "apps/v1beta2", "extensions/v1beta1"].contains(&api_version.as_str());
-        if known && said.kind == "Scale" {
+        if known && stated.kind == "Scale" {
             return format!(
                 "converting ({}.Scale) to (v1.Scale): unknown conversion",
-                said.version
+                stated.version
             );
         }
-        let (kind, version) = (json::quote(&said.kind), json::quote(&api_version));
+        let (kind, version) = (json::quote(&stated.kind), json::quote(&api_version));
         format!(
             "no kind {kind} is registered for version {version} in scheme \"k8s.io/client-go/scale/util.go:146\""
         )
@@ -440,7 +437,7 @@ impl Rescale<'_> {
 
     fn applied(&self, before: &Value) -> Result<Value, Status> {
         let (mut config, complaint) = apply::config(self.call)?;
-        // All versions have the one field that can be applied.
+        // The one field that can be applied is the same in all versions.
         if config["apiVersion"].str() == ScaleVersion::of(self.call).gvk.api_version() {
             config.set("apiVersion", scale_kind().api_version());
         }
@@ -455,7 +452,7 @@ impl Rescale<'_> {
             self.check_conversion(before, &config, &outcome)?;
         }
         let applied = outcome?;
-        apply::check_repeated(self.call, complaint.as_deref(), self.strictness)?;
+        apply::check_duplicates(self.call, complaint.as_deref(), self.strictness)?;
         Ok(applied)
     }
 
@@ -494,11 +491,11 @@ impl Rescale<'_> {
         )))
     }
 
-    /// Who owns what in the object after its Scale has become `scale`.
+    /// The managed fields of the object after its Scale has become `scale`.
     fn owners(&self, current: &Value, mut scale: Value) -> Value {
         let paths = self.replicas();
         let owners = self.scale_owners(current, &paths);
-        if !matches!(self.wanted, Wanted::Patched(patch::Form::Apply)) {
+        if !matches!(self.update, ScaleUpdate::Patched(patch::PatchType::Apply)) {
             let root = &self.call.server.types.scale;
             let mut before = self.before(current);
             before
@@ -512,7 +509,7 @@ impl Rescale<'_> {
         owners.to_object(&scale["metadata"]["managedFields"])
     }
 
-    /// Where the versions of the kind keep their replicas.
+    /// The paths of the replicas in the versions of the kind.
     fn replicas(&self) -> Vec<(String, Option<String>)> {
         let path = |kind: &Kind| {
             kind.scale
@@ -546,25 +543,6 @@ impl Rescale<'_> {
             paths,
         }
     }
-}
-
-fn validate(scale: &Value) -> Result<(), Status> {
-    let mut violations = Violations::default();
-    let replicas = scale["spec"]["replicas"].int();
-    if replicas < 0 {
-        let spec = Path::new("spec");
-        violations.invalid(
-            spec.child("replicas"),
-            replicas,
-            "must be greater than or equal to 0",
-        );
-        return Err(Status::invalid(
-            &scale_kind(),
-            scale["metadata"]["name"].str(),
-            &violations,
-        ));
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ pub(crate) async fn update(call: &Call<'_>, action: Action) -> Result<Answer, St
     call.object(&updated.object, if updated.created { 201 } else { 200 })
 }
 
-/// Replaces the object that the path names, or its status.
+/// Replaces the object of the path, or its status.
 pub(super) async fn replace(
     call: &Call<'_>,
     action: Action,
@@ -52,7 +52,7 @@ pub(super) async fn replace(
     checks.settle(updated).await
 }
 
-/// The object as the client wants it, whatever is there.
+/// Replaces the current object.
 struct Replace<'a> {
     call: &'a Call<'a>,
     object: Value,

@@ -1,7 +1,7 @@
-//! `GET` with `watch`: the events of a collection, as they happen.
+//! Watch: the events of a collection, streamed.
 //!
-//! A watch pulls: it looks for events only when its client has room for them. A client that does not read
-//! costs a cursor and nothing else, and is told when it has fallen too far behind.
+//! A watch pulls: it reads events only when its client has room for them. A client that does not read costs only a cursor,
+//! and gets 410 when it has fallen too far behind.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -19,14 +19,14 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval_at, sle
 
 use super::Call;
 use super::frames::{END, Frames, json_frame, start};
-use crate::answer::{self, Accept, Answer, Body, Encoding, Form, Source, Table};
+use crate::answer::{self, Accept, Answer, Body, Encoding, Form, FrameSource, Table};
 use crate::flowcontrol::Held;
 use crate::metrics::Gauge;
 use crate::options::ListQuery;
 use crate::server::Inner;
 
-/// How often a client that wants bookmarks gets one.
-const BOOKMARK_EVERY: Duration = Duration::from_secs(60);
+/// The interval of bookmarks.
+const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 
 pub(crate) async fn watch(call: &Call<'_>) -> Result<Answer, Status> {
     let Call {
@@ -46,8 +46,8 @@ pub(crate) async fn watch(call: &Call<'_>) -> Result<Answer, Status> {
         initial,
     };
     let bookmarks = query.bool("allowWatchBookmarks").unwrap_or(false);
-    let lasts = duration(server, read.timeout);
-    let writer = Writer::new(call);
+    let timeout = watch_timeout(server, read.timeout);
+    let encoder = WatchEncoder::new(call);
 
     let watch = match server.registry.watch(resource, options).await {
         // Kubernetes: an expired or future version is an ERROR event of the stream, not a status code.
@@ -66,11 +66,16 @@ pub(crate) async fn watch(call: &Call<'_>) -> Result<Answer, Status> {
                 && matches!(query.text("resourceVersion"), "" | "0");
             let announces = bookmarks && initial.unwrap_or(is_default);
             let feed = Feed::Store(Box::new(watch));
-            let mut stream = Stream::new(server, feed, writer, lasts, bookmarks, announces);
+            let options = WatchBodyOptions {
+                timeout,
+                bookmarks,
+                announces,
+            };
+            let mut stream = WatchBody::new(server, feed, encoder, options);
             stream.held = held;
             stream
         }
-        Err(status) => Stream::failed(server, writer, lasts, &status),
+        Err(status) => WatchBody::failed(server, encoder, timeout, &status),
     };
     Ok(answer::answer(
         200,
@@ -79,7 +84,7 @@ pub(crate) async fn watch(call: &Call<'_>) -> Result<Answer, Status> {
     ))
 }
 
-/// Checks that events can be written as they are asked for. Kubernetes: that comes when there is something to write
+/// Checks that events can be sent in the negotiated form. Kubernetes: only when the first one is written
 /// (handlers/response.go).
 fn check_form(call: &Call) -> Result<(), Status> {
     call.check_include()?;
@@ -89,8 +94,11 @@ fn check_form(call: &Call) -> Result<(), Status> {
     }
 }
 
-/// Events of a storage that the server's author wrote. There are no bookmarks: nobody knows its versions.
-pub(super) fn watch_own(call: &Call<'_>, events: Receiver<Event>) -> Result<Answer, Status> {
+/// Streams the events of an [`extend::Storage`](crate::extend::Storage). There are no bookmarks, because it has no versions.
+pub(super) fn stream_storage_events(
+    call: &Call<'_>,
+    events: Receiver<Event>,
+) -> Result<Answer, Status> {
     let Call {
         server,
         request,
@@ -98,15 +106,19 @@ pub(super) fn watch_own(call: &Call<'_>, events: Receiver<Event>) -> Result<Answ
         ..
     } = call;
     check_form(call)?;
-    let asked = request
+    let requested = request
         .query
         .int("timeoutSeconds")
         .map_err(Status::bad_request)?;
-    let writer = Writer::new(call);
-    let lasts = duration(server, asked);
-    let mut stream = Stream::new(server, Feed::Own(events), writer, lasts, false, false);
+    let encoder = WatchEncoder::new(call);
+    let options = WatchBodyOptions {
+        timeout: watch_timeout(server, requested),
+        bookmarks: false,
+        announces: false,
+    };
+    let mut stream = WatchBody::new(server, Feed::Own(events), encoder, options);
     stream.held = request.turn.take();
-    // What was there at the start cannot be told from what came later.
+    // Initial events cannot be distinguished from later ones.
     stream.held.begun();
     Ok(answer::answer(
         200,
@@ -115,9 +127,9 @@ pub(super) fn watch_own(call: &Call<'_>, events: Receiver<Event>) -> Result<Answ
     ))
 }
 
-/// How long a watch lasts: as its client says, or between once and twice what the server is set up for.
-fn duration(server: &Inner, asked: Option<i64>) -> Duration {
-    let seconds = asked
+/// The timeout of a watch: the client's, or a random one between once and twice `--min-request-timeout`.
+fn watch_timeout(server: &Inner, requested: Option<i64>) -> Duration {
+    let seconds = requested
         .and_then(|seconds| u64::try_from(seconds).ok())
         .filter(|seconds| *seconds > 0);
     let least = server.options.min_request_timeout;
@@ -138,19 +150,19 @@ fn stream_type(accept: Accept) -> &'static str {
     }
 }
 
-/// The step that a stream is waiting for.
+/// The next events, which a stream waits for.
 type Pending = Pin<Box<dyn Future<Output = (Feed, Option<Result<Vec<Event>, Status>>)> + Send>>;
 
-/// Where events come from.
+/// The source of events.
 enum Feed {
     /// The store.
     Store(Box<Watch>),
-    /// A storage that the server's author wrote.
+    /// An extension's storage.
     Own(Receiver<Event>),
 }
 
 impl Feed {
-    /// The next events; none if there will be no more.
+    /// The next events; `None` at the end.
     async fn next(&mut self) -> Option<Result<Vec<Event>, Status>> {
         match self {
             Feed::Store(watch) => Some(watch.next().await),
@@ -159,54 +171,59 @@ impl Feed {
     }
 }
 
-/// How much is put together before it is sent. What nobody reads must be small, for there are many watchers.
+/// How much is joined before it is sent. There are many watches, so unread chunks must be small.
 const CHUNK: usize = 32 * 1024;
 
 /// A watch as the body of a response.
-struct Stream {
+struct WatchBody {
     server: Arc<Inner>,
     pending: Option<Pending>,
-    /// Events that have happened and have not been written. They are shared with all watchers; their text may not be.
+    /// Events that have not been encoded. Their objects are shared between watches.
     events: std::vec::IntoIter<Event>,
-    writer: Writer,
+    encoder: WatchEncoder,
     end: Pin<Box<Sleep>>,
     bookmarks: Option<Interval>,
-    /// Whether the client is told when everything that was there has been sent.
+    /// Whether the end of the initial events is a bookmark.
     announces: bool,
-    /// Resolves when the server stops, or the kind is no longer what it was.
+    /// Resolves when the server stops, or the definition of a custom kind changes.
     stopping: Pin<Box<dyn Future<Output = ()> + Send>>,
-    /// What is to be sent before anything else.
+    /// Frames to send before anything else.
     first: VecDeque<Bytes>,
     last_version: Revision,
     gauge: Gauge,
-    /// Its place, until what was there at the start has been sent.
+    /// The seat of the request, until the initial events have been sent.
     held: Held,
 }
 
-impl Stream {
+struct WatchBodyOptions {
+    timeout: Duration,
+    bookmarks: bool,
+    /// Whether the end of the initial events is a bookmark.
+    announces: bool,
+}
+
+impl WatchBody {
     fn new(
         server: &Arc<Inner>,
         feed: Feed,
-        writer: Writer,
-        lasts: Duration,
-        bookmarks: bool,
-        announces: bool,
-    ) -> Stream {
-        let bookmarks = bookmarks.then(|| {
-            let mut ticks = interval_at(Instant::now() + BOOKMARK_EVERY, BOOKMARK_EVERY);
+        encoder: WatchEncoder,
+        options: WatchBodyOptions,
+    ) -> WatchBody {
+        let bookmarks = options.bookmarks.then(|| {
+            let mut ticks = interval_at(Instant::now() + BOOKMARK_INTERVAL, BOOKMARK_INTERVAL);
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             ticks
         });
-        let ending = ending(server, &writer.resource);
-        let gauge = server.metrics.watching(writer.resource.kind());
-        Stream {
+        let ending = ending(server, &encoder.resource);
+        let gauge = server.metrics.watching(encoder.resource.kind());
+        WatchBody {
             server: server.clone(),
             pending: Some(next(feed)),
             events: Vec::new().into_iter(),
-            writer,
-            end: Box::pin(sleep(lasts)),
+            encoder,
+            end: Box::pin(sleep(options.timeout)),
             bookmarks,
-            announces,
+            announces: options.announces,
             stopping: ending,
             first: VecDeque::new(),
             last_version: Revision::ZERO,
@@ -215,26 +232,31 @@ impl Stream {
         }
     }
 
-    /// A stream that says what went wrong and ends.
-    fn failed(server: &Arc<Inner>, mut writer: Writer, lasts: Duration, status: &Status) -> Stream {
-        let first = VecDeque::from([writer.error(&server.types.status, status)]);
-        Stream {
+    /// A stream of one ERROR event.
+    fn failed(
+        server: &Arc<Inner>,
+        mut encoder: WatchEncoder,
+        timeout: Duration,
+        status: &Status,
+    ) -> WatchBody {
+        let first = VecDeque::from([encoder.error(&server.types.status, status)]);
+        WatchBody {
             server: server.clone(),
             pending: None,
             events: Vec::new().into_iter(),
-            end: Box::pin(sleep(lasts)),
+            end: Box::pin(sleep(timeout)),
             bookmarks: None,
             announces: false,
             stopping: Box::pin(std::future::pending()),
             first,
             last_version: Revision::ZERO,
-            gauge: server.metrics.watching(writer.resource.kind()),
+            gauge: server.metrics.watching(encoder.resource.kind()),
             held: Held::default(),
-            writer,
+            encoder,
         }
     }
 
-    /// Whether the time is up or the server is stopping, told without waiting for it.
+    /// Whether the timeout has passed or the server is stopping, without waiting.
     fn is_over(&self) -> bool {
         Instant::now() >= self.end.deadline() || self.server.is_stopping()
     }
@@ -252,31 +274,39 @@ impl Stream {
             length += frame.len();
             frames.push(frame);
         }
-        join(frames)
+        match frames.len() {
+            0 => None,
+            1 => frames.pop(),
+            _ => {
+                let mut all = BytesMut::with_capacity(length);
+                frames.iter().for_each(|frame| all.extend_from_slice(frame));
+                Some(all.freeze())
+            }
+        }
     }
 
-    /// An event, or what stands before its object: a large one is not copied.
+    /// The frame of an event. A large object is not copied: it follows in a frame of its own.
     fn frame(&mut self, event: Event) -> Option<Bytes> {
         let now = self.server.registry.now();
         match event {
             Event::Object(change, object)
-                if object.json.len() >= CHUNK && self.writer.is_plain(&object) =>
+                if object.json.len() >= CHUNK && self.encoder.is_plain(&object) =>
             {
                 self.first
                     .extend([object.json.clone(), Bytes::from_static(END)]);
                 Some(start(change.word(), 0).into())
             }
-            Event::Object(change, object) => Some(self.writer.event(change.word(), &object, now)),
+            Event::Object(change, object) => Some(self.encoder.event(change.word(), &object, now)),
             Event::Initial(version) => {
                 self.held.begun();
                 self.announces
-                    .then(|| self.writer.bookmark(version, true, now))
+                    .then(|| self.encoder.bookmark(version, true, now))
             }
         }
     }
 
-    /// Whether something is written of these events.
-    fn announces_any(&self, events: &[Event]) -> bool {
+    /// Whether any of these events is sent.
+    fn sends_any(&self, events: &[Event]) -> bool {
         let written = |event: &Event| matches!(event, Event::Object(..)) || self.announces;
         events.iter().any(written)
     }
@@ -291,13 +321,13 @@ impl Stream {
         }
         self.last_version = version;
         Some(
-            self.writer
+            self.encoder
                 .bookmark(version, false, self.server.registry.now()),
         )
     }
 }
 
-/// What ends a watch besides its time.
+/// Resolves when a watch ends before its timeout.
 fn ending(server: &Inner, resource: &Resource) -> Pin<Box<dyn Future<Output = ()> + Send>> {
     let mut stopping = server.stopping.subscribe();
     let definition = server
@@ -323,20 +353,7 @@ fn next(mut feed: Feed) -> Pending {
     })
 }
 
-/// One buffer for everything that is ready.
-fn join(mut frames: Vec<Bytes>) -> Option<Bytes> {
-    match frames.len() {
-        0 => None,
-        1 => frames.pop(),
-        _ => {
-            let mut all = BytesMut::with_capacity(frames.iter().map(Bytes::len).sum());
-            frames.iter().for_each(|frame| all.extend_from_slice(frame));
-            Some(all.freeze())
-        }
-    }
-}
-
-impl Source for Stream {
+impl FrameSource for WatchBody {
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context) -> Poll<Option<Bytes>> {
         if let Some(first) = self.first.pop_front() {
             return Poll::Ready(Some(first));
@@ -347,7 +364,7 @@ impl Source for Stream {
         if let Some(frames) = self.frames() {
             return Poll::Ready(Some(frames));
         }
-        // Read before looking for events: whatever this revision covers is in the window by now.
+        // Read before the events: everything up to this revision is in the watch window by now.
         let seen = self.server.registry.store().revision();
         while let Some(pending) = &mut self.pending {
             let Poll::Ready((feed, outcome)) = pending.as_mut().poll(context) else {
@@ -355,8 +372,8 @@ impl Source for Stream {
             };
             match outcome {
                 None => self.pending = None,
-                // Kubernetes: an object that is no list has no such form, and the stream ends where it would be written.
-                Some(Ok(events)) if self.writer.accept.listed && self.announces_any(&events) => {
+                // Kubernetes: an object has no PartialObjectMetadataList, and the stream ends where one would be written.
+                Some(Ok(events)) if self.encoder.accept.listed && self.sends_any(&events) => {
                     self.pending = None;
                     return Poll::Ready(None);
                 }
@@ -374,11 +391,11 @@ impl Source for Stream {
                 Some(Err(status)) => {
                     self.pending = None;
                     let server = self.server.clone();
-                    return Poll::Ready(Some(self.writer.error(&server.types.status, &status)));
+                    return Poll::Ready(Some(self.encoder.error(&server.types.status, &status)));
                 }
             }
         }
-        // Waited for only when there is nothing to tell.
+        // Polled only when there are no events.
         let over = self.end.as_mut().poll(context).is_ready()
             || self.stopping.as_mut().poll(context).is_ready();
         if over || self.pending.is_none() {
@@ -391,8 +408,8 @@ impl Source for Stream {
     }
 }
 
-/// Writes events in the form that was asked for.
-struct Writer {
+/// Encodes events in the negotiated form.
+struct WatchEncoder {
     resource: Resource,
     accept: Accept,
     include: String,
@@ -402,9 +419,9 @@ struct Writer {
     headings: bool,
 }
 
-impl Writer {
-    fn new(call: &Call<'_>) -> Writer {
-        Writer {
+impl WatchEncoder {
+    fn new(call: &Call<'_>) -> WatchEncoder {
+        WatchEncoder {
             resource: call.resource.clone(),
             accept: call.accept,
             include: call.request.query.text("includeObject").into(),
@@ -465,7 +482,7 @@ impl Writer {
         }
     }
 
-    /// An object with nothing but a version: everything up to it has been told.
+    /// A BOOKMARK event: all events up to its version have been sent.
     fn bookmark(&mut self, version: Revision, initial: bool, now: i64) -> Bytes {
         let kind = self.resource.kind();
         let mut object = mizzen_value::value!({ "kind": (&kind.gvk.kind), "apiVersion": (kind.gvk.api_version()) });

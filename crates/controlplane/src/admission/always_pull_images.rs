@@ -1,5 +1,5 @@
-//! AlwaysPullImages: a pod's images are pulled whenever it starts, so that only users with credentials for a private
-//! image run it, though a node may have it already.
+//! AlwaysPullImages: the images of a pod are pulled at every start, so that only users with credentials for a private
+//! image can run it, even if a node already has it.
 
 use mizzen_object::{Status, Violations, in_one};
 use mizzen_value::Value;
@@ -36,18 +36,18 @@ pub(super) fn admit(attributes: &Attributes, pod: &mut Value) -> Result<(), Stat
     Ok(())
 }
 
-/// Rejects a pod of which something later has changed a policy.
+/// Rejects a pod if a later plug-in has changed a pull policy.
 ///
 /// Kubernetes: the errors are joined without a status, so the code is 500 (alwayspullimages/admission.go).
 pub(super) fn check(attributes: &Attributes, pod: &Value) -> Result<(), Status> {
     if is_ignored(attributes, pod) {
         return Ok(());
     }
-    let refused = violations(&pod["spec"]).0.into_iter().map(|violation| {
+    let problems = violations(&pod["spec"]).0.into_iter().map(|violation| {
         let Status { message, .. } = attributes.forbidden(pod, &violation.to_string());
         message
     });
-    in_one(refused).map_or(Ok(()), |problems| Err(Status::unknown(problems)))
+    in_one(problems).map_or(Ok(()), |problems| Err(Status::unknown(problems)))
 }
 
 fn violations(spec: &Value) -> Violations {
@@ -76,12 +76,8 @@ fn violations(spec: &Value) -> Violations {
     violations
 }
 
-/// Only pods are looked at, and of those that exist only the ones that get an image which they did not have.
+/// Only pods are checked, and updates only if they add an image.
 fn is_ignored(attributes: &Attributes, pod: &Value) -> bool {
-    !attributes.is_main("", "pods") || attributes.old.is_some_and(|old| !has_new_image(pod, old))
-}
-
-fn has_new_image(pod: &Value, old: &Value) -> bool {
     let images = |pod: &Value| -> Vec<String> {
         let containers = CONTAINER_LISTS
             .iter()
@@ -90,6 +86,9 @@ fn has_new_image(pod: &Value, old: &Value) -> bool {
             .map(|container| container["image"].str().to_owned())
             .collect()
     };
-    let known = images(old);
-    images(pod).iter().any(|image| !known.contains(image))
+    let has_no_new_image = |old: &Value| {
+        let known = images(old);
+        images(pod).iter().all(|image| known.contains(image))
+    };
+    !attributes.is_main("", "pods") || attributes.old.is_some_and(has_no_new_image)
 }

@@ -1,4 +1,4 @@
-//! LimitPodHardAntiAffinityTopology: a pod may keep others away from its node, not from a whole zone.
+//! LimitPodHardAntiAffinityTopology: required anti-affinity is limited to the topology of a node.
 
 use mizzen_object::Status;
 use mizzen_value::Value;

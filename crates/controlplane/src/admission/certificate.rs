@@ -1,4 +1,4 @@
-//! Who may say yes to a request for a certificate, who may sign it, and what nobody may ask for.
+//! CertificateApproval, CertificateSigning and CertificateSubjectRestriction.
 
 use mizzen_object::Status;
 use mizzen_registry::Future;
@@ -9,15 +9,15 @@ use mizzen_apiserver::authorization::Resource;
 
 const GROUP: &str = "certificates.k8s.io";
 const REQUESTS: &str = "certificatesigningrequests";
-/// Whoever has a certificate of this signer is known by it to this server.
+/// Certificates of this signer authenticate clients to this server.
 const CLIENT_SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 
-/// Whether a request is approved or denied.
+/// Whether the write approves or denies a request.
 pub(super) fn is_approval(attributes: &Attributes) -> bool {
     is_below(attributes, "approval")
 }
 
-/// Whether a request is signed, perhaps.
+/// Whether the write may add a certificate to a request.
 pub(super) fn is_status(attributes: &Attributes) -> bool {
     is_below(attributes, "status")
 }
@@ -28,7 +28,7 @@ fn is_below(attributes: &Attributes, subresource: &str) -> bool {
         && attributes.is(GROUP, REQUESTS)
 }
 
-/// Only those who may approve for a signer approve or deny.
+/// Approving and denying needs the verb `approve` on the signer.
 pub(super) fn check_approval<'a>(
     attributes: &'a Attributes<'a>,
     request: &'a Value,
@@ -36,7 +36,7 @@ pub(super) fn check_approval<'a>(
     Box::pin(check(attributes, request, "approve"))
 }
 
-/// Only those who may sign for a signer put a certificate into a request.
+/// Adding a certificate needs the verb `sign` on the signer.
 pub(super) fn check_signing<'a>(
     attributes: &'a Attributes<'a>,
     request: &'a Value,
@@ -52,7 +52,7 @@ pub(super) fn check_signing<'a>(
     Box::pin(check(attributes, request, "sign"))
 }
 
-/// Nobody asks this server to let them do everything.
+/// Rejects requests for a client certificate with the group `system:masters`.
 pub(super) fn check_subject(attributes: &Attributes, request: &Value) -> Result<(), Status> {
     let spec = &request["spec"];
     if !attributes.is_main(GROUP, REQUESTS)

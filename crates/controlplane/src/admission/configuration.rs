@@ -1,4 +1,4 @@
-//! How plug-ins are set up: the file that Kubernetes calls an AdmissionConfiguration.
+//! The configuration of plug-ins: an AdmissionConfiguration.
 
 use std::fmt;
 use std::path::Path;
@@ -18,31 +18,31 @@ use super::pod_tolerations::PodTolerations;
 use super::quota::LimitedResource;
 use super::toleration::TolerationSeconds;
 
-/// What plug-ins are told that have something to be told.
+/// The configuration of the plug-ins that have one.
 #[derive(Debug, Clone, Default)]
 pub struct Admission {
-    /// What is demanded of pods where their namespace says nothing.
+    /// PodSecurity.
     pub pod_security: PodSecurity,
-    /// What may only be used where a quota allows it.
+    /// ResourceQuota: resources that need a quota.
     pub limited_resources: Vec<LimitedResource>,
-    /// How many events may be written.
+    /// EventRateLimit.
     pub event_rate_limit: Option<Arc<EventRateLimit>>,
-    /// The server that decides which images may run.
+    /// ImagePolicyWebhook.
     pub image_policy: Option<Arc<ImagePolicy>>,
-    /// Which nodes the pods of a namespace run on.
+    /// PodNodeSelector.
     pub node_selectors: NodeSelectors,
-    /// Which taints pods tolerate where their namespace says nothing.
+    /// PodTolerationRestriction.
     pub pod_tolerations: PodTolerations,
-    /// How long pods stay on nodes that are lost where they do not say.
+    /// DefaultTolerationSeconds.
     pub toleration_seconds: TolerationSeconds,
 }
 
-/// Why a configuration cannot be used, as upstream says it.
+/// Why a configuration is invalid, with upstream's message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigurationError(String);
 
-/// The kinds that upstream's plug-ins are configured with, and how errors name the scheme that knows them.
+/// The configuration kinds of upstream's plug-ins, and the name of their scheme in errors.
 type KnownKinds = (&'static str, &'static [(&'static str, &'static str)]);
 
 const ADMISSION: KnownKinds = (
@@ -217,7 +217,7 @@ fn read_pod_security(document: &Value) -> Result<PodSecurity, String> {
     for (mode, text) in defaults.filter(|(_, text)| !text.is_empty()) {
         labels.set(&format!("pod-security.kubernetes.io/{mode}"), text.clone());
     }
-    // What is not said is as if the file were not there; a level that is only enforced is not warned of here.
+    // Defaults apply as without the file; `enforce` does not imply `warn` here.
     for mode in ["enforce", "audit", "warn"] {
         labels.set_default(&format!("pod-security.kubernetes.io/{mode}"), "privileged");
     }

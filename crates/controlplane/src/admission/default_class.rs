@@ -1,4 +1,4 @@
-//! Which class is a claim or an ingress of that names none?
+//! DefaultStorageClass and DefaultIngressClass.
 
 use mizzen_object::Status;
 use mizzen_value::Value;
@@ -11,11 +11,17 @@ const STORAGE: [&str; 2] = [
 ];
 const INGRESS: [&str; 1] = ["ingressclass.kubernetes.io/is-default-class"];
 
-/// Gives a new claim the default class of storage.
+/// Sets the default StorageClass of a new claim.
 pub(super) fn admit_claim(attributes: &Attributes, claim: &mut Value) -> Result<(), Status> {
-    if !attributes.is_main("", "persistentvolumeclaims")
-        || !attributes.is_create()
-        || has_class(claim)
+    if !attributes.is_main("", "persistentvolumeclaims") || !attributes.is_create() {
+        return Ok(());
+    }
+    // The empty class counts, too: it means no class.
+    let annotations = &claim["metadata"]["annotations"];
+    if annotations
+        .get("volume.beta.kubernetes.io/storage-class")
+        .is_some()
+        || claim["spec"]["storageClassName"].as_str().is_some()
     {
         return Ok(());
     }
@@ -28,7 +34,7 @@ pub(super) fn admit_claim(attributes: &Attributes, claim: &mut Value) -> Result<
     Ok(())
 }
 
-/// Gives a new ingress the default class of ingresses.
+/// Sets the default IngressClass of a new ingress.
 pub(super) fn admit_ingress(attributes: &Attributes, ingress: &mut Value) -> Result<(), Status> {
     const GROUP: &str = "networking.k8s.io";
     if !attributes.is_main(GROUP, "ingresses") || !attributes.is_create() {
@@ -46,34 +52,25 @@ pub(super) fn admit_ingress(attributes: &Attributes, ingress: &mut Value) -> Res
     Ok(())
 }
 
-/// Whether a claim says of which class it is. The empty one is one too: no class at all.
-fn has_class(claim: &Value) -> bool {
-    let annotations = &claim["metadata"]["annotations"];
-    annotations
-        .get("volume.beta.kubernetes.io/storage-class")
-        .is_some()
-        || claim["spec"]["storageClassName"].as_str().is_some()
-}
-
-/// The name of the default class: the newest of those that want to be it.
+/// The newest class that is marked as the default.
 fn newest(classes: Vec<Value>, marks: &[&str]) -> Option<Value> {
-    let wants = |class: &Value| {
+    let is_default = |class: &Value| {
         marks
             .iter()
             .any(|mark| class["metadata"]["annotations"][*mark].str() == "true")
     };
-    let mut wanting: Vec<Value> = classes
+    let mut defaults: Vec<Value> = classes
         .into_iter()
-        .filter(wants)
+        .filter(is_default)
         .map(|mut class| class.remove("metadata").unwrap_or_default())
         .collect();
-    wanting.sort_by(|one, other| {
+    defaults.sort_by(|one, other| {
         let newest = other["creationTimestamp"]
             .str()
             .cmp(one["creationTimestamp"].str());
         newest.then_with(|| one["name"].str().cmp(other["name"].str()))
     });
-    wanting
+    defaults
         .into_iter()
         .next()
         .map(|metadata| metadata["name"].clone())

@@ -1,7 +1,7 @@
-//! EventRateLimit: how many events may be written per second, to all, to a namespace, by a user, or about an object.
+//! EventRateLimit: limits on events per second: of the server, a namespace, a user, or a source and object.
 //!
-//! Each limit has token buckets, one per key. Those of keys that were not seen for long are dropped when there are too
-//! many, and are full again when their key comes back.
+//! Each limit has token buckets, one per key. The least recently used ones are dropped when there are too
+//! many; a dropped bucket is full again when its key comes back.
 
 use parking_lot::Mutex;
 use std::fmt;
@@ -17,35 +17,35 @@ use mizzen_apiserver::delegate::Cache;
 
 /// How many buckets a limit keeps unless configured otherwise.
 const DEFAULT_CACHE_SIZE: usize = 4096;
-/// Buckets are dropped because there are too many, not because of their age.
+/// Buckets are dropped because of their number, not of their age.
 const KEPT: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// The limits on events.
 #[derive(Debug)]
-pub struct EventRateLimit(Vec<Limit>);
+pub struct EventRateLimit(Vec<EventLimit>);
 
-struct Limit {
-    scope: Scope,
+struct EventLimit {
+    scope: LimitScope,
     qps: f64,
     burst: f64,
-    buckets: Cache<Arc<Mutex<Bucket>>>,
+    buckets: Cache<Arc<Mutex<EventBucket>>>,
 }
 
-/// What shares a bucket.
+/// The events that share a bucket.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Scope {
+enum LimitScope {
     Server,
     Namespace,
     User,
     SourceAndObject,
 }
 
-struct Bucket {
+struct EventBucket {
     tokens: f64,
     filled: Instant,
 }
 
-/// Rejects events that are too many. Kubernetes: only those of the core group, and none of a dry run
+/// Rejects events above a limit. Kubernetes: only those of the core group, and not in a dry run
 /// (eventratelimit/admission.go).
 pub(super) fn check(attributes: &Attributes, event: &Value) -> Result<(), Status> {
     let Some(limits) = &admission(attributes).event_rate_limit else {
@@ -82,8 +82,8 @@ impl EventRateLimit {
                 "must not be empty",
             );
         }
-        let read = |(index, limit)| Limit::read(limit, index, &mut violations);
-        let limits: Vec<Option<Limit>> = limits.iter().enumerate().map(read).collect();
+        let read = |(index, limit)| EventLimit::read(limit, index, &mut violations);
+        let limits: Vec<Option<EventLimit>> = limits.iter().enumerate().map(read).collect();
         match violations.is_empty() {
             true => Ok(EventRateLimit(limits.into_iter().flatten().collect())),
             false => Err(violations),
@@ -91,9 +91,9 @@ impl EventRateLimit {
     }
 }
 
-impl Limit {
-    fn read(limit: &Value, index: usize, violations: &mut Violations) -> Option<Limit> {
-        let scope = Scope::named(limit["type"].str());
+impl EventLimit {
+    fn read(limit: &Value, index: usize, violations: &mut Violations) -> Option<EventLimit> {
+        let scope = LimitScope::named(limit["type"].str());
         if scope.is_none() {
             let known = ["Server", "Namespace", "User", "SourceAndObject"];
             violations.not_supported(format!("limits[{index}].type"), limit["type"].str(), &known);
@@ -108,7 +108,7 @@ impl Limit {
             }
         }
         let size = limit["cacheSize"].int();
-        if scope != Some(Scope::Server) && size < 0 {
+        if scope != Some(LimitScope::Server) && size < 0 {
             violations.invalid(
                 format!("limits[{index}].cacheSize"),
                 size,
@@ -120,7 +120,7 @@ impl Limit {
             .filter(|size| *size > 0)
             .unwrap_or(DEFAULT_CACHE_SIZE);
         let (qps, burst) = (limit["qps"].int() as f64, limit["burst"].int() as f64);
-        Some(Limit {
+        Some(EventLimit {
             scope: scope?,
             qps,
             burst,
@@ -130,7 +130,7 @@ impl Limit {
 
     fn accept(&self, key: &str) -> Result<(), String> {
         let bucket = self.buckets.get(key).unwrap_or_else(|| {
-            let full = Arc::new(Mutex::new(Bucket {
+            let full = Arc::new(Mutex::new(EventBucket {
                 tokens: self.burst,
                 filled: Instant::now(),
             }));
@@ -153,13 +153,13 @@ impl Limit {
     }
 }
 
-impl Scope {
-    fn named(name: &str) -> Option<Scope> {
+impl LimitScope {
+    fn named(name: &str) -> Option<LimitScope> {
         let all = [
-            Scope::Server,
-            Scope::Namespace,
-            Scope::User,
-            Scope::SourceAndObject,
+            LimitScope::Server,
+            LimitScope::Namespace,
+            LimitScope::User,
+            LimitScope::SourceAndObject,
         ];
         all.into_iter().find(|scope| format!("{scope:?}") == name)
     }
@@ -167,10 +167,10 @@ impl Scope {
     fn key(self, attributes: &Attributes, event: &Value) -> String {
         let (source, about) = (&event["source"], &event["involvedObject"]);
         match self {
-            Scope::Server => String::new(),
-            Scope::Namespace => attributes.namespace().into(),
-            Scope::User => attributes.call.request.user.name.to_string(),
-            Scope::SourceAndObject => {
+            LimitScope::Server => String::new(),
+            LimitScope::Namespace => attributes.namespace().into(),
+            LimitScope::User => attributes.call.request.user.name.to_string(),
+            LimitScope::SourceAndObject => {
                 let about = ["kind", "namespace", "name", "uid", "apiVersion"]
                     .map(|field| about[field].str());
                 format!(
@@ -184,7 +184,7 @@ impl Scope {
     }
 }
 
-impl fmt::Debug for Limit {
+impl fmt::Debug for EventLimit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,

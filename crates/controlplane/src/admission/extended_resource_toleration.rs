@@ -14,7 +14,7 @@ pub(super) fn admit(attributes: &Attributes, pod: &mut Value) -> Result<(), Stat
     if !attributes.is_main("", "pods") {
         return Ok(());
     }
-    for resource in requested(&pod["spec"]) {
+    for resource in extended_resources(&pod["spec"]) {
         let toleration = value!({ "key": resource, "operator": "Exists", "effect": "NoSchedule" });
         let tolerations = pod.entry("spec").entry("tolerations").make_list();
         add_or_update(tolerations, &toleration);
@@ -22,7 +22,7 @@ pub(super) fn admit(attributes: &Attributes, pod: &mut Value) -> Result<(), Stat
     Ok(())
 }
 
-fn requested(spec: &Value) -> BTreeSet<String> {
+fn extended_resources(spec: &Value) -> BTreeSet<String> {
     let containers = ["containers", "initContainers"]
         .into_iter()
         .flat_map(|list| spec[list].list());
@@ -39,13 +39,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_resources_of_others_are_tolerated() {
+    fn only_extended_resources_are_tolerated() {
         let spec = value!({
             "containers": [{ "resources": { "requests": { "cpu": "1", "b.com/x": "1", "kubernetes.io/y": "1" } } }],
             "initContainers": [{ "resources": { "requests": { "a.com/x": "1" }, "limits": { "c.com/x": "1" } } }],
         });
         assert_eq!(
-            requested(&spec),
+            extended_resources(&spec),
             BTreeSet::from(["a.com/x".to_owned(), "b.com/x".to_owned()])
         );
     }

@@ -1,6 +1,6 @@
-//! ImagePolicyWebhook: another server decides which images pods may run.
+//! ImagePolicyWebhook: a webhook decides which images pods may run.
 //!
-//! It is asked with an ImageReview, as the plug-in's configuration says, and its answers are remembered for a while.
+//! It gets an ImageReview; its responses are cached.
 
 use std::fmt;
 use std::path::Path;
@@ -16,13 +16,13 @@ use super::{Attributes, admission, annotate};
 use mizzen_apiserver::delegate::{Cache, Kubeconfig};
 use mizzen_apiserver::outgoing::Remote;
 
-/// Kubernetes: how many answers are remembered (imagepolicy/admission.go).
-const ROOM: usize = 1024;
-/// Kubernetes: how long an attempt may take (apiserver/pkg/util/webhook/webhook.go).
-const PATIENCE: Duration = Duration::from_secs(30);
+/// Kubernetes: how many responses are cached (imagepolicy/admission.go).
+const MAX_CACHED: usize = 1024;
+/// Kubernetes: the timeout of an attempt (apiserver/pkg/util/webhook/webhook.go).
+const REVIEW_TIMEOUT: Duration = Duration::from_secs(30);
 const AUDIT_PREFIX: &str = "imagepolicywebhook.image-policy.k8s.io/";
 
-/// The server that decides, and how it is asked.
+/// The webhook and its configuration.
 pub struct ImagePolicy {
     kubeconfig: Kubeconfig,
     allow_ttl: Duration,
@@ -54,11 +54,11 @@ impl ImagePolicy {
             kubeconfig: Kubeconfig::load(Path::new(said["kubeConfigFile"].str()))
                 .map_err(|error| error.to_string())?,
             remote: OnceLock::new(),
-            answers: Cache::new(ROOM),
+            answers: Cache::new(MAX_CACHED),
         })
     }
 
-    /// The status of a review: what was answered before, or what is answered now.
+    /// The status of a review, from the cache or the webhook.
     async fn review(&self, attributes: &Attributes<'_>, spec: Value) -> Result<Value, String> {
         let question = json::to_string(&spec);
         if let Some(known) = self.answers.get(&question) {
@@ -77,7 +77,7 @@ impl ImagePolicy {
             .get_or_init(|| Remote::new(&self.kubeconfig, registry));
         let body = Bytes::from(json::to_string(&review));
         let answer = remote
-            .post_with_backoff(registry, body, self.retry_backoff, PATIENCE)
+            .post_with_backoff(registry, body, self.retry_backoff, REVIEW_TIMEOUT)
             .await;
         let answer = answer.map_err(|error| error.why)?;
         let answer = json::parse(&answer).map_err(|error| error.to_string())?;
@@ -98,7 +98,7 @@ impl ImagePolicy {
     }
 }
 
-/// A number of units; -1 is none, 0 the default.
+/// A duration in `unit`; -1 is none, 0 the default.
 fn duration(
     said: &Value,
     unit: Duration,
@@ -123,12 +123,12 @@ fn duration(
     }
 }
 
-/// Whether images are written that pods are to run.
+/// Whether the write sets images of a pod.
 pub(super) fn concerns(attributes: &Attributes) -> bool {
     attributes.is("", "pods") && matches!(attributes.subresource(), "" | "ephemeralcontainers")
 }
 
-/// Rejects a pod with an image that the server denies.
+/// Rejects a pod with an image that the webhook denies.
 pub(super) fn check<'a>(
     attributes: &'a Attributes<'a>,
     pod: &'a Value,

@@ -1,4 +1,4 @@
-//! What a namespace's LimitRanges say about pods and claims: how much they get unasked, and how much they may ask.
+//! LimitRanger: default requests and limits of containers, and bounds for pods and claims.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -12,26 +12,36 @@ use mizzen_kinds::pod_resources::{PodResourcesOptions, pod_limits, pod_requests}
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
-/// Fills in what the containers of a new pod do not ask for.
+/// Sets the default requests and limits of a new pod.
 pub(super) fn admit(attributes: &Attributes, pod: &mut Value) -> Result<(), Status> {
     if !attributes.is_main("", "pods") || !attributes.is_create() {
         return Ok(());
     }
     for range in ranges(attributes)? {
-        fill(&range, pod);
+        apply_defaults(&range, pod);
     }
     Ok(())
 }
 
-/// Whether a pod or claim asks for as much as it may.
+/// Checks a pod or claim against the limit ranges.
 pub(super) fn check(attributes: &Attributes, object: &Value) -> Result<(), Status> {
-    let Some(limits) = limits_of(attributes) else {
-        return Ok(());
+    let is_staying = |old: &Value| old["metadata"]["deletionTimestamp"].is_null();
+    let is_pod = attributes.is("", "pods");
+    let applies = match (attributes.subresource(), attributes.old) {
+        ("", None) if is_pod => true,
+        ("resize", Some(old)) if is_pod => is_staying(old),
+        _ => {
+            attributes.is_main("", "persistentvolumeclaims")
+                && attributes.old.is_none_or(is_staying)
+        }
     };
+    if !applies {
+        return Ok(());
+    }
     for range in ranges(attributes)? {
         let mut problems = Problems::default();
         for limit in range["spec"]["limits"].list() {
-            limits(limit, object, &mut problems);
+            check_limit(limit, object, is_pod, &mut problems);
         }
         if let Some(why) = problems.into_sentence() {
             return Err(attributes.forbidden(object, &why));
@@ -40,27 +50,11 @@ pub(super) fn check(attributes: &Attributes, object: &Value) -> Result<(), Statu
     Ok(())
 }
 
-/// How one limit is applied to what is written; none if ranges have no say in it.
-fn limits_of(attributes: &Attributes) -> Option<fn(&Value, &Value, &mut Problems)> {
-    if attributes.is("", "pods") {
-        let asked = match (attributes.subresource(), attributes.old) {
-            ("", None) => true,
-            ("resize", Some(old)) => old["metadata"]["deletionTimestamp"].is_null(),
-            _ => false,
-        };
-        return asked.then_some(check_pod);
-    }
-    let is_staying = |old: &Value| old["metadata"]["deletionTimestamp"].is_null();
-    let asked =
-        attributes.is_main("", "persistentvolumeclaims") && attributes.old.is_none_or(is_staying);
-    asked.then_some(check_claim)
-}
-
 fn ranges(attributes: &Attributes) -> Result<Vec<Value>, Status> {
     attributes.all("", "limitranges", attributes.namespace())
 }
 
-fn fill(range: &Value, pod: &mut Value) {
+fn apply_defaults(range: &Value, pod: &mut Value) {
     let mut filled = Vec::new();
     for (list, title) in [
         ("containers", "container"),
@@ -92,7 +86,7 @@ fn fill_container(range: &Value, container: &mut Value, title: &str, filled: &mu
             .list()
             .iter()
             .filter(|limit| limit["type"].str() == "Container");
-        // The last of several limits counts.
+        // Of several defaults the last one counts.
         let defaults: BTreeMap<&str, &Value> =
             limits.flat_map(|limit| limit[source].entries()).collect();
         let missing: Vec<&str> = defaults
@@ -113,72 +107,79 @@ fn fill_container(range: &Value, container: &mut Value, title: &str, filled: &mu
     }
 }
 
-fn check_pod(limit: &Value, pod: &Value, problems: &mut Problems) {
-    let spec = &pod["spec"];
+/// Checks a limit of a range for a pod or a claim.
+fn check_limit(limit: &Value, object: &Value, is_pod: bool, problems: &mut Problems) {
+    let spec = &object["spec"];
     match limit["type"].str() {
-        "Container" => {
+        "Container" if is_pod => {
             for container in spec["containers"]
                 .list()
                 .iter()
                 .chain(spec["initContainers"].list())
             {
                 let resources = &container["resources"];
-                let asked = Asked {
+                let amounts_of = ResourceAmounts {
                     requests: amounts(&resources["requests"]),
                     limits: amounts(&resources["limits"]),
                 };
-                asked.check(limit, problems);
+                amounts_of.check(limit, problems);
             }
         }
-        "Pod" => {
+        "Pod" if is_pod => {
             let options = PodResourcesOptions {
                 exclude_overhead: true,
                 ..PodResourcesOptions::default()
             };
-            let asked = Asked {
-                requests: pod_requests(pod, &options),
-                limits: pod_limits(pod, &options),
+            let amounts_of = ResourceAmounts {
+                requests: pod_requests(object, &options),
+                limits: pod_limits(object, &options),
             };
-            asked.check(limit, problems);
+            amounts_of.check(limit, problems);
+        }
+        "PersistentVolumeClaim" if !is_pod => {
+            let amounts_of = ResourceAmounts {
+                requests: amounts(&spec["resources"]["requests"]),
+                limits: Amounts::new(),
+            };
+            amounts_of.each(limit, "min", |bound| bound.below_minimum(), problems);
+            amounts_of.each(
+                limit,
+                "max",
+                |bound| bound.request_above_maximum(),
+                problems,
+            );
         }
         _ => {}
     }
 }
 
-fn check_claim(limit: &Value, claim: &Value, problems: &mut Problems) {
-    if limit["type"].str() != "PersistentVolumeClaim" {
-        return;
-    }
-    let asked = Asked {
-        requests: amounts(&claim["spec"]["resources"]["requests"]),
-        limits: Amounts::new(),
-    };
-    asked.each(limit, "min", below_minimum, problems);
-    asked.each(limit, "max", request_above_maximum, problems);
-}
-
-/// What somebody asks for.
-struct Asked {
+/// Requests and limits.
+struct ResourceAmounts {
     requests: Amounts,
     limits: Amounts,
 }
 
-impl Asked {
+impl ResourceAmounts {
     fn check(&self, limit: &Value, problems: &mut Problems) {
-        self.each(limit, "min", below_minimum, problems);
-        self.each(limit, "max", above_maximum, problems);
-        self.each(limit, "maxLimitRequestRatio", above_ratio, problems);
+        self.each(limit, "min", |bound| bound.below_minimum(), problems);
+        self.each(limit, "max", |bound| bound.above_maximum(), problems);
+        self.each(
+            limit,
+            "maxLimitRequestRatio",
+            |bound| bound.above_ratio(),
+            problems,
+        );
     }
 
     fn each(
         &self,
         limit: &Value,
         bound: &str,
-        check: fn(&Bound) -> Option<String>,
+        check: fn(&RangeBound) -> Option<String>,
         problems: &mut Problems,
     ) {
         for (resource, bound) in limit[bound].entries() {
-            problems.0.extend(check(&Bound {
+            problems.0.extend(check(&RangeBound {
                 what: limit["type"].str(),
                 resource,
                 bound: Quantity::of(bound.str()),
@@ -189,9 +190,9 @@ impl Asked {
     }
 }
 
-/// One thing that is asked for, beside what a range says about it.
-struct Bound<'a> {
-    /// What the bound is for: a container, a pod, a claim.
+/// One resource with its request, limit and bound.
+struct RangeBound<'a> {
+    /// What the bound applies to: a container, a pod, a claim.
     what: &'a str,
     resource: &'a str,
     bound: Quantity,
@@ -199,89 +200,91 @@ struct Bound<'a> {
     limit: Option<Quantity>,
 }
 
-fn below_minimum(bound: &Bound) -> Option<String> {
-    let Bound {
-        what,
-        resource,
-        bound,
-        request,
-        limit,
-    } = *bound;
-    let least = format!("minimum {resource} usage per {what} is {bound}");
-    let Some(request) = request else {
-        return Some(format!("{least}.  No request is specified"));
-    };
-    if request < bound {
-        return Some(format!("{least}, but request is {request}"));
+impl RangeBound<'_> {
+    fn below_minimum(&self) -> Option<String> {
+        let RangeBound {
+            what,
+            resource,
+            bound,
+            request,
+            limit,
+        } = *self;
+        let least = format!("minimum {resource} usage per {what} is {bound}");
+        let Some(request) = request else {
+            return Some(format!("{least}.  No request is specified"));
+        };
+        if request < bound {
+            return Some(format!("{least}, but request is {request}"));
+        }
+        limit
+            .filter(|limit| *limit < bound)
+            .map(|limit| format!("{least}, but limit is {limit}"))
     }
-    limit
-        .filter(|limit| *limit < bound)
-        .map(|limit| format!("{least}, but limit is {limit}"))
-}
 
-fn above_maximum(bound: &Bound) -> Option<String> {
-    let Bound {
-        what,
-        resource,
-        bound,
-        request,
-        limit,
-    } = *bound;
-    let most = format!("maximum {resource} usage per {what} is {bound}");
-    let Some(limit) = limit else {
-        return Some(format!("{most}.  No limit is specified"));
-    };
-    if limit > bound {
-        return Some(format!("{most}, but limit is {limit}"));
+    fn above_maximum(&self) -> Option<String> {
+        let RangeBound {
+            what,
+            resource,
+            bound,
+            request,
+            limit,
+        } = *self;
+        let most = format!("maximum {resource} usage per {what} is {bound}");
+        let Some(limit) = limit else {
+            return Some(format!("{most}.  No limit is specified"));
+        };
+        if limit > bound {
+            return Some(format!("{most}, but limit is {limit}"));
+        }
+        request
+            .filter(|request| *request > bound)
+            .map(|request| format!("{most}, but request is {request}"))
     }
-    request
-        .filter(|request| *request > bound)
-        .map(|request| format!("{most}, but request is {request}"))
+
+    /// The maximum of a claim, which has no limits.
+    fn request_above_maximum(&self) -> Option<String> {
+        let RangeBound {
+            what,
+            resource,
+            bound,
+            request,
+            ..
+        } = *self;
+        let most = format!("maximum {resource} usage per {what} is {bound}");
+        let Some(request) = request else {
+            return Some(format!("{most}.  No request is specified"));
+        };
+        (request > bound).then(|| format!("{most}, but request is {request}"))
+    }
+
+    fn above_ratio(&self) -> Option<String> {
+        let RangeBound {
+            what,
+            resource,
+            bound,
+            request,
+            limit,
+        } = *self;
+        let most = format!("{resource} max limit to request ratio per {what} is {bound}");
+        let Some(request) = request.filter(|request| !request.is_zero()) else {
+            return Some(format!(
+                "{most}, but no request is specified or request is 0"
+            ));
+        };
+        let Some(limit) = limit.filter(|limit| !limit.is_zero()) else {
+            return Some(format!("{most}, but no limit is specified or limit is 0"));
+        };
+        let ratio = limit.as_f64() / request.as_f64();
+        (ratio > bound.as_f64()).then(|| format!("{most}, but provided ratio is {ratio:.6}"))
+    }
 }
 
-/// For what has no limits of its own.
-fn request_above_maximum(bound: &Bound) -> Option<String> {
-    let Bound {
-        what,
-        resource,
-        bound,
-        request,
-        ..
-    } = *bound;
-    let most = format!("maximum {resource} usage per {what} is {bound}");
-    let Some(request) = request else {
-        return Some(format!("{most}.  No request is specified"));
-    };
-    (request > bound).then(|| format!("{most}, but request is {request}"))
-}
-
-fn above_ratio(bound: &Bound) -> Option<String> {
-    let Bound {
-        what,
-        resource,
-        bound,
-        request,
-        limit,
-    } = *bound;
-    let most = format!("{resource} max limit to request ratio per {what} is {bound}");
-    let Some(request) = request.filter(|request| !request.is_zero()) else {
-        return Some(format!(
-            "{most}, but no request is specified or request is 0"
-        ));
-    };
-    let Some(limit) = limit.filter(|limit| !limit.is_zero()) else {
-        return Some(format!("{most}, but no limit is specified or limit is 0"));
-    };
-    let ratio = limit.as_f64() / request.as_f64();
-    (ratio > bound.as_f64()).then(|| format!("{most}, but provided ratio is {ratio:.6}"))
-}
-
-/// What a range refuses.
+/// The violations of a limit range.
 #[derive(Default)]
 struct Problems(Vec<String>);
 
 impl Problems {
-    /// All of it; the same is said only once.
+    /// All of them in one message, without duplicates.
     fn into_sentence(self) -> Option<String> {
         let mut seen = HashSet::new();
         let distinct: Vec<&String> = self
@@ -317,12 +320,12 @@ mod tests {
         let mut problems = Problems::default();
         let mut pod = Value::object();
         pod.set("spec", read(spec));
-        check_pod(&read(limit), &pod, &mut problems);
+        check_limit(&read(limit), &pod, true, &mut problems);
         assert_eq!(problems.into_sentence().as_deref(), expected);
     }
 
     #[test]
-    fn containers_side_by_side_add_up_and_others_do_not() {
+    fn only_regular_containers_add_up() {
         let limit = r#"{"type":"Pod","max":{"cpu":"2"}}"#;
         let one = |cpu: &str| format!(r#"{{"resources":{{"limits":{{"cpu":"{cpu}"}}}}}}"#);
         let pod = |init: &str| {
@@ -362,13 +365,13 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_noted() {
+    fn defaults_are_listed_in_an_annotation() {
         let range = read(
             r#"{"spec":{"limits":[{"type":"Container","default":{"cpu":"1"},"defaultRequest":{"cpu":"1","memory":"1Mi"}}]}}"#,
         );
         let mut pod =
             read(r#"{"spec":{"containers":[{"name":"c","resources":{"requests":{"cpu":"2"}}}]}}"#);
-        fill(&range, &mut pod);
+        apply_defaults(&range, &mut pod);
         assert_eq!(
             pod["metadata"]["annotations"][ANNOTATION].str(),
             "LimitRanger plugin set: memory request for container c; cpu limit for container c"

@@ -1,7 +1,7 @@
-//! OwnerReferencesPermissionEnforcement: who may say what an object belongs to?
+//! OwnerReferencesPermissionEnforcement.
 //!
-//! The garbage collector deletes what has lost its owner, so changing owners needs the right to delete the object. A
-//! reference with `blockOwnerDeletion` holds up the deletion of the owner, so it needs the right to update the owner's
+//! The garbage collector deletes objects without owner, so changing owner references needs permission to delete the object.
+//! A reference with `blockOwnerDeletion` delays the deletion of the owner, so it needs permission to update the owner's
 //! finalizers.
 
 use mizzen_object::{GroupVersionKind, Status};
@@ -11,12 +11,12 @@ use mizzen_value::{Value, json};
 use super::Attributes;
 use mizzen_apiserver::authorization::{self, Decision, Resource};
 
-/// Kubernetes: the status of a pod is left out, for its strategy keeps the owners (gc/gc_admission.go).
+/// Kubernetes: the status of a pod is exempt, because its strategy keeps the owners (gc/gc_admission.go).
 pub(super) fn concerns(attributes: &Attributes) -> bool {
     !(attributes.is("", "pods") && attributes.subresource() == "status")
 }
 
-/// Rejects a change of owners by a user without the rights to it.
+/// Rejects a change of owners by a user without permission.
 pub(super) fn check<'a>(
     attributes: &'a Attributes<'a>,
     new: &'a Value,
@@ -29,7 +29,11 @@ pub(super) fn check<'a>(
         check_deletion(attributes, new).await?;
         let blocking: Vec<&Value> = owners
             .iter()
-            .filter(|owner| blocks_anew(owner, old))
+            .filter(|owner| {
+                let before = old.iter().rfind(|other| other["uid"] == owner["uid"]);
+                let blocked = before.is_some_and(|before| before["blockOwnerDeletion"].bool());
+                owner["blockOwnerDeletion"].bool() && !blocked
+            })
             .collect();
         check_blocking(attributes, new, &blocking).await
     })
@@ -39,12 +43,7 @@ fn owners(object: &Value) -> &[Value] {
     object["metadata"]["ownerReferences"].list()
 }
 
-fn blocks_anew(owner: &Value, old: &[Value]) -> bool {
-    let was = old.iter().rfind(|other| other["uid"] == owner["uid"]);
-    owner["blockOwnerDeletion"].bool() && !was.is_some_and(|was| was["blockOwnerDeletion"].bool())
-}
-
-/// A user who creates an object could as well not have created it.
+/// A create needs no permission to delete.
 async fn check_deletion(attributes: &Attributes<'_>, object: &Value) -> Result<(), Status> {
     if attributes.is_create() {
         return Ok(());
@@ -59,8 +58,8 @@ async fn check_deletion(attributes: &Attributes<'_>, object: &Value) -> Result<(
         name: &path.name,
         ..Resource::default()
     };
-    let refusal = "cannot set an ownerRef on a resource you can't delete";
-    demand(attributes, object, "delete", target, refusal).await
+    let denial = "cannot set an ownerRef on a resource you can't delete";
+    require_permission(attributes, object, "delete", target, denial).await
 }
 
 async fn check_blocking(
@@ -101,8 +100,8 @@ async fn check_blocking(
             name: owner["name"].str(),
             ..Resource::default()
         };
-        let refusal = "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on";
-        demand(attributes, object, "update", finalizers, refusal).await?;
+        let denial = "cannot set blockOwnerDeletion if an ownerReference refers to a resource you can't set finalizers on";
+        require_permission(attributes, object, "update", finalizers, denial).await?;
     }
     Ok(())
 }
@@ -128,12 +127,12 @@ fn find_owner(attributes: &Attributes, owner: &Value) -> Result<mizzen_registry:
     })
 }
 
-async fn demand(
+async fn require_permission(
     attributes: &Attributes<'_>,
     object: &Value,
     verb: &str,
     target: Resource<'_>,
-    refusal: &str,
+    denial: &str,
 ) -> Result<(), Status> {
     let decision = authorize(attributes, verb, target).await;
     if decision.is_allowed() {
@@ -141,15 +140,15 @@ async fn demand(
     }
     let reason = decision.reason();
     let problem = reason.problem().unwrap_or("<nil>");
-    Err(attributes.forbidden(object, &format!("{refusal}: {reason}, {problem}")))
+    Err(attributes.forbidden(object, &format!("{denial}: {reason}, {problem}")))
 }
 
 async fn authorize(attributes: &Attributes<'_>, verb: &str, target: Resource<'_>) -> Decision {
     let (server, user) = (attributes.call.server, &attributes.call.request.user);
-    let asked = authorization::Attributes {
+    let attributes = authorization::Attributes {
         user,
         verb,
         target: authorization::Target::Resource(target),
     };
-    server.authorize(&asked).await
+    server.authorize(&attributes).await
 }

@@ -1,8 +1,7 @@
-//! Which plug-ins are there, in which order do they have their say, and which of them are on?
+//! The table of admission plug-ins: their names, their order, and which are enabled.
 //!
-//! The table has every plug-in that Kubernetes knows, in its order, so that the same names can be given on the
-//! command line. Most are enabled by default. Those of a feature gate that is off have nothing to do, and
-//! cannot be turned on.
+//! It has every plug-in of Kubernetes in upstream's order, so that the same names work on the command line. Most are
+//! enabled by default. Those of a feature gate that is off have nothing to do and cannot be enabled.
 
 use mizzen_apiserver::admission as generic;
 use mizzen_apiserver::admission::{Mutate, Plugin, Validate};
@@ -25,7 +24,7 @@ struct Row {
 enum State {
     On,
     Off,
-    /// Its kinds belong to a feature gate that is off in v1.36, and are not served.
+    /// The feature gate of its kinds is off in v1.36, and they are not served.
     Gated,
 }
 
@@ -65,7 +64,7 @@ const NODE_RESTRICTION: &str = "NodeRestriction";
 /// The plug-in that charges quotas: a [`WriteStrategy`](generic::WriteStrategy).
 pub(crate) const RESOURCE_QUOTA: &str = "ResourceQuota";
 
-/// Every plug-in, in the order in which they have their say.
+/// Every plug-in, in order.
 static TABLE: &[Row] = {
     use Mutate::Now as change;
     use Validate::Now as check;
@@ -214,17 +213,17 @@ static TABLE: &[Row] = {
     ]
 };
 
-/// Those that only a whole control plane has on unless somebody asks for them.
+/// Enabled by default only in a whole control plane.
 const WHOLE: [&str; 2] = [SERVICE_ACCOUNT, NODE_RESTRICTION];
 
-/// The plug-ins that are on.
+/// The enabled plug-ins.
 #[derive(Clone)]
 pub struct Plugins(Vec<&'static Row>);
 
-/// Why a plug-in cannot be turned on or off.
+/// Why a plug-in cannot be enabled or disabled.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PluginError {
-    /// Kubernetes does not have it. In upstream's words (server/options/admission.go).
+    /// There is no such plug-in. The message is upstream's (server/options/admission.go).
     #[error("{flag} plugin \"{name}\" is unknown")]
     Unknown {
         /// The flag that names it.
@@ -238,10 +237,10 @@ pub enum PluginError {
          not served; remove it"
     )]
     Gated {
-        /// What was asked for.
+        /// The name of the plug-in.
         name: String,
     },
-    /// It is turned on and off. Kubernetes: in upstream's words (server/options/admission.go).
+    /// It is both enabled and disabled. The message is upstream's (server/options/admission.go).
     #[error("[{names}] in enable-admission-plugins and disable-admission-plugins overlapped")]
     Overlap {
         /// The plug-ins.
@@ -250,12 +249,12 @@ pub enum PluginError {
     /// Several of these, as upstream joins them.
     #[error("{0}")]
     Several(String),
-    /// It is on without the configuration that it needs.
+    /// It is enabled without the configuration that it needs.
     #[error("couldn't init admission plugin \"{name}\": {why}")]
     Unconfigured {
         /// The plug-in.
         name: &'static str,
-        /// What is missing, as upstream says it.
+        /// What is missing, with upstream's message.
         why: &'static str,
     },
 }
@@ -275,7 +274,7 @@ impl std::fmt::Debug for Plugins {
 }
 
 impl Plugins {
-    /// Those of an API server that stands alone: nobody makes service accounts there, and nodes are whoever comes.
+    /// Those of an API server alone: without controllers for service accounts, and with nodes of any kind.
     pub fn alone() -> Plugins {
         let mut plugins = Plugins::default();
         plugins.0.retain(|row| !WHOLE.contains(&row.plugin.name));
@@ -304,7 +303,7 @@ impl Plugins {
         Ok(())
     }
 
-    /// Turns one off.
+    /// Disables a plug-in.
     pub fn disable(&mut self, name: &str) -> Result<(), PluginError> {
         if !Plugins::knows(name) {
             return Err(PluginError::Unknown {
@@ -316,7 +315,7 @@ impl Plugins {
         Ok(())
     }
 
-    /// Rejects a plug-in that is on and cannot work with this configuration.
+    /// Rejects an enabled plug-in that cannot work with this configuration.
     pub fn check(&self, admission: &Admission) -> Result<(), PluginError> {
         let needed = [
             (
@@ -339,12 +338,12 @@ impl Plugins {
         }
     }
 
-    /// Whether Kubernetes has a plug-in of this name.
+    /// Whether there is a plug-in of this name.
     pub(super) fn knows(name: &str) -> bool {
         find(name).is_some()
     }
 
-    /// Whether one is on.
+    /// Whether a plug-in is enabled.
     pub fn has(&self, name: &str) -> bool {
         self.0.iter().any(|row| row.plugin.name == name)
     }

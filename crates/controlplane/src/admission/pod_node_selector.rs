@@ -1,7 +1,7 @@
-//! PodNodeSelector: a namespace decides which nodes its pods may run on.
+//! PodNodeSelector: node selectors per namespace.
 //!
 //! The namespace's annotation, or the cluster's default, is added to the node selector of each pod. A list in the
-//! plug-in's configuration says which labels the pods of a namespace may select at all.
+//! plug-in's configuration limits the labels that the pods of a namespace may select.
 
 use std::collections::BTreeMap;
 
@@ -36,7 +36,7 @@ impl NodeSelectors {
     }
 }
 
-/// Adds the namespace's selector to that of a new pod.
+/// Adds the selector of the namespace to a new pod.
 pub(super) fn admit(attributes: &Attributes, pod: &mut Value) -> Result<(), Status> {
     if !concerns(attributes) {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Can a pod that runs be given more or less? Only if its node knows how, and has enough.
+//! In-place resize of pods: the node must support it and have enough resources.
 
 use mizzen_object::{Cause, Status};
 use mizzen_value::Value;
@@ -7,11 +7,11 @@ use super::Attributes;
 use mizzen_kinds::amounts::{Amounts, amounts};
 use mizzen_kinds::pod_resources::{PodResourcesOptions, pod_requests};
 
-/// What a node must have said that it can do for a pod to change in this way.
+/// The declared feature that a node needs for a resize of pod-level resources.
 const POD_LEVEL: &str = "InPlacePodLevelResourcesVerticalScaling";
 const INIT_CONTAINERS: &str = "InPlacePodVerticalScalingInitContainers";
 
-/// Refuses a change that the pod's node does not know.
+/// Rejects a resize that the node does not support.
 pub(super) fn check_features(attributes: &Attributes, pod: &Value) -> Result<(), Status> {
     if !attributes.is("", "pods") || !matches!(attributes.subresource(), "" | "resize") {
         return Ok(());
@@ -40,7 +40,7 @@ pub(super) fn check_features(attributes: &Attributes, pod: &Value) -> Result<(),
     Err(attributes.forbidden(pod, &why))
 }
 
-/// Refuses a size that the pod's node could never give.
+/// Rejects a resize above the node's allocatable resources.
 pub(super) fn check_size(attributes: &Attributes, pod: &Value) -> Result<(), Status> {
     if !attributes.is("", "pods") || attributes.subresource() != "resize" {
         return Ok(());
@@ -73,7 +73,7 @@ pub(super) fn check_size(attributes: &Attributes, pod: &Value) -> Result<(), Sta
     }
 }
 
-/// Whether a pod on a node is about to be another than it was.
+/// Whether a pod on a node is resized.
 fn is_changed(pod: &Value, old: &Value) -> bool {
     !pod["spec"]["nodeName"].is_empty()
         && pod["metadata"]["generation"] != old["metadata"]["generation"]

@@ -1,6 +1,5 @@
-//! PodTolerationRestriction: which taints do the pods of a namespace tolerate, and which may they?
-//!
-//! Annotations of the namespace say it, or the plug-in's configuration for those without.
+//! PodTolerationRestriction: default and allowed tolerations of the pods of a namespace, from its annotations or from the
+//! plug-in's configuration.
 
 use mizzen_kinds::pod_state::quality_of_service;
 use mizzen_kinds::tolerations::{is_superset, merge};
@@ -37,7 +36,7 @@ impl PodTolerations {
     }
 }
 
-/// Adds the default tolerations to a new pod, and that of memory pressure to each that requests something.
+/// Adds the default tolerations to a new pod, and that of memory pressure unless it is best effort.
 pub(super) fn admit(attributes: &Attributes, pod: &mut Value) -> Result<(), Status> {
     if !attributes.is_main("", "pods") {
         return Ok(());
@@ -59,7 +58,7 @@ pub(super) fn admit(attributes: &Attributes, pod: &mut Value) -> Result<(), Stat
     check(attributes, pod)
 }
 
-/// Rejects a pod that tolerates more than its namespace may. Kubernetes: with 500
+/// Rejects a pod with a toleration that its namespace does not allow. Kubernetes: with 500
 /// (podtolerationrestriction/admission.go).
 pub(super) fn check(attributes: &Attributes, pod: &Value) -> Result<(), Status> {
     let tolerations = pod["spec"]["tolerations"].list();
@@ -84,7 +83,7 @@ pub(super) fn check(attributes: &Attributes, pod: &Value) -> Result<(), Status> 
     }
 }
 
-/// The tolerations in an annotation of the namespace; none if it does not have it.
+/// The tolerations in an annotation of the namespace; `None` without it.
 fn annotated(attributes: &Attributes, annotation: &str) -> Result<Option<Vec<Value>>, Status> {
     let name = attributes.namespace();
     let namespaces = GroupResource {

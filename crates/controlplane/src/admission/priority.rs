@@ -1,4 +1,4 @@
-//! How important a pod is, by the class it names or the one that all others are of.
+//! Priority: sets the priority of a pod from its PriorityClass or the global default.
 
 use mizzen_object::Status;
 use mizzen_value::Value;
@@ -9,22 +9,28 @@ use mizzen_apiserver::verbs::Call;
 
 const GROUP: &str = "scheduling.k8s.io";
 const CLASSES: &str = "priorityclasses";
-/// The classes that the system's own pods are of.
+/// The system priority classes.
 const SYSTEM: [&str; 2] = ["system-node-critical", "system-cluster-critical"];
 
-/// Gives a pod its priority; it is decided once.
+/// Sets the priority of a new pod.
 pub(super) fn admit(attributes: &Attributes, pod: &mut Value) -> Result<(), Status> {
     if !attributes.is_main("", "pods") {
         return Ok(());
     }
     match attributes.old {
-        Some(old) => keep(pod, old),
-        None => set(attributes, pod)?,
+        Some(old) => {
+            for field in ["priority", "preemptionPolicy"] {
+                if pod["spec"][field].is_null() && !old["spec"][field].is_null() {
+                    pod.entry("spec").set(field, old["spec"][field].clone());
+                }
+            }
+        }
+        None => set_priority(attributes, pod)?,
     }
     Ok(())
 }
 
-/// Only one class can be the one of all that name none.
+/// Rejects a second global default.
 pub(super) fn check(attributes: &Attributes, class: &Value) -> Result<(), Status> {
     if !attributes.is_main(GROUP, CLASSES) || !class["globalDefault"].bool() {
         return Ok(());
@@ -41,10 +47,10 @@ pub(super) fn check(attributes: &Attributes, class: &Value) -> Result<(), Status
     Err(attributes.forbidden(class, &why))
 }
 
-/// The system's own classes stay. Kubernetes: this is no plug-in but a rule of the resource, and cannot be
-/// turned off (priorityclass/storage/storage.go).
-pub(crate) struct SystemPriorityClasses;
+/// Rejects the deletion of a system class. Kubernetes: this is no plug-in but part of the resource, and cannot be disabled
 
+/// (priorityclass/storage/storage.go).
+pub(crate) struct SystemPriorityClasses;
 impl WriteStrategy for SystemPriorityClasses {
     fn check_delete(&self, call: &Call) -> Result<(), Status> {
         let (kind, name) = (call.resource.kind(), &call.path.name);
@@ -56,15 +62,7 @@ impl WriteStrategy for SystemPriorityClasses {
     }
 }
 
-fn keep(pod: &mut Value, old: &Value) {
-    for field in ["priority", "preemptionPolicy"] {
-        if pod["spec"][field].is_null() && !old["spec"][field].is_null() {
-            pod.entry("spec").set(field, old["spec"][field].clone());
-        }
-    }
-}
-
-fn set(attributes: &Attributes, pod: &mut Value) -> Result<(), Status> {
+fn set_priority(attributes: &Attributes, pod: &mut Value) -> Result<(), Status> {
     let class = match pod["spec"]["priorityClassName"].str() {
         "" => default_class(attributes)?.unwrap_or_default(),
         name => attributes.find(GROUP, CLASSES, "", name).ok_or_else(|| {
@@ -75,7 +73,7 @@ fn set(attributes: &Attributes, pod: &mut Value) -> Result<(), Status> {
     let policy = class["preemptionPolicy"]
         .as_str()
         .unwrap_or("PreemptLowerPriority");
-    agree(&pod["spec"], priority, policy).map_err(|why| attributes.forbidden(pod, &why))?;
+    check_given(&pod["spec"], priority, policy).map_err(|why| attributes.forbidden(pod, &why))?;
     let spec = pod.entry("spec");
     if !class.is_null() {
         spec.set("priorityClassName", class["metadata"]["name"].clone());
@@ -85,8 +83,8 @@ fn set(attributes: &Attributes, pod: &mut Value) -> Result<(), Status> {
     Ok(())
 }
 
-/// Whoever says a pod's priority himself must say what his class says.
-fn agree(spec: &Value, priority: i64, policy: &str) -> Result<(), String> {
+/// Priority and preemption policy in the spec must match those of the class.
+fn check_given(spec: &Value, priority: i64, policy: &str) -> Result<(), String> {
     if let Some(given) = spec["priority"].as_int().filter(|given| *given != priority) {
         return Err(format!(
             "the integer value of priority ({given}) must not be provided in pod spec; priority admission \
@@ -105,7 +103,7 @@ fn agree(spec: &Value, priority: i64, policy: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The class of pods that name none: of those that want to be it, the one with the lowest priority.
+/// The global default: of several, the one with the lowest priority.
 fn default_class(attributes: &Attributes) -> Result<Option<Value>, Status> {
     let all = attributes.all(GROUP, CLASSES, "")?;
     Ok(all

@@ -1,11 +1,11 @@
-//! Storage that is in use does not simply go.
+//! StorageObjectInUseProtection: finalizers of volumes, claims and VolumeAttributesClasses.
 
 use mizzen_object::Status;
 use mizzen_value::Value;
 
 use super::Attributes;
 
-/// What is held, and by which finalizer; a controller takes it off when the object may go.
+/// The protected resources and their finalizers, which a controller removes.
 const HELD: [(&str, &str, &str); 3] = [
     ("", "persistentvolumes", "kubernetes.io/pv-protection"),
     ("", "persistentvolumeclaims", "kubernetes.io/pvc-protection"),
@@ -16,7 +16,7 @@ const HELD: [(&str, &str, &str); 3] = [
     ),
 ];
 
-/// Holds a new volume, claim or class of volumes.
+/// Adds the finalizer to a new object.
 pub(super) fn admit(attributes: &Attributes, object: &mut Value) -> Result<(), Status> {
     let held = HELD
         .iter()

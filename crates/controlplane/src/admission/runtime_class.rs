@@ -1,4 +1,4 @@
-//! What a pod gets from its RuntimeClass: what the runtime costs, and where it is found.
+//! RuntimeClass: sets overhead and scheduling of a pod from its class.
 
 use mizzen_kinds::tolerations::merge;
 use mizzen_object::Status;
@@ -9,7 +9,7 @@ use super::Attributes;
 const DIFFERENT: &str =
     "pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead";
 
-/// Gives a new pod what its class says.
+/// Sets overhead and scheduling of a new pod.
 pub(super) fn admit(attributes: &Attributes, pod: &mut Value) -> Result<(), Status> {
     if !attributes.is_main("", "pods") || !attributes.is_create() {
         return Ok(());
@@ -17,12 +17,10 @@ pub(super) fn admit(attributes: &Attributes, pod: &mut Value) -> Result<(), Stat
     let Some(class) = class(attributes, pod)? else {
         return Ok(());
     };
-    let outcome =
-        set_overhead(&class, pod).and_then(|()| set_scheduling(&class["scheduling"], pod));
-    outcome.map_err(|why| attributes.forbidden(pod, &why))
+    apply_class(&class, pod).map_err(|why| attributes.forbidden(pod, &why))
 }
 
-/// Whether a new pod costs what its class says.
+/// Checks the overhead of a new pod.
 pub(super) fn check(attributes: &Attributes, pod: &Value) -> Result<(), Status> {
     if !attributes.is_main("", "pods") || !attributes.is_create() {
         return Ok(());
@@ -57,24 +55,19 @@ fn same_overhead(wanted: &Value, found: &Value) -> bool {
     wanted["podFixed"] == *found || wanted["podFixed"].is_empty() && found.is_empty()
 }
 
-fn set_overhead(class: &Value, pod: &mut Value) -> Result<(), String> {
-    let wanted = &class["overhead"];
-    if wanted.is_null() {
-        return Ok(());
-    }
+/// Sets overhead, node selector and tolerations of the class.
+fn apply_class(class: &Value, pod: &mut Value) -> Result<(), String> {
+    let (overhead, scheduling) = (&class["overhead"], &class["scheduling"]);
     let spec = pod.entry("spec");
-    if !spec["overhead"].is_empty() && !same_overhead(wanted, &spec["overhead"]) {
-        return Err(DIFFERENT.into());
+    if !overhead.is_null() {
+        if !spec["overhead"].is_empty() && !same_overhead(overhead, &spec["overhead"]) {
+            return Err(DIFFERENT.into());
+        }
+        spec.set("overhead", overhead["podFixed"].clone());
     }
-    spec.set("overhead", wanted["podFixed"].clone());
-    Ok(())
-}
-
-fn set_scheduling(scheduling: &Value, pod: &mut Value) -> Result<(), String> {
     if scheduling.is_null() {
         return Ok(());
     }
-    let spec = pod.entry("spec");
     for (key, wanted) in scheduling["nodeSelector"].entries() {
         let (wanted, found) = (wanted.str(), spec["nodeSelector"][key].as_str());
         if let Some(found) = found.filter(|found| *found != wanted) {

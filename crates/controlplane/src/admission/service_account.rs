@@ -1,4 +1,4 @@
-//! Who does a pod act as? It gets an account, and a token to show for it.
+//! ServiceAccount: sets the service account of a pod and mounts its token.
 
 use std::time::Duration;
 
@@ -10,24 +10,23 @@ use mizzen_value::{Value, value};
 
 use super::Attributes;
 
-/// The account of pods that name none.
+/// The default service account.
 const DEFAULT: &str = "default";
 const VOLUME_PREFIX: &str = "kube-api-access-";
 const MOUNT_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
-/// Seconds that a token holds. Kubernetes: so many say that the client may not know how to read it again
-/// (serviceaccount/claims.go).
+/// The lifetime of a token in seconds. Kubernetes: this value marks a token that may be extended (serviceaccount/claims.go).
 const EXPIRATION: i64 = 3607;
 const ENFORCE_SECRETS: &str = "kubernetes.io/enforce-mountable-secrets";
-/// The default account of a new namespace is made soon: so often it is looked for, and so long is waited between.
+/// The default account of a new namespace is created soon: how often it is looked up, and the pause between.
 const TRIES: usize = 10;
 const PAUSE: Duration = Duration::from_millis(150);
 
-/// Whether a write is about a new pod.
+/// Whether the write creates a pod.
 pub(super) fn concerns(attributes: &Attributes) -> bool {
     attributes.is_main("", "pods") && attributes.is_create()
 }
 
-/// Gives a new pod its account, a token and the secrets to pull its images with.
+/// Sets account, token and image pull secrets of a new pod.
 pub(super) fn admit<'a>(
     attributes: &'a Attributes<'a>,
     pod: &'a mut Value,
@@ -42,7 +41,9 @@ pub(super) fn admit<'a>(
             spec.set("serviceAccount", DEFAULT);
         }
         let account = wait_for_account(attributes, pod).await?;
-        if automounts(&account, pod) {
+        const AUTOMOUNT: &str = "automountServiceAccountToken";
+        let automount = pod["spec"][AUTOMOUNT].as_bool();
+        if automount.or(account[AUTOMOUNT].as_bool()).unwrap_or(true) {
             let suffix = name_suffix(attributes.call.server.registry.random(), 5);
             mount_token(pod.entry("spec"), &suffix);
         }
@@ -59,7 +60,7 @@ pub(super) fn admit<'a>(
     })
 }
 
-/// Whether a pod may act as whom it names, and may use the secrets that it names.
+/// Checks the service account of a pod and the secrets that it references.
 pub(super) fn check(attributes: &Attributes, pod: &Value) -> Result<(), Status> {
     if !attributes.is("", "pods") {
         return Ok(());
@@ -84,7 +85,7 @@ pub(super) fn check(attributes: &Attributes, pod: &Value) -> Result<(), Status> 
             if !limits_secrets(&account) {
                 return Ok(());
             }
-            // Kubernetes: this refusal is no Forbidden (serviceaccount/admission.go).
+            // Kubernetes: this error is no Forbidden (serviceaccount/admission.go).
             check_containers(&account, &mountable, containers, "ephemeral container")
                 .map_err(Status::unknown)
         }
@@ -125,16 +126,7 @@ fn account_of(attributes: &Attributes, pod: &Value) -> Result<Value, Status> {
     })
 }
 
-/// What the pod says counts, then what the account says.
-fn automounts(account: &Value, pod: &Value) -> bool {
-    const FIELD: &str = "automountServiceAccountToken";
-    pod["spec"][FIELD]
-        .as_bool()
-        .or(account[FIELD].as_bool())
-        .unwrap_or(true)
-}
-
-/// Mounts a token into all containers that have nothing in its place.
+/// Mounts a token into all containers without a mount at its path.
 fn mount_token(spec: &mut Value, suffix: &str) {
     let known = spec["volumes"]
         .list()
@@ -159,28 +151,25 @@ fn mount_token(spec: &mut Value, suffix: &str) {
         }
     }
     if is_used && known.is_none() {
-        spec.entry("volumes").make_list().push(token_volume(&name));
+        // Everything for API access: token, CA certificate and namespace.
+        let volume = value!({
+            "name": name,
+            "projected": {
+                "sources": [
+                    { "serviceAccountToken": { "expirationSeconds": EXPIRATION, "path": "token" } },
+                    { "configMap": { "name": "kube-root-ca.crt", "items": [{ "key": "ca.crt", "path": "ca.crt" }] } },
+                    { "downwardAPI": { "items": [
+                        { "path": "namespace", "fieldRef": { "apiVersion": "v1", "fieldPath": "metadata.namespace" } }
+                    ] } }
+                ],
+                "defaultMode": 420
+            }
+        });
+        spec.entry("volumes").make_list().push(volume);
     }
 }
 
-/// A volume with all that a pod needs to speak to this server: a token, whom to trust, where it lives.
-fn token_volume(name: &str) -> Value {
-    value!({
-        "name": name,
-        "projected": {
-            "sources": [
-                { "serviceAccountToken": { "expirationSeconds": EXPIRATION, "path": "token" } },
-                { "configMap": { "name": "kube-root-ca.crt", "items": [{ "key": "ca.crt", "path": "ca.crt" }] } },
-                { "downwardAPI": { "items": [
-                    { "path": "namespace", "fieldRef": { "apiVersion": "v1", "fieldPath": "metadata.namespace" } }
-                ] } }
-            ],
-            "defaultMode": 420
-        }
-    })
-}
-
-/// A pod that a node runs by itself has nothing to do with accounts.
+/// A mirror pod may not reference service accounts or secrets.
 fn check_mirror(pod: &Value) -> Result<(), &'static str> {
     let spec = &pod["spec"];
     if !spec["serviceAccountName"].is_empty() {
@@ -200,9 +189,9 @@ fn check_mirror(pod: &Value) -> Result<(), &'static str> {
 }
 
 fn limits_secrets(account: &Value) -> bool {
-    // As Go reads a boolean.
-    let asked = account["metadata"]["annotations"][ENFORCE_SECRETS].str();
-    matches!(asked, "1" | "t" | "T" | "true" | "TRUE" | "True")
+    // As Go parses a boolean.
+    let value = account["metadata"]["annotations"][ENFORCE_SECRETS].str();
+    matches!(value, "1" | "t" | "T" | "true" | "TRUE" | "True")
 }
 
 fn names(references: &Value) -> Vec<&str> {
@@ -213,7 +202,7 @@ fn names(references: &Value) -> Vec<&str> {
         .collect()
 }
 
-/// Whether the account names every secret that the pod uses.
+/// Checks that the account references every secret of the pod.
 fn check_secrets(account: &Value, pod: &Value) -> Result<(), String> {
     let (spec, mountable, owner) = (
         &pod["spec"],
@@ -259,8 +248,18 @@ fn check_containers(
 ) -> Result<(), String> {
     let owner = account["metadata"]["name"].str();
     for container in containers.list() {
-        if let Some((how, secret)) =
-            secrets_of(container).find(|(_, secret)| !mountable.contains(secret))
+        let variables = container["env"].list().iter().filter_map(|variable| {
+            let secret = &variable["valueFrom"]["secretKeyRef"];
+            let how = || format!("envVar {}", variable["name"].str());
+            (!secret.is_null()).then(|| (how(), secret["name"].str()))
+        });
+        let sources = container["envFrom"].list().iter().filter_map(|source| {
+            let secret = &source["secretRef"];
+            (!secret.is_null()).then(|| ("envFrom".to_string(), secret["name"].str()))
+        });
+        if let Some((how, secret)) = variables
+            .chain(sources)
+            .find(|(_, secret)| !mountable.contains(secret))
         {
             let name = container["name"].str();
             return Err(format!(
@@ -270,24 +269,6 @@ fn check_containers(
         }
     }
     Ok(())
-}
-
-/// The secrets in a container's environment, each with how it gets there.
-fn secrets_of(container: &Value) -> impl Iterator<Item = (String, &str)> {
-    let variables = container["env"].list().iter().filter_map(|variable| {
-        let secret = &variable["valueFrom"]["secretKeyRef"];
-        (!secret.is_null()).then(|| {
-            (
-                format!("envVar {}", variable["name"].str()),
-                secret["name"].str(),
-            )
-        })
-    });
-    let sources = container["envFrom"].list().iter().filter_map(|source| {
-        let secret = &source["secretRef"];
-        (!secret.is_null()).then(|| ("envFrom".to_string(), secret["name"].str()))
-    });
-    variables.chain(sources)
 }
 
 #[cfg(test)]
@@ -344,25 +325,25 @@ mod tests {
 
     #[test]
     fn a_mirror_pod_has_no_secrets() {
-        let refused = |spec: &str| check_mirror(&read(&format!(r#"{{"spec":{spec}}}"#))).err();
-        assert_eq!(refused("{}"), None);
+        let rejected = |spec: &str| check_mirror(&read(&format!(r#"{{"spec":{spec}}}"#))).err();
+        assert_eq!(rejected("{}"), None);
         assert_eq!(
-            refused(r#"{"serviceAccountName":"a"}"#),
+            rejected(r#"{"serviceAccountName":"a"}"#),
             Some("a mirror pod may not reference service accounts")
         );
         let secrets = Some("a mirror pod may not reference secrets");
         assert_eq!(
-            refused(r#"{"volumes":[{"rbd":{"secretRef":{"name":"s"}}}]}"#),
+            rejected(r#"{"volumes":[{"rbd":{"secretRef":{"name":"s"}}}]}"#),
             secrets
         );
         assert_eq!(
-            refused(r#"{"volumes":[{"projected":{"sources":[{"secret":{"name":"s"}}]}}]}"#),
+            rejected(r#"{"volumes":[{"projected":{"sources":[{"secret":{"name":"s"}}]}}]}"#),
             secrets
         );
         let token =
             r#"{"volumes":[{"projected":{"sources":[{"serviceAccountToken":{"path":"t"}}]}}]}"#;
         assert_eq!(
-            refused(token),
+            rejected(token),
             Some("a mirror pod may not use ServiceAccountToken volume projections")
         );
     }

@@ -1,4 +1,4 @@
-//! A new node takes no pods until it has said that it is ready.
+//! TaintNodesByCondition: a new node gets the not-ready taint.
 
 use mizzen_object::Status;
 use mizzen_value::{Value, value};

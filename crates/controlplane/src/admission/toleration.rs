@@ -1,16 +1,16 @@
-//! How long a pod stays on a node that is lost.
+//! DefaultTolerationSeconds: how long a pod stays on a node that is not ready or unreachable.
 
 use mizzen_object::Status;
 use mizzen_value::{Value, value};
 
 use super::{Attributes, admission};
 
-/// How long a pod stays on a node that is lost, in seconds, where the pod does not say.
+/// The default toleration seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TolerationSeconds {
-    /// On a node that is not ready.
+    /// For the taint `not-ready`.
     pub not_ready: i64,
-    /// On a node that is not reachable.
+    /// For the taint `unreachable`.
     pub unreachable: i64,
 }
 
@@ -23,7 +23,7 @@ impl Default for TolerationSeconds {
     }
 }
 
-/// Lets a pod stay for a while, unless it says itself for how long.
+/// Adds the default tolerations, unless the pod has its own.
 pub(super) fn admit(attributes: &Attributes, pod: &mut Value) -> Result<(), Status> {
     if !attributes.is_main("", "pods") {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Where a pod is: it gets the zone and the region of its node as labels.
+//! PodTopologyLabels: a pod gets zone and region of its node as labels.
 
 use mizzen_object::Status;
 use mizzen_value::Value;
@@ -10,7 +10,7 @@ const LABELS: [&str; 2] = [
     "topology.kubernetes.io/region",
 ];
 
-/// Labels a pod that is made on a node, or a binding that puts one there.
+/// Labels a pod that is created on a node, or a binding.
 pub(super) fn admit(attributes: &Attributes, object: &mut Value) -> Result<(), Status> {
     if !attributes.is("", "pods") || !attributes.is_create() {
         return Ok(());

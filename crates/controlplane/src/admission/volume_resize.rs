@@ -1,4 +1,4 @@
-//! May a claim grow? Only if it is bound, and its class says that its volumes can.
+//! PersistentVolumeClaimResize: a claim may grow only if it is bound and its class allows expansion.
 
 use mizzen_kinds::quota::storage_class;
 use mizzen_object::Status;
@@ -7,7 +7,7 @@ use mizzen_value::quantity::Quantity;
 
 use super::Attributes;
 
-/// Refuses a claim that grows where it cannot.
+/// Rejects a claim that may not grow.
 pub(super) fn check(attributes: &Attributes, claim: &Value) -> Result<(), Status> {
     if !attributes.is_main("", "persistentvolumeclaims") {
         return Ok(());
@@ -20,7 +20,12 @@ pub(super) fn check(attributes: &Attributes, claim: &Value) -> Result<(), Status
             attributes.forbidden(claim, "Only bound persistent volume claims can be expanded")
         );
     }
-    if may_grow(attributes, storage_class(claim), storage_class(old)) {
+    let class = storage_class(claim);
+    let is_same = !class.is_empty() && class == storage_class(old);
+    let found = is_same
+        .then(|| attributes.find("storage.k8s.io", "storageclasses", "", class))
+        .flatten();
+    if found.is_some_and(|class| class["allowVolumeExpansion"].bool()) {
         return Ok(());
     }
     let why = "only dynamically provisioned pvc can be resized and the storageclass that provisions the pvc \
@@ -33,12 +38,4 @@ fn size(claim: &Value) -> Quantity {
         "" => Quantity::default(),
         text => Quantity::of(text),
     }
-}
-
-fn may_grow(attributes: &Attributes, class: &str, old: &str) -> bool {
-    let is_same = !class.is_empty() && class == old;
-    let found = is_same
-        .then(|| attributes.find("storage.k8s.io", "storageclasses", "", class))
-        .flatten();
-    found.is_some_and(|class| class["allowVolumeExpansion"].bool())
 }

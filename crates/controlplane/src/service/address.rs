@@ -1,7 +1,7 @@
-//! Addresses of services as objects: whoever looks for who has an address finds an IPAddress.
+//! IPAddress objects of Services.
 //!
-//! The services are the book; their addresses follow it. After every write of a service that has or had an address,
-//! the objects are brought in line with what is stored: so they are right however the write ended.
+//! Services are the source of truth. After every write of a Service with an address, its IPAddress objects are synced with
+//! what is stored, so they are right however the write ended.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -21,17 +21,17 @@ const FAMILY: &str = "ipaddress.kubernetes.io/ip-family";
 const MANAGED_BY: &str = "ipaddress.kubernetes.io/managed-by";
 const ALLOCATOR: &str = "ipallocator.k8s.io";
 
-/// Where addresses are kept.
+/// The resource of IPAddress objects.
 pub(super) fn resource(server: &Inner) -> Option<Resource> {
     server.catalog.get(GROUP, "v1", "ipaddresses")
 }
 
-/// The services that a request writes, each with an address that it had or should have.
+/// The Services that a request writes, each with an old or new address.
 #[derive(Default)]
 pub(super) struct Addresses(Mutex<Vec<(Key, String)>>);
 
 impl Addresses {
-    /// Remembers the addresses of a service that is about to be written.
+    /// Records the addresses of a Service that is written.
     pub(super) fn note(&self, new: Option<&Value>, old: Option<&Value>) {
         let (of_new, of_old) = (new.map(addresses_of), old.map(addresses_of));
         if of_new == of_old {
@@ -48,25 +48,26 @@ impl Addresses {
         );
     }
 
-    /// Remembers an address object that is about to be changed or deleted. Kubernetes: the object of a service that has the address
-    /// is made again (core/service/ipallocator/controller/repairip.go).
+    /// Records an IPAddress that is changed or deleted. Kubernetes: that of a Service with the address is created again
+
+    /// (core/service/ipallocator/controller/repairip.go).
     pub(super) fn note_address(&self, old: &Value) {
         if is_ours(old) {
             self.0.lock().push(of_address(old));
         }
     }
 
-    /// Makes the objects that are missing and removes those that nobody has any more.
+    /// Creates missing IPAddress objects and deletes those without Service.
     pub(super) async fn follow(&self, call: &Call<'_>) {
         let noted = std::mem::take(&mut *self.0.lock());
         if noted.is_empty() {
             return;
         }
         let server = call.server.clone();
-        // A client that goes away must not leave an address behind.
+        // A client that disconnects must not leave an address behind.
         let task = tokio::spawn(async move {
             for (service, address) in noted {
-                follow(&server, &service, &address).await;
+                sync_address(&server, &service, &address).await;
             }
         });
         // It fails only when the process ends.
@@ -74,7 +75,7 @@ impl Addresses {
     }
 }
 
-/// Brings all addresses in line with the services: at start, because what was under way may not have ended.
+/// Syncs all addresses with the Services at start, because a write may have been interrupted.
 pub(crate) async fn follow_all(server: &Arc<Inner>) {
     let (Some(services), Some(addresses)) =
         (server.catalog.get("", "v1", "services"), resource(server))
@@ -100,11 +101,11 @@ pub(crate) async fn follow_all(server: &Arc<Inner>) {
         .filter(|address| is_ours(address))
         .map(of_address);
     for (service, address) in of_services.chain(known) {
-        follow(server, &service, &address).await;
+        sync_address(server, &service, &address).await;
     }
 }
 
-/// The service that an address object is of, and the address.
+/// The Service of an IPAddress, and the address.
 fn of_address(address: &Value) -> (Key, String) {
     let parent = &address["spec"]["parentRef"];
     let service = Key::new(parent["namespace"].str(), parent["name"].str());
@@ -115,7 +116,7 @@ fn is_ours(address: &Value) -> bool {
     address["metadata"]["labels"][MANAGED_BY].str() == ALLOCATOR
 }
 
-/// In the one way to write them: there may be several.
+/// The addresses of a Service in canonical form.
 fn addresses_of(service: &Value) -> Vec<String> {
     let addresses = service["spec"]["clusterIPs"].list().iter();
     addresses
@@ -124,8 +125,8 @@ fn addresses_of(service: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Makes one address an object if the service has it, and no object if not.
-async fn follow(server: &Arc<Inner>, service: &Key, address: &str) {
+/// Syncs one IPAddress: it exists if the Service has the address.
+async fn sync_address(server: &Arc<Inner>, service: &Key, address: &str) {
     let (Some(services), Some(addresses)) =
         (server.catalog.get("", "v1", "services"), resource(server))
     else {
@@ -136,7 +137,7 @@ async fn follow(server: &Arc<Inner>, service: &Key, address: &str) {
         Err(status) if status.code == 404 => Ok(None),
         Err(status) => Err(status),
     };
-    // Of what cannot be decoded, which is logged, nothing is known: its address stays as it is.
+    // An object that cannot be decoded, which is logged, keeps its address.
     let (Ok(stored), Ok(found)) = (
         read(&services, service),
         read(&addresses, &Key::new("", address)),
@@ -150,7 +151,13 @@ async fn follow(server: &Arc<Inner>, service: &Key, address: &str) {
         Some(found) if !has && is_ours(&found) && is_of(&found, service) => {
             remove(server, &addresses, address).await;
         }
-        Some(found) if has && is_of(&found, service) && !has_labels(&found, address) => {
+        // It lacks the labels of the allocator.
+        Some(found)
+            if has
+                && is_of(&found, service)
+                && !(is_ours(&found)
+                    && found["metadata"]["labels"][FAMILY].str() == family_of(address)) =>
+        {
             remove(server, &addresses, address).await;
             make(server, &addresses, service, address).await;
         }
@@ -160,16 +167,11 @@ async fn follow(server: &Arc<Inner>, service: &Key, address: &str) {
 
 async fn remove(server: &Arc<Inner>, addresses: &Resource, address: &str) {
     let (key, options) = (Key::new("", address), DeleteOptions::default());
-    // Another client may have deleted it; then it is gone as well.
+    // It may have been deleted already.
     let _ = server
         .registry
         .delete(addresses, &key, &options, &NoGate)
         .await;
-}
-
-/// Whether an address object has the labels that the allocator gives it.
-fn has_labels(object: &Value, address: &str) -> bool {
-    is_ours(object) && object["metadata"]["labels"][FAMILY].str() == family_of(address)
 }
 
 fn family_of(address: &str) -> &'static str {
@@ -207,6 +209,6 @@ async fn make(server: &Arc<Inner>, addresses: &Resource, service: &Key, address:
         user: request.user.clone(),
         ..Create::new(addresses, "", object)
     };
-    // One may have been made by hand in the meantime; then it is there as well.
+    // It may have been created already.
     let _ = server.registry.create(create).await;
 }

@@ -1,11 +1,10 @@
-//! Addresses and ports of services: each is had by one service at a time.
+//! The allocation of cluster IPs and node ports: each belongs to one Service at a time.
 //!
-//! The store is the only book: an address is taken when a stored service has it, which the index tells at
-//! once. What a write has chosen but not stored yet is *claimed*; the claim ends with the write, so nothing
-//! can leak, not even by a crash.
+//! The store is the only record: an address is taken if a stored Service has it, which an index answers. An address that a
+//! write has chosen and not stored yet is *claimed*; the claim ends with the write, so nothing can leak, not even by a crash.
 //!
-//! Invariant: a claim is given up only after its write is visible or refused, and whoever chooses looks at
-//! claims and store under one lock; so no two writes can choose the same.
+//! Invariant: a claim is released only after its write is visible or rejected, and an allocation checks claims and store
+//! under one lock; so no two writes can choose the same address.
 
 mod address;
 mod range;
@@ -92,14 +91,14 @@ impl WriteTransaction for Allocation {
 #[derive(Clone, Default)]
 struct Claims(Arc<Mutex<HashSet<String>>>);
 
-/// What one write has chosen; given up when dropped.
+/// The claims of one write; released on drop.
 struct Claim {
     claims: Claims,
     mine: Vec<String>,
 }
 
 impl Claims {
-    /// A claim on nothing yet.
+    /// An empty claim.
     fn claim(&self) -> Claim {
         Claim {
             claims: self.clone(),
@@ -132,7 +131,7 @@ impl Claim {
         true
     }
 
-    /// Forgets what an earlier attempt chose.
+    /// Releases the claims of an earlier attempt.
     fn reset(&mut self) {
         *self = self.claims.claim();
     }
@@ -152,7 +151,7 @@ fn allocate(
         .iter()
         .map(|range| family(range.ip))
         .collect();
-    let mut pool = Ranges {
+    let mut pool = AllocationRanges {
         server: call.server,
         services: call.resource,
         addresses: &addresses,
@@ -175,24 +174,24 @@ fn allocate(
     })
 }
 
-/// The cluster's ranges.
-struct Ranges<'a> {
+/// The ranges of the cluster.
+struct AllocationRanges<'a> {
     server: &'a Inner,
     services: &'a Resource,
     addresses: &'a Resource,
     families: Vec<&'static str>,
     claim: &'a mut Claim,
-    /// Whether the service has a name, or will get one.
+    /// Whether the Service has a name or generateName.
     is_named: bool,
     dry_run: bool,
 }
 
-impl Ranges<'_> {
+impl AllocationRanges<'_> {
     fn claim_address(&mut self, address: IpAddr) -> bool {
         let (registry, services, addresses) =
             (&self.server.registry, self.services, self.addresses);
         let address = &address.to_string();
-        // Somebody may also have made an address by hand.
+        // An IPAddress may also have been created manually.
         let taken = || {
             registry.is_taken(services, ADDRESS, address)
                 || registry.get(addresses, &Key::new("", address), "").is_ok()
@@ -210,7 +209,7 @@ impl Ranges<'_> {
     }
 }
 
-impl Pool for Ranges<'_> {
+impl Pool for AllocationRanges<'_> {
     fn families(&self) -> &[&'static str] {
         &self.families
     }
@@ -241,7 +240,7 @@ impl Pool for Ranges<'_> {
             .flat_map(|range: &Block| range::from(*range, start.into()));
         let free = addresses.find(|address| self.claim_address(*address));
         let address = free.ok_or_else(|| Exhausted::Full("range is full".into()))?;
-        // Kubernetes: the address object is made before the service is validated (ipallocator/ipallocator.go, `createIPAddress`).
+        // Kubernetes: the IPAddress is created before the Service is validated (ipallocator/ipallocator.go, `createIPAddress`).
         if !self.is_named && !self.dry_run {
             return Err(Exhausted::Refused(format!(
                 "IPAddress.networking.k8s.io \"{address}\" is invalid: spec.parentRef.name: Required value"
@@ -254,7 +253,7 @@ impl Pool for Ranges<'_> {
         let ports = &ControlPlane::of(self.server).service_node_ports;
         let (low, high) = (i64::from(*ports.start()), i64::from(*ports.end()));
         if let Some(wanted) = wanted {
-            // Kubernetes: a dry run looks only for ports that are allocated (portallocator/operation.go).
+            // Kubernetes: a dry run checks only whether ports are allocated (portallocator/operation.go).
             if !(low..=high).contains(&wanted) && !self.dry_run {
                 let message = format!(
                     "provided port is not in the valid range. The range of valid ports is {low}-{high}"

@@ -1,4 +1,4 @@
-//! Which addresses may services have? Those of every range that is ready and stays.
+//! The address ranges of Services: every ServiceCIDR that is ready and not terminating.
 
 use std::net::IpAddr;
 
@@ -11,13 +11,13 @@ use mizzen_apiserver::server::Inner;
 
 use crate::ControlPlane;
 
-/// One of so many addresses is left to those who ask for one, within these bounds.
+/// The share of a range that is reserved for static allocation, within these bounds.
 const SHARE: u128 = 16;
 const LEFT: std::ops::RangeInclusive<u128> = 16..=256;
-/// How long the prefix of a range of IPv6 must be.
+/// The shortest prefix of an IPv6 range.
 const V6_PREFIX: u32 = 64;
 
-/// All ranges that addresses can be had of; those that the server was told if nobody has written down any.
+/// All ranges for allocation; those of the command line if there are no ServiceCIDRs.
 pub(super) fn ready(server: &Inner) -> Vec<Block> {
     let resource = server
         .catalog
@@ -36,17 +36,17 @@ pub(super) fn ready(server: &Inner) -> Vec<Block> {
         .iter()
         .map(|object| object.value())
         .filter(is_ready);
-    found.flat_map(|range| of(&range)).collect()
+    found.flat_map(|range| blocks_of(&range)).collect()
 }
 
-/// Kubernetes: a range of which nobody has said anything is ready (cidrallocator.go).
+/// Kubernetes: a ServiceCIDR without a Ready condition is ready (cidrallocator.go).
 fn is_ready(range: &Value) -> bool {
     let condition = find(&range["status"]["conditions"], "Ready");
     range["metadata"]["deletionTimestamp"].is_null()
         && condition.is_none_or(|condition| condition["status"].str() == "True")
 }
 
-fn of(range: &Value) -> Vec<Block> {
+fn blocks_of(range: &Value) -> Vec<Block> {
     let blocks = range["spec"]["cidrs"]
         .list()
         .iter()
@@ -56,7 +56,7 @@ fn of(range: &Value) -> Vec<Block> {
         .collect()
 }
 
-/// Every address that a range gives, from somewhere on. The first ones come last: people ask for them.
+/// Every address of a range, starting at an offset. The static share comes last.
 pub(super) fn from(range: Block, start: u128) -> impl Iterator<Item = IpAddr> {
     let hosts = range.hosts();
     let n_hosts = hosts.end - hosts.start;
@@ -80,7 +80,7 @@ mod tests {
         Block::parse_sloppy(text).unwrap()
     }
 
-    /// The offsets of all addresses that a range gives, in the order in which it does.
+    /// The offsets of all addresses of a range, in allocation order.
     fn given(range: &str, start: u128) -> Vec<u128> {
         let range = block(range);
         from(range, start)
@@ -138,6 +138,9 @@ mod tests {
     #[test]
     fn a_range_of_ipv6_that_is_too_large_gives_nothing() {
         let ranges = value!({"spec": {"cidrs": ["10.0.0.0/8", "fd00::/63", "fd00::/64"]}});
-        assert_eq!(of(&ranges), [block("10.0.0.0/8"), block("fd00::/64")]);
+        assert_eq!(
+            blocks_of(&ranges),
+            [block("10.0.0.0/8"), block("fd00::/64")]
+        );
     }
 }

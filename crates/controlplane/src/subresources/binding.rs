@@ -1,11 +1,11 @@
-//! Binding a pod to a node: `POST` to `pods/NAME/binding`, or to `bindings` in the old way.
+//! Binds a pod to a node: `POST` to `pods/NAME/binding`, or to the legacy `bindings`.
 
 use mizzen_object::{GroupResource, Status, Violations, condition};
 use mizzen_registry::{Change, Future, Key, Update};
 use mizzen_value::{Value, value};
 
 use mizzen_apiserver::answer::{self, Answer};
-use mizzen_apiserver::verbs::wipe;
+use mizzen_apiserver::verbs::wipe_system_metadata;
 use mizzen_apiserver::verbs::{Call, check_key, set_namespace};
 use mizzen_apiserver::{admission, decode, options};
 
@@ -25,20 +25,20 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     let pods = server.catalog.get("", "v1", "pods").ok_or_else(missing)?;
     let mut binding = decode::decode_body(call, bindings.kind(), options.strictness)?;
     if path.subresource.is_empty() {
-        // Kubernetes: only through the pod a binding may say which pod it means by its uid.
-        wipe(binding.entry("metadata"));
+        // Kubernetes: only a binding through `pods/NAME/binding` may have the uid of the pod.
+        wipe_system_metadata(binding.entry("metadata"));
     }
     set_namespace(path, binding.entry("metadata"))?;
     admission::admit_below(call, &mut binding).await?;
     let kind = bindings.kind();
     admission::admit_other(call, &kind.gvk, &kind.root, &mut binding, None).await?;
-    check(&path.name, &binding)?;
+    check_binding(&path.name, &binding)?;
     admission::check_other(call, &kind.gvk, &kind.root, &binding, None).await?;
 
     let name = binding["metadata"]["name"].str();
     check_key(pods.kind(), &path.namespace, name)?;
     let key = Key::new(&path.namespace, name);
-    let mut change = Bind {
+    let mut change = BindPod {
         binding,
         now: server.registry.timestamp(),
     };
@@ -53,7 +53,7 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     Ok(created(call))
 }
 
-/// The Status that says that something was done.
+/// The Status of a successful create of a subresource.
 pub(super) fn created(call: &Call) -> Answer {
     let mut status = Status::success(Default::default());
     status.remove("details");
@@ -61,11 +61,9 @@ pub(super) fn created(call: &Call) -> Answer {
     answer::status_value(&call.server.types, &status, call.accept, 201)
 }
 
-/// Kubernetes: an invalid binding is a server error, in the words of a validation
-/// (registry/core/pod/storage).
-fn check(name: &str, binding: &Value) -> Result<(), Status> {
-    let said = binding["metadata"]["name"].str();
-    if !name.is_empty() && said != name {
+/// Kubernetes: an invalid binding is a server error with the message of the validation (registry/core/pod/storage).
+fn check_binding(name: &str, binding: &Value) -> Result<(), Status> {
+    if !name.is_empty() && binding["metadata"]["name"].str() != name {
         return Err(Status::bad_request(
             "name in URL does not match name in Binding object",
         ));
@@ -77,23 +75,23 @@ fn check(name: &str, binding: &Value) -> Result<(), Status> {
         .map_or(Ok(()), |all| Err(Status::unknown(all)))
 }
 
-/// Puts a pod on the node that a binding names.
-struct Bind {
+/// Assigns a pod to the node of a binding.
+struct BindPod {
     binding: Value,
     now: String,
 }
 
-impl Change for Bind {
+impl Change for BindPod {
     fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> Future<'a, Result<Value, Status>> {
-        let outcome = self.bound(current.expect("a binding changes what is there"));
+        let outcome = self.bound(current.expect("the update does not create"));
         Box::pin(async { outcome })
     }
 }
 
-impl Bind {
+impl BindPod {
     fn bound(&self, current: &Value) -> Result<Value, Status> {
         let name = current["metadata"]["name"].str();
-        let refuse = |why: String| {
+        let conflict = |why: String| {
             let resource = GroupResource {
                 group: "".into(),
                 resource: "pods/binding".into(),
@@ -102,23 +100,23 @@ impl Bind {
         };
         self.check_version(current)?;
         if !current["metadata"]["deletionTimestamp"].is_null() {
-            return refuse(format!(
+            return conflict(format!(
                 "pod {name} is being deleted, cannot be assigned to a host"
             ));
         }
         let node = current["spec"]["nodeName"].str();
         if !node.is_empty() {
-            return refuse(format!("pod {name} is already assigned to node {node:?}"));
+            return conflict(format!("pod {name} is already assigned to node {node:?}"));
         }
         if !current["spec"]["schedulingGates"].is_empty() {
-            return refuse(format!("pod {name} has non-empty .spec.schedulingGates"));
+            return conflict(format!("pod {name} has non-empty .spec.schedulingGates"));
         }
         let mut pod = current.clone();
         self.assign(&mut pod);
         Ok(pod)
     }
 
-    /// Whether the pod is of the version that the binding means. One with another uid is refused for that.
+    /// Checks the resourceVersion of a binding. Another uid is rejected for that instead.
     fn check_version(&self, current: &Value) -> Result<(), Status> {
         let (wanted, found) = (&self.binding["metadata"], &current["metadata"]);
         let other = !wanted["uid"].is_empty() && wanted["uid"] != found["uid"];
@@ -159,7 +157,7 @@ impl Bind {
             }
         }
         let scheduled = value!({ "type": "PodScheduled", "status": "True", "lastProbeTime": null, "lastTransitionTime": (&self.now) });
-        // What was hoped for is so, or is not any more.
+        // The nomination is fulfilled or obsolete.
         pod.entry("status").remove("nominatedNodeName");
         let conditions = pod.entry("status").entry("conditions").make_list();
         condition::set(conditions, scheduled);

@@ -1,13 +1,13 @@
-//! `componentstatuses`: how the control plane's parts are. Nothing of it is stored.
+//! `componentstatuses`: the health of the control plane. It is computed, not stored.
 //!
-//! Kubernetes: an API server probes scheduler and controller manager on its own machine, at their default ports, whoever
-//! they are (registry/core/componentstatus). A component that runs in this process is asked directly instead.
+//! Kubernetes: the API server probes scheduler and controller manager at their default ports on localhost
+//! (registry/core/componentstatus). The health check of a component in this process is called directly instead.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use mizzen_object::{Details, GroupResource, Status, schema};
-use mizzen_registry::{Health, List, Object, Revision, Selection};
+use mizzen_registry::{Health, List, Object, Revision};
 use mizzen_value::{Value, json, value};
 use parking_lot::RwLock;
 use tokio::time::Instant;
@@ -20,16 +20,16 @@ use mizzen_apiserver::outgoing::Client;
 use mizzen_apiserver::verbs::Call;
 use mizzen_transport::{Limit, Trust};
 
-/// The parts that are looked for, and where.
-const PARTS: [(&str, u16); 2] = [("controller-manager", 10257), ("scheduler", 10259)];
-/// The part that is inside: the store.
+/// The probed components and their ports.
+const COMPONENTS: [(&str, u16); 2] = [("controller-manager", 10257), ("scheduler", 10259)];
+/// The name of the store.
 const STORE: &str = "etcd-0";
-/// How long a probe may take.
-const PATIENCE: Duration = Duration::from_secs(20);
-/// How long the answer to a probe may be.
-const MAX_ANSWER: usize = 10 * 1024;
+/// The timeout of a probe.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(20);
+/// The largest response to a probe.
+const MAX_RESPONSE: usize = 10 * 1024;
 
-/// The components of the control plane that run in the process of the server, by name. Clones are the same.
+/// The control plane components in the process of the server, by name. Clones share them.
 #[derive(Debug, Clone, Default)]
 pub struct ControlPlaneComponents(Arc<RwLock<Vec<Arc<dyn HealthCheck>>>>);
 
@@ -59,8 +59,8 @@ pub(super) async fn answer(call: &Call<'_>) -> Result<Answer, Status> {
 
 async fn get(call: &Call<'_>) -> Result<Answer, Status> {
     let name = call.path.name.as_str();
-    if name != STORE && !PARTS.iter().any(|part| part.0 == name) {
-        // Kubernetes: this refusal names the resource in the singular.
+    if name != STORE && !COMPONENTS.iter().any(|part| part.0 == name) {
+        // Kubernetes: this error has the singular name of the resource.
         let resource = GroupResource {
             group: "".into(),
             resource: "componentstatus".into(),
@@ -74,8 +74,11 @@ async fn list(call: &Call<'_>) -> Result<Answer, Status> {
     call.check_include()?;
     let options = options::list_options(call.resource.kind(), "", &call.request.query)?;
     let mut items = Vec::new();
-    for name in PARTS.map(|part| part.0).into_iter().chain([STORE]) {
-        if selects(&options.selection, name) {
+    for name in COMPONENTS.map(|part| part.0).into_iter().chain([STORE]) {
+        // Components have a name and no labels.
+        let field = |field: &str| if field == "metadata.name" { name } else { "" };
+        let selection = &options.selection;
+        if selection.labels.matches(|_| None) && selection.fields.matches(field) {
             items.push(component(call, name).await);
         }
     }
@@ -90,7 +93,7 @@ async fn list(call: &Call<'_>) -> Result<Answer, Status> {
     Ok(call.renderer().list(&list))
 }
 
-/// 405: nobody tells when a component changes.
+/// 405: component statuses cannot be watched.
 fn no_watch() -> Status {
     let message = "watch is not supported on resources of kind \"componentstatuses\"";
     let details = Details {
@@ -103,18 +106,22 @@ fn no_watch() -> Status {
     }
 }
 
-/// Components have a name and no labels.
-fn selects(selection: &Selection, name: &str) -> bool {
-    let field = |field: &str| if field == "metadata.name" { name } else { "" };
-    selection.labels.matches(|_| None) && selection.fields.matches(field)
-}
-
 async fn component(call: &Call<'_>, name: &str) -> Object {
     let server = call.server;
-    let health = match PARTS.iter().find(|part| part.0 == name) {
+    let health = match COMPONENTS.iter().find(|part| part.0 == name) {
         Some((name, port)) => match ControlPlane::of(server).components.find(name) {
             Some(component) => component.check().await,
-            None => probe(&Client::plain(&server.registry, None), *port).await,
+            // Kubernetes: the certificate of the component is not verified.
+            None => {
+                let url = format!("https://127.0.0.1:{port}/healthz");
+                let limit = Limit {
+                    until: Instant::now() + PROBE_TIMEOUT,
+                    bytes: MAX_RESPONSE,
+                };
+                let client = Client::plain(&server.registry, None);
+                let answer = client.get(&url, &Trust::Anyone, limit).await;
+                answer.map(drop).map_err(|error| error.to_string())
+            }
         },
         None => match server.registry.store().health() {
             Health::Failed(problem) => Err(problem.to_string()),
@@ -132,15 +139,4 @@ async fn component(call: &Call<'_>, name: &str) -> Object {
     component.set("conditions", vec![condition]);
     schema::canonical(&kind.root, &mut component);
     Object::unstored(json::to_string(&component).into())
-}
-
-/// Whether a component on this machine answers. Kubernetes: it need not prove who it is.
-async fn probe(client: &Client, port: u16) -> Result<(), String> {
-    let url = format!("https://127.0.0.1:{port}/healthz");
-    let limit = Limit {
-        until: Instant::now() + PATIENCE,
-        bytes: MAX_ANSWER,
-    };
-    let answer = client.get(&url, &Trust::Anyone, limit).await;
-    answer.map(drop).map_err(|error| error.to_string())
 }

@@ -1,4 +1,4 @@
-//! `POST` to `pods/NAME/eviction`: deletes a pod if the disruption budgets that guard it allow.
+//! Eviction: `POST` to `pods/NAME/eviction` deletes a pod if its PodDisruptionBudget allows it.
 
 use http::Method;
 use mizzen_kinds::pod_state::{is_ready, is_terminal};
@@ -21,9 +21,9 @@ use mizzen_apiserver::verbs::{Call, set_namespace};
 use mizzen_apiserver::{decode, delete_options, options};
 
 const VIOLATION: &str = "Cannot evict pod as it would violate the pod's disruption budget.";
-/// How many evictions of one budget may wait for the controller.
+/// How many evictions of one budget may be unconfirmed by the disruption controller.
 const MAX_DISRUPTED: usize = 2000;
-/// How often an eviction that others get in the way of is tried again.
+/// How often an eviction is tried after conflicts.
 const TRIES: usize = 20;
 
 pub(super) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
@@ -32,15 +32,27 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     }
     let options = options::write_options(call.request, "CreateOptions")?;
     let (gvk, root) = (eviction_kind("v1"), &call.server.types.eviction);
-    // Kubernetes: an eviction may still be of the version that budgets have lost.
+    // Kubernetes: an eviction may still be v1beta1, which budgets are no longer.
     let old = eviction_kind("v1beta1");
     let mut eviction = decode::decode_body_as(call, &gvk, Some(&old), root, options.strictness)?;
     set_namespace(call.path, eviction.entry("metadata"))?;
     admission::admit_below(call, &mut eviction).await?;
     admission::admit_other(call, &gvk, root, &mut eviction, None).await?;
-    check(call, &eviction)?;
+    check_eviction(call, &eviction)?;
     admission::check_other(call, &gvk, root, &eviction, None).await?;
-    evict(call, &eviction, options.dry_run).await?;
+    let delete_dry_run = eviction["deleteOptions"]["dryRun"].list();
+    if options.dry_run && !delete_dry_run.is_empty() && delete_dry_run != [Value::from("All")] {
+        let found: Vec<&str> = delete_dry_run.iter().map(Value::str).collect();
+        let message = "Non-matching dry-run options in request and content: [All] and";
+        return Err(Status::unknown(format!("{message} [{}]", found.join(" "))));
+    }
+    let pod = pod(call)?;
+    let mut delete = delete_options::from_value(&eviction["deleteOptions"])?;
+    delete.dry_run |= options.dry_run;
+    match ignores_budgets(&pod) {
+        true => evict_without_budget(call, pod, &delete).await?,
+        false => evict_with_budget(call, &pod, delete).await?,
+    }
     Ok(created(call))
 }
 
@@ -52,7 +64,7 @@ fn eviction_kind(version: &str) -> GroupVersionKind {
     }
 }
 
-fn check(call: &Call, eviction: &Value) -> Result<(), Status> {
+fn check_eviction(call: &Call, eviction: &Value) -> Result<(), Status> {
     if eviction["metadata"]["name"].str() != call.path.name {
         return Err(Status::bad_request(
             "name in URL does not match name in Eviction object",
@@ -73,23 +85,6 @@ fn check(call: &Call, eviction: &Value) -> Result<(), Status> {
     Ok(())
 }
 
-async fn evict(call: &Call<'_>, eviction: &Value, dry_run: bool) -> Result<(), Status> {
-    let asked = eviction["deleteOptions"]["dryRun"].list();
-    if dry_run && !asked.is_empty() && asked != [Value::from("All")] {
-        let asked: Vec<&str> = asked.iter().map(Value::str).collect();
-        let message = "Non-matching dry-run options in request and content: [All] and";
-        return Err(Status::unknown(format!("{message} [{}]", asked.join(" "))));
-    }
-    let pod = pod(call)?;
-    let mut options = delete_options::from_value(&eviction["deleteOptions"])?;
-    options.dry_run |= dry_run;
-    if needs_no_budget(&pod) {
-        evict_unguarded(call, pod, &options).await
-    } else {
-        evict_guarded(call, &pod, options).await
-    }
-}
-
 fn pod(call: &Call) -> Result<Value, Status> {
     Ok(call
         .server
@@ -98,72 +93,79 @@ fn pod(call: &Call) -> Result<Value, Status> {
         .value())
 }
 
-/// A pod that does no work is no loss.
-fn needs_no_budget(pod: &Value) -> bool {
-    is_over(pod) || pod["status"]["phase"].str() == "Pending"
+/// Budgets do not count pods that are terminal, terminating or pending. Upstream: `canIgnorePDB`.
+fn ignores_budgets(pod: &Value) -> bool {
+    is_terminating(pod) || pod["status"]["phase"].str() == "Pending"
 }
 
-fn is_over(pod: &Value) -> bool {
+fn is_terminating(pod: &Value) -> bool {
     is_terminal(pod) || !pod["metadata"]["deletionTimestamp"].is_null()
 }
 
-/// Deletes a pod of which no budget is asked. One that waits to be started must still be as it was looked at,
-/// because it may have become ready.
-async fn evict_unguarded(
+/// Deletes a pod without a budget. A pending pod must not have changed since it was read, because it may have become ready.
+async fn evict_without_budget(
     call: &Call<'_>,
     mut pod: Value,
-    asked: &DeleteOptions,
+    requested: &DeleteOptions,
 ) -> Result<(), Status> {
     for _ in 1..TRIES {
-        if !needs_no_budget(&pod) {
-            return evict_guarded(call, &pod, asked.clone()).await;
+        if !ignores_budgets(&pod) {
+            return evict_with_budget(call, &pod, requested.clone()).await;
         }
-        let mut options = asked.clone();
-        if !is_over(&pod) && asked.version.is_none() {
+        let mut options = requested.clone();
+        if !is_terminating(&pod) && requested.version.is_none() {
             options.version = Some(pod["metadata"]["resourceVersion"].str().into());
         }
         let raced = |status: &Status| {
-            status.reason == "Conflict" && asked.version.is_none() && asked.uid.is_none()
+            status.reason == "Conflict" && requested.version.is_none() && requested.uid.is_none()
         };
         match mark_and_delete(call, options).await {
             Err(status) if raced(&status) => pod = self::pod(call)?,
             outcome => return outcome,
         }
     }
-    mark_and_delete(call, asked.clone()).await
+    mark_and_delete(call, requested.clone()).await
 }
 
-async fn evict_guarded(call: &Call<'_>, pod: &Value, asked: DeleteOptions) -> Result<(), Status> {
+async fn evict_with_budget(
+    call: &Call<'_>,
+    pod: &Value,
+    options: DeleteOptions,
+) -> Result<(), Status> {
     let budgets = call
         .server
         .catalog
         .get("policy", "v1", "poddisruptionbudgets")
         .ok_or_else(Status::no_such_resource)?;
-    let guards = guards(call, &budgets, pod)?;
-    let guard = match guards.as_slice() {
-        [] => return mark_and_delete(call, asked).await,
-        [guard] => guard,
+    let matching = matching_budgets(call, &budgets, pod)?;
+    let budget = match matching.as_slice() {
+        [] => return mark_and_delete(call, options).await,
+        [budget] => budget,
         _ => {
             return Err(Status::unknown(
                 "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support.",
             ));
         }
     };
-    if !is_ready(pod) && spares_unready(guard) {
-        return evict_unready(call, pod, guard["metadata"]["name"].str(), asked).await;
+    let (name, status) = (budget["metadata"]["name"].str(), &budget["status"]);
+    let desired = status["desiredHealthy"].int();
+    let allows_unready = budget["spec"]["unhealthyPodEvictionPolicy"].str() == "AlwaysAllow"
+        || desired > 0 && status["currentHealthy"].int() >= desired;
+    if is_ready(pod) || !allows_unready {
+        take_disruption(call, &budgets, name, options.dry_run).await?;
+        return mark_and_delete(call, options).await;
     }
-    spend(
-        call,
-        &budgets,
-        guard["metadata"]["name"].str(),
-        asked.dry_run,
-    )
-    .await?;
-    mark_and_delete(call, asked).await
+    // A pod that is not ready is not counted, unless it has changed since it was read.
+    let has_version = options.version.is_some();
+    let version = Some(pod["metadata"]["resourceVersion"].str().into());
+    match mark_and_delete(call, DeleteOptions { version, ..options }).await {
+        Err(status) if !has_version && status.reason == "Conflict" => Err(still_processed(name)),
+        outcome => outcome,
+    }
 }
 
-/// Takes one disruption from a budget. It is the server that asks here, not the user.
-async fn spend(
+/// Takes one disruption from a budget, as the server itself.
+async fn take_disruption(
     call: &Call<'_>,
     budgets: &Resource,
     name: &str,
@@ -188,10 +190,10 @@ async fn spend(
     let key = own.key();
     let registry = &call.server.registry;
     let now = registry.timestamp();
-    let mut change = Spend {
+    let mut change = TakeDisruption {
         pod: call.path.name.as_str(),
         now: &now,
-        owning: RequestFieldManager::new(&own),
+        fields: RequestFieldManager::new(&own),
     };
     for _ in 1..TRIES {
         let update = Update {
@@ -212,8 +214,8 @@ async fn spend(
     })
 }
 
-/// The budgets that guard a pod.
-fn guards(call: &Call, budgets: &Resource, pod: &Value) -> Result<Vec<Value>, Status> {
+/// The budgets of a pod.
+fn matching_budgets(call: &Call, budgets: &Resource, pod: &Value) -> Result<Vec<Value>, Status> {
     let selection = Selection {
         namespace: call.path.namespace.clone(),
         ..Selection::default()
@@ -226,7 +228,7 @@ fn guards(call: &Call, budgets: &Resource, pod: &Value) -> Result<Vec<Value>, St
         },
     )?;
     let labels = &pod["metadata"]["labels"];
-    let guards = all
+    let matching = all
         .items
         .iter()
         .map(|budget| budget.value())
@@ -234,39 +236,16 @@ fn guards(call: &Call, budgets: &Resource, pod: &Value) -> Result<Vec<Value>, St
             LabelSelector::of(&budget["spec"]["selector"])
                 .is_some_and(|selector| selector.matches(|key| labels[key].as_str()))
         });
-    Ok(guards.collect())
+    Ok(matching.collect())
 }
 
-/// Whether a budget lets go of pods that are not ready without counting them.
-fn spares_unready(budget: &Value) -> bool {
-    let status = &budget["status"];
-    let wanted = status["desiredHealthy"].int();
-    budget["spec"]["unhealthyPodEvictionPolicy"].str() == "AlwaysAllow"
-        || wanted > 0 && status["currentHealthy"].int() >= wanted
-}
-
-/// Deletes a pod that is not ready, unless it has changed since it was looked at.
-async fn evict_unready(
-    call: &Call<'_>,
-    pod: &Value,
-    budget: &str,
-    asked: DeleteOptions,
-) -> Result<(), Status> {
-    let version = Some(pod["metadata"]["resourceVersion"].str().into());
-    let free = asked.version.is_none();
-    match mark_and_delete(call, DeleteOptions { version, ..asked }).await {
-        Err(status) if free && status.reason == "Conflict" => Err(still_processed(budget)),
-        outcome => outcome,
-    }
-}
-
-/// Writes into the pod why it goes, then deletes it.
+/// Sets the DisruptionTarget condition of a pod, then deletes it.
 async fn mark_and_delete(call: &Call<'_>, mut options: DeleteOptions) -> Result<(), Status> {
     let registry = &call.server.registry;
     if !options.dry_run {
         let key = call.key();
         let now = registry.timestamp();
-        let mut change = Mark {
+        let mut change = SetDisruptionTarget {
             pods: call.resource,
             options: &options,
             now: &now,
@@ -291,25 +270,25 @@ async fn mark_and_delete(call: &Call<'_>, mut options: DeleteOptions) -> Result<
         .map(drop)
 }
 
-/// Says in a pod's status that it is being evicted.
-struct Mark<'a> {
+/// Sets the DisruptionTarget condition.
+struct SetDisruptionTarget<'a> {
     pods: &'a Resource,
     options: &'a DeleteOptions,
     now: &'a str,
 }
 
-impl Change for Mark<'_> {
+impl Change for SetDisruptionTarget<'_> {
     fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> Future<'a, Result<Value, Status>> {
-        let outcome = self.marked(current.expect("an eviction is of what is there"));
+        let outcome = self.marked(current.expect("the update does not create"));
         Box::pin(async { outcome })
     }
 }
 
-impl Mark<'_> {
+impl SetDisruptionTarget<'_> {
     fn marked(&self, current: &Value) -> Result<Value, Status> {
         self.options.check_preconditions(self.pods, current)?;
         let mut pod = current.clone();
-        // Without a version the registry tries again when somebody else was faster.
+        // Without a version the registry retries after a conflict.
         pod.entry("metadata").set("resourceVersion", "");
         let new = value!({
             "type": "DisruptionTarget",
@@ -324,22 +303,22 @@ impl Mark<'_> {
     }
 }
 
-/// Takes one disruption from a budget, in a pod's name.
-struct Spend<'a> {
+/// Takes one disruption from a budget, for a pod.
+struct TakeDisruption<'a> {
     pod: &'a str,
     now: &'a str,
-    owning: RequestFieldManager<'a>,
+    fields: RequestFieldManager<'a>,
 }
 
-impl Change for Spend<'_> {
+impl Change for TakeDisruption<'_> {
     fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> Future<'a, Result<Value, Status>> {
-        let outcome = self.spent(current.expect("a budget is spent only if it is there"));
+        let outcome = self.taken(current.expect("the update does not create"));
         Box::pin(async { outcome })
     }
 }
 
-impl Spend<'_> {
-    fn spent(&self, current: &Value) -> Result<Value, Status> {
+impl TakeDisruption<'_> {
+    fn taken(&self, current: &Value) -> Result<Value, Status> {
         check_budget(current)?;
         let mut budget = current.clone();
         let status = budget.entry("status");
@@ -349,11 +328,11 @@ impl Spend<'_> {
             self.close(status);
         }
         status.entry("disruptedPods").set(self.pod, self.now);
-        self.owning.update(Some(current), &mut budget);
+        self.fields.update(Some(current), &mut budget);
         Ok(budget)
     }
 
-    /// Says that the budget is used up.
+    /// Sets DisruptionAllowed to false.
     fn close(&self, status: &mut Value) {
         let observed = status["observedGeneration"].clone();
         let mut new = value!({
@@ -370,7 +349,7 @@ impl Spend<'_> {
 
 fn check_budget(budget: &Value) -> Result<(), Status> {
     let (status, name) = (&budget["status"], budget["metadata"]["name"].str());
-    let refuse = |why: &str| {
+    let forbidden = |why: &str| {
         let resource = GroupResource {
             group: "policy".into(),
             resource: "poddisruptionbudget".into(),
@@ -381,20 +360,20 @@ fn check_budget(budget: &Value) -> Result<(), Status> {
         return Err(still_processed(name));
     }
     if status["disruptedPods"].entries().count() > MAX_DISRUPTED {
-        return refuse(
+        return forbidden(
             "DisruptedPods map too big - too many evictions not confirmed by PDB controller",
         );
     }
     match status["disruptionsAllowed"].int() {
-        0 => Err(too_many(why_closed(name, status), None)),
-        ..0 => refuse("pdb disruptions allowed is negative"),
+        0 => Err(too_many(denial_message(name, status), None)),
+        ..0 => forbidden("pdb disruptions allowed is negative"),
         _ => Ok(()),
     }
 }
 
-fn why_closed(name: &str, status: &Value) -> String {
+fn denial_message(name: &str, status: &Value) -> String {
     let condition = condition::find(&status["conditions"], "DisruptionAllowed");
-    let telling = condition.filter(|condition| {
+    let denial = condition.filter(|condition| {
         condition["status"].str() == "False" && !condition["message"].is_empty()
     });
     let (healthy, wanted) = (
@@ -402,7 +381,7 @@ fn why_closed(name: &str, status: &Value) -> String {
         status["desiredHealthy"].int(),
     );
     let closed = format!("The disruption budget {name} does not allow evicting pods currently");
-    match telling.map(|condition| (condition["reason"].str(), condition["message"].str())) {
+    match denial.map(|condition| (condition["reason"].str(), condition["message"].str())) {
         Some(("SyncFailed", message)) => format!("{closed} because it failed sync: {message}"),
         _ if healthy <= wanted => {
             format!(
@@ -421,7 +400,7 @@ fn still_processed(budget: &str) -> Status {
     )
 }
 
-/// 429: not now.
+/// 429: the budget does not allow the eviction.
 fn too_many(message: String, retry_after: Option<u32>) -> Status {
     let cause = Cause {
         reason: "DisruptionBudget".into(),
@@ -461,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_says_why_it_is_closed() {
+    fn the_error_names_why_a_budget_denies_an_eviction() {
         check(r#"{"observedGeneration":2,"disruptionsAllowed":1}"#, Ok(()));
         let old = "The disruption budget b is still being processed by the server.";
         check(

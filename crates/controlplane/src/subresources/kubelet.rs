@@ -1,4 +1,4 @@
-//! Where is the kubelet of a pod, and which container is meant?
+//! Addresses of kubelets, and the container of a request.
 
 use bytes::Bytes;
 use http::Request;
@@ -12,14 +12,14 @@ use mizzen_apiserver::Server;
 use mizzen_apiserver::server::Inner;
 use mizzen_transport::{Target, Trust, whole};
 
-/// Kubernetes: where a kubelet listens if its node does not say.
+/// Kubernetes: the port of a kubelet whose node has none.
 const KUBELET_PORT: i64 = 10250;
 
 /// The largest document that is read from a kubelet.
 const MAX_DOCUMENT: usize = 32 * 1024 * 1024;
 
-/// The document that the kubelet of a node serves at `path`, which begins with a slash. The kubelet is shown the certificate by
-/// which kubelets know this server. The caller bounds the time.
+/// Fetches a document from the kubelet of a node, with this server's kubelet client certificate. `path` begins with a
+/// slash. The caller sets a timeout.
 pub async fn get_from_kubelet(server: &Server, node: &str, path: &str) -> Result<Bytes, Status> {
     let server = server.parts();
     let address = address(server, node)?;
@@ -45,8 +45,8 @@ pub async fn get_from_kubelet(server: &Server, node: &str, path: &str) -> Result
     Ok(body.map_err(|error| failed(error.to_string()))?.to_bytes())
 }
 
-/// The container that a request names. A request that names none means the only one.
-pub(super) fn container<'a>(pod: &'a Value, asked: &'a str) -> Result<&'a str, Status> {
+/// The container of a request. Without a name it is the only one.
+pub(super) fn container<'a>(pod: &'a Value, requested: &'a str) -> Result<&'a str, Status> {
     let (spec, pod_name) = (&pod["spec"], pod["metadata"]["name"].str());
     let lists = ["initContainers", "containers", "ephemeralContainers"];
     let all: Vec<&str> = lists
@@ -54,7 +54,7 @@ pub(super) fn container<'a>(pod: &'a Value, asked: &'a str) -> Result<&'a str, S
         .flat_map(|list| spec[*list].list())
         .map(|container| container["name"].str())
         .collect();
-    match (asked, spec["containers"].list()) {
+    match (requested, spec["containers"].list()) {
         ("", [only]) => Ok(only["name"].str()),
         ("", []) => Err(Status::bad_request(format!(
             "a container name must be specified for pod {pod_name}"
@@ -63,14 +63,14 @@ pub(super) fn container<'a>(pod: &'a Value, asked: &'a str) -> Result<&'a str, S
             "a container name must be specified for pod {pod_name}, choose one of: [{}]",
             all.join(" ")
         ))),
-        (asked, _) if all.contains(&asked) => Ok(asked),
-        (asked, _) => Err(Status::bad_request(format!(
-            "container {asked} is not valid for pod {pod_name}"
+        (requested, _) if all.contains(&requested) => Ok(requested),
+        (requested, _) => Err(Status::bad_request(format!(
+            "container {requested} is not valid for pod {pod_name}"
         ))),
     }
 }
 
-/// The host and the port at which a node's kubelet listens.
+/// The host and port of a node's kubelet.
 pub(super) fn endpoint(server: &Inner, node: &str) -> Result<(String, i64), Status> {
     let nodes = server
         .catalog
@@ -102,7 +102,7 @@ pub(super) fn endpoint(server: &Inner, node: &str) -> Result<(String, i64), Stat
     Ok((address["address"].str().to_owned(), port))
 }
 
-/// Where a node's kubelet listens.
+/// The `host:port` of a node's kubelet.
 pub(super) fn address(server: &Inner, node: &str) -> Result<String, Status> {
     endpoint(server, node).map(|(host, port)| join_host_port(&host, port))
 }
@@ -115,8 +115,8 @@ pub(super) fn join_host_port(host: &str, port: impl std::fmt::Display) -> String
     }
 }
 
-/// A kubelet at an address. Kubernetes: without `--kubelet-certificate-authority` its certificate is not verified, as kubelets
-/// sign their own.
+/// The target of a kubelet. Kubernetes: without `--kubelet-certificate-authority` its certificate is not verified, because
+/// kubelets sign their own.
 pub(super) fn target(server: &Inner, address: &str) -> Target {
     let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
     let trust = match &ControlPlane::of(server).kubelet_authority {
@@ -138,20 +138,20 @@ mod tests {
     use mizzen_value::value;
 
     #[test]
-    fn who_names_no_container_means_the_only_one() {
+    fn without_a_name_the_container_is_the_only_one() {
         let one = value!({ "metadata": { "name": "web" }, "spec": {
             "initContainers": [{ "name": "i" }], "containers": [{ "name": "a" }] } });
         let two = value!({ "metadata": { "name": "web" }, "spec": {
             "initContainers": [{ "name": "i" }], "containers": [{ "name": "a" }, { "name": "b" }] } });
-        let said = |pod: &Value, asked: &str| match container(pod, asked) {
+        let found = |pod: &Value, requested: &str| match container(pod, requested) {
             Ok(name) => name.to_string(),
             Err(status) => status.message,
         };
-        assert_eq!(said(&one, ""), "a");
-        assert_eq!(said(&one, "i"), "i");
-        assert_eq!(said(&one, "x"), "container x is not valid for pod web");
+        assert_eq!(found(&one, ""), "a");
+        assert_eq!(found(&one, "i"), "i");
+        assert_eq!(found(&one, "x"), "container x is not valid for pod web");
         assert_eq!(
-            said(&two, ""),
+            found(&two, ""),
             "a container name must be specified for pod web, choose one of: [i a b]"
         );
     }

@@ -1,4 +1,4 @@
-//! `GET` of what a container wrote: asked of the node that its pod is on, and passed on while it comes.
+//! `pods/NAME/log`: container logs, streamed from the kubelet.
 
 use http::Request as Outward;
 use http_body_util::{BodyExt as _, Limited};
@@ -13,11 +13,11 @@ use mizzen_apiserver::request::Query;
 use mizzen_apiserver::verbs::Call;
 use mizzen_transport::{SendError, whole};
 
-/// Kubernetes: how much of a refusal is read (registry/generic/rest/response_checker.go).
-const MAX_REFUSAL: usize = 50_000;
+/// Kubernetes: how much of an error is read (registry/generic/rest/response_checker.go).
+const MAX_ERROR: usize = 50_000;
 
 pub(super) async fn get(call: &Call<'_>) -> Result<Answer, Status> {
-    let query = query(&call.request.query, &call.path.name)?;
+    let query = kubelet_query(&call.request.query, &call.path.name)?;
     let pod = call
         .server
         .registry
@@ -36,10 +36,26 @@ pub(super) async fn get(call: &Call<'_>) -> Result<Answer, Status> {
         metadata["namespace"].str(),
         metadata["name"].str()
     );
-    pass_on(call, &kubelet::address(call.server, node)?, &path).await
+    let address = &kubelet::address(call.server, node)?;
+    let url = format!("https://{address}{path}");
+    let failed = |why: String| Status::unknown(format!("Get {}: {why}", json::quote(&url)));
+    let request = Outward::get(&url)
+        .body(whole(Default::default()))
+        .map_err(|error| failed(error.to_string()))?;
+    let target = kubelet::target(call.server, address);
+    let answered = call.server.kubelets.send(&target, request).await;
+    let response = answered.map_err(|SendError(why)| failed(why))?;
+    match response.status().as_u16() {
+        200..=206 => Ok(answer::answer(
+            200,
+            "text/plain",
+            Body::relay(response.into_body()),
+        )),
+        code => Err(kubelet_error(code, response.into_body(), &call.path.name).await),
+    }
 }
 
-/// What the client wants of a log.
+/// PodLogOptions.
 #[derive(Default)]
 struct LogOptions {
     limit: Option<i64>,
@@ -48,8 +64,8 @@ struct LogOptions {
     tail: Option<i64>,
 }
 
-/// What the kubelet is asked: the client's options, checked, in the order in which Go writes them.
-fn query(query: &Query, name: &str) -> Result<String, Status> {
+/// The query for the kubelet: the client's options, validated, in the order in which Go writes them.
+fn kubelet_query(query: &Query, name: &str) -> Result<String, Status> {
     let options = LogOptions::read(query).map_err(Status::bad_request)?;
     let violations = options.check(query.get("stream").is_some());
     if !violations.is_empty() {
@@ -60,7 +76,7 @@ fn query(query: &Query, name: &str) -> Result<String, Status> {
         };
         return Err(Status::invalid(&gvk, name, &violations));
     }
-    Ok(options.show(query))
+    Ok(options.to_query(query))
 }
 
 impl LogOptions {
@@ -104,7 +120,7 @@ impl LogOptions {
         violations
     }
 
-    fn show(self, query: &Query) -> String {
+    fn to_query(self, query: &Query) -> String {
         let flag = |key: &str| query.bool(key).filter(|on| *on).map(|_| "true".to_string());
         let text = |number: Option<i64>| number.map(|number| number.to_string());
         let options = [
@@ -119,14 +135,12 @@ impl LogOptions {
             ("tailLines", text(self.tail)),
             ("timestamps", flag("timestamps")),
         ];
-        let asked = options
+        let pairs = options
             .into_iter()
             .filter_map(|(key, value)| Some(format!("{key}={}", value?)));
-        let asked: Vec<String> = asked.collect();
-        if asked.is_empty() {
-            String::new()
-        } else {
-            format!("?{}", asked.join("&"))
+        match pairs.collect::<Vec<_>>().join("&") {
+            pairs if pairs.is_empty() => pairs,
+            pairs => format!("?{pairs}"),
         }
     }
 }
@@ -199,12 +213,13 @@ mod tests {
     #[track_caller]
     fn check(text: &str, expected: &str) {
         let uri = format!("/log?{text}").parse().unwrap();
-        let said = query(&Query::parse(&uri), "web").unwrap_or_else(|status| status.message);
-        assert_eq!(said, expected, "{text}");
+        let found =
+            kubelet_query(&Query::parse(&uri), "web").unwrap_or_else(|status| status.message);
+        assert_eq!(found, expected, "{text}");
     }
 
     #[test]
-    fn options_are_passed_on_in_order() {
+    fn options_are_forwarded_in_order() {
         check("", "");
         check(
             "tailLines=5&follow=true&container=a",
@@ -221,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_make_no_sense_are_refused() {
+    fn invalid_options_are_rejected() {
         let invalid = "PodLogOptions \"web\" is invalid: ";
         check(
             "tailLines=-1",

@@ -1,9 +1,8 @@
-//! `pods/NAME/proxy`, `services/NAME/proxy` and `nodes/NAME/proxy`: requests to what listens in a pod or on a node, under this
-//! server's name.
+//! `pods/NAME/proxy`, `services/NAME/proxy` and `nodes/NAME/proxy`: proxies requests to a pod or a node.
 //!
-//! A pod on a simulated node has an address that leads nowhere, or to another machine: it is reached through its node, by a tunnel to
-//! the port. Any other pod is dialled, as upstream does it (core/pod/strategy.go, core/service/storage/storage.go). A node is its
-//! kubelet, unless the request names another port (core/node/strategy.go).
+//! The address of a pod on a simulated node is invented, so such a pod is reached through its node, by a tunnel to the port.
+//! Any other pod is dialled, as upstream (core/pod/strategy.go, core/service/storage/storage.go). A node is its kubelet,
+//! unless the request names another port (core/node/strategy.go).
 
 use std::net::IpAddr;
 
@@ -26,8 +25,8 @@ use mizzen_apiserver::request::{Request, ResourcePath};
 use mizzen_apiserver::verbs::{Call, check_key};
 use mizzen_transport::{Outgoing, SendError, clean_path, dial, whole};
 
-/// How much of a node's refusal is read.
-const MAX_REFUSAL: usize = 1_000;
+/// How much of a node's error is read.
+const MAX_ERROR: usize = 1_000;
 
 /// Answers with what the process behind the object answers.
 pub(super) async fn connect(call: &Call<'_>) -> Result<Answer, Status> {
@@ -48,19 +47,19 @@ pub(super) async fn connect(call: &Call<'_>) -> Result<Answer, Status> {
     pass_on(call).await
 }
 
-async fn pass_on(call: &Call<'_>) -> Result<Answer, Status> {
+async fn proxy_request(call: &Call<'_>) -> Result<Answer, Status> {
     let request = call.request;
     let below = below(request, call.path);
-    admit(call, &below).await?;
+    admit_connect(call, &below).await?;
     let below = proxied_path(&below);
     let location = match call.path.resource.as_str() {
-        "pods" => Location::of_pod(call)?,
-        "nodes" => Location::of_node(call).await?,
-        _ => Location::of_service(call)?,
+        "pods" => ProxyLocation::of_pod(call)?,
+        "nodes" => ProxyLocation::of_node(call).await?,
+        _ => ProxyLocation::of_service(call)?,
     };
     let is_upgrade = hop_by_hop::is_upgrade(&request.headers);
     if below.is_empty() && !is_upgrade && matches!(request.method, Method::GET | Method::HEAD) {
-        return Ok(moved(request));
+        return Ok(redirect_to_slash(request));
     }
     let unreachable = |SendError(why)| {
         Status::failure(
@@ -76,11 +75,20 @@ async fn pass_on(call: &Call<'_>) -> Result<Answer, Status> {
         (response, Some(client)) if response.status() == 101 => {
             Ok(join(response, Some(client), request.record.clone()))
         }
-        (response, _) => Ok(inward(response, request, &below)),
+        (response, _) => {
+            let (mut head, body) = response.into_parts();
+            hop_by_hop::strip(&mut head.headers);
+            for name in CORS {
+                head.headers.remove(name);
+            }
+            rewrite_location(&mut head.headers, request.uri.path(), &below);
+            head.version = http::Version::default();
+            Ok(Answer::from_parts(head, Body::relay(body)))
+        }
     }
 }
 
-/// What follows `proxy` in the path; empty if nothing does.
+/// The part of the path after `proxy`.
 fn below(request: &Request, path: &ResourcePath) -> String {
     let mut below: String = path.rest.iter().flat_map(|part| ["/", part]).collect();
     if request.uri.path().ends_with('/') && !below.ends_with('/') {
@@ -89,8 +97,8 @@ fn below(request: &Request, path: &ResourcePath) -> String {
     below
 }
 
-/// The path that the proxied server gets. Kubernetes: joined as files are, so that `..` leads nowhere, but for a slash at the end
-/// (util/net, JoinPreservingTrailingSlash).
+/// The path that the proxied server gets. Kubernetes: cleaned like a file path, so that `..` cannot escape; a trailing slash
+/// stays (util/net, JoinPreservingTrailingSlash).
 fn proxied_path(below: &str) -> String {
     if below.is_empty() {
         return String::new();
@@ -102,8 +110,8 @@ fn proxied_path(below: &str) -> String {
     path
 }
 
-/// Webhooks and policies may refuse a connection.
-async fn admit(call: &Call<'_>, below: &str) -> Result<(), Status> {
+/// Runs admission for the connection.
+async fn admit_connect(call: &Call<'_>, below: &str) -> Result<(), Status> {
     let kind = match call.path.resource.as_str() {
         "pods" => "PodProxyOptions",
         "nodes" => "NodeProxyOptions",
@@ -127,36 +135,36 @@ async fn admit(call: &Call<'_>, below: &str) -> Result<(), Status> {
     .await
 }
 
-/// Where a request goes.
-struct Location {
+/// The target of a request.
+struct ProxyLocation {
     is_https: bool,
-    route: Route,
+    route: ProxyRoute,
     /// The address of the pod, or the address or name of the node.
     host: String,
     port: String,
 }
 
-/// How it gets there.
-enum Route {
-    /// To a pod: directly, or through its node if that is simulated.
+/// How the target is reached.
+enum ProxyRoute {
+    /// A pod: directly, or through its node if that is simulated.
     Pod(Box<Value>),
-    /// To a kubelet, with the credentials of this server.
+    /// A kubelet, with the credentials of this server.
     Kubelet,
-    /// To another port of a node.
+    /// Another port of a node.
     NodePort,
 }
 
-impl Location {
-    /// `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`; without a port it is the first that the pod has.
-    fn of_pod(call: &Call) -> Result<Location, Status> {
-        let asked = &call.path.name;
-        let refuse = || {
+impl ProxyLocation {
+    /// `NAME`, `NAME:PORT` or `SCHEME:NAME:PORT`. The default port is the first of the pod.
+    fn of_pod(call: &Call) -> Result<ProxyLocation, Status> {
+        let requested = &call.path.name;
+        let invalid = || {
             Status::bad_request(format!(
                 "invalid pod request {}",
-                mizzen_value::json::quote(asked)
+                mizzen_value::json::quote(requested)
             ))
         };
-        let (scheme, name, port) = split(asked).ok_or_else(refuse)?;
+        let (scheme, name, port) = split(requested).ok_or_else(invalid)?;
         let pod = pod(call, name)?;
         let containers = pod["spec"]["containers"].list();
         let first = containers
@@ -173,53 +181,53 @@ impl Location {
         if !host.parse().is_ok_and(is_global_unicast) {
             return Err(Status::bad_request("address not allowed"));
         }
-        Ok(Location {
+        Ok(ProxyLocation {
             is_https: scheme == "https",
-            route: Route::Pod(Box::new(pod)),
+            route: ProxyRoute::Pod(Box::new(pod)),
             host,
             port,
         })
     }
 
-    /// The kubelet of a node, by its port or without one, or what listens at another port of the node.
-    async fn of_node(call: &Call<'_>) -> Result<Location, Status> {
-        let asked = &call.path.name;
-        let refuse = || {
+    /// The kubelet of a node, or another port of the node.
+    async fn of_node(call: &Call<'_>) -> Result<ProxyLocation, Status> {
+        let requested = &call.path.name;
+        let invalid = || {
             Status::bad_request(format!(
                 "invalid node request {}",
-                mizzen_value::json::quote(asked)
+                mizzen_value::json::quote(requested)
             ))
         };
-        let (scheme, name, port) = split(asked).ok_or_else(refuse)?;
+        let (scheme, name, port) = split(requested).ok_or_else(invalid)?;
         let (host, kubelet_port) = kubelet::endpoint(call.server, name)?;
         let kubelet_port = kubelet_port.to_string();
         let is_kubelet = port.is_empty() || port == kubelet_port;
-        // What answers for a simulated node listens at an address of this machine; nothing else there is proxied.
+        // The kubelet of a simulated node listens on a local address; no other local port is proxied.
         if !is_kubelet || !call.server.client.services().is_simulated(name) {
             check_hostname(&host).await.map_err(Status::bad_request)?;
         }
         Ok(match is_kubelet {
-            true => Location {
+            true => ProxyLocation {
                 is_https: true,
-                route: Route::Kubelet,
+                route: ProxyRoute::Kubelet,
                 host,
                 port: kubelet_port,
             },
-            false => Location {
+            false => ProxyLocation {
                 is_https: scheme == "https",
-                route: Route::NodePort,
+                route: ProxyRoute::NodePort,
                 host,
                 port: port.to_owned(),
             },
         })
     }
 
-    /// One of the pods that the service's endpoints name; a port is that of the service, by its number or name.
-    fn of_service(call: &Call) -> Result<Location, Status> {
-        let asked = &call.path.name;
-        let shown = mizzen_value::json::quote(asked);
-        let refuse = || Status::bad_request(format!("invalid service request {shown}"));
-        let (scheme, name, port) = split(asked).ok_or_else(refuse)?;
+    /// A random endpoint of a Service. The port is that of the Service, by number or name.
+    fn of_service(call: &Call) -> Result<ProxyLocation, Status> {
+        let requested = &call.path.name;
+        let shown = mizzen_value::json::quote(requested);
+        let invalid = || Status::bad_request(format!("invalid service request {shown}"));
+        let (scheme, name, port) = split(requested).ok_or_else(invalid)?;
         let key = Key::new(&call.path.namespace, name);
         let mut port = port.to_owned();
         if let Ok(number) = port.parse::<i64>() {
@@ -240,7 +248,7 @@ impl Location {
             .catalog
             .get("", "v1", "endpoints")
             .ok_or_else(Status::no_such_resource)?;
-        // Kubernetes: what is missing is called by the resource of the request.
+        // Kubernetes: a missing Endpoints object is reported as a missing Service.
         let missing = |status: Status| match status.code {
             404 => Status::not_found(&call.resource.kind().resource(), name),
             _ => status,
@@ -262,7 +270,7 @@ impl Location {
             };
             for address in subset["addresses"].list() {
                 found.extend(
-                    endpoint(call, address)
+                    endpoint_pod(call, address)
                         .map(|pod| (pod, address["ip"].str(), port["port"].int())),
                 );
             }
@@ -272,13 +280,13 @@ impl Location {
                 "no endpoints available for service {shown}"
             )));
         }
-        let mut chance = [0; 2];
-        call.server.registry.random().fill(&mut chance);
+        let mut bytes = [0; 2];
+        call.server.registry.random().fill(&mut bytes);
         let (pod, host, port) =
-            found.swap_remove(usize::from(u16::from_le_bytes(chance)) % found.len());
-        Ok(Location {
+            found.swap_remove(usize::from(u16::from_le_bytes(bytes)) % found.len());
+        Ok(ProxyLocation {
             is_https: scheme == "https",
-            route: Route::Pod(Box::new(pod)),
+            route: ProxyRoute::Pod(Box::new(pod)),
             host: host.into(),
             port: port.to_string(),
         })
@@ -323,8 +331,8 @@ fn pod(call: &Call, name: &str) -> Result<Value, Status> {
         .value())
 }
 
-/// The pod behind an address. Kubernetes: requests are passed on to pods alone, so that a client cannot reach other addresses.
-fn endpoint(call: &Call, address: &Value) -> Option<Value> {
+/// The pod of an address. Kubernetes: only pods are proxied, so that a client cannot reach other addresses.
+fn endpoint_pod(call: &Call, address: &Value) -> Option<Value> {
     let target = &address["targetRef"];
     if target["namespace"].str() != call.path.namespace {
         return None;
@@ -363,24 +371,24 @@ async fn check_hostname(host: &str) -> Result<(), String> {
     }
 }
 
-/// A connection to what listens in a pod or on a node.
-trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
+/// A connection to a pod or a node.
+trait ProxyConnection: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> ProxyConnection for T {}
 
-/// Sends the request, and gives back what the client upgrades with if it does.
+/// Sends the request. Returns the response and the client's upgrade, if there is one.
 async fn send(
     call: &Call<'_>,
-    location: &Location,
+    location: &ProxyLocation,
     below: &str,
     is_upgrade: bool,
 ) -> Result<(Response<Incoming>, Option<hyper::upgrade::OnUpgrade>), SendError> {
     let address = kubelet::join_host_port(&location.host, location.number()?);
     let take_body = || match call.request.streams.take() {
-        Some(arriving) => (arriving.body, arriving.upgrade),
+        Some(streams) => (streams.body, streams.upgrade),
         None => (whole(call.request.body.clone()), None),
     };
-    if let Route::Kubelet = location.route {
+    if let ProxyRoute::Kubelet = location.route {
         let origin = format!("https://{address}");
         let outward = outward(call.request, &origin, below, is_upgrade)?;
         let (body, client) = take_body();
@@ -390,7 +398,7 @@ async fn send(
             .send(&kubelet, outward.map(|()| body));
         return Ok((sent.await?, client));
     }
-    let mut connection = connection(call, location, &address).await?;
+    let mut connection = connect_to(call, location, &address).await?;
     if location.is_https {
         connection = Box::new(
             call.server
@@ -401,18 +409,18 @@ async fn send(
     }
     let (mut sender, driver) = http1::handshake::<_, Outgoing>(TokioIo::new(connection))
         .await
-        .map_err(broken)?;
+        .map_err(connection_error)?;
     tokio::spawn(driver.with_upgrades());
     let outward = outward(call.request, "", below, is_upgrade)?;
     let (body, client) = take_body();
     let response = sender
         .send_request(outward.map(|()| body))
         .await
-        .map_err(broken)?;
+        .map_err(connection_error)?;
     Ok((response, client))
 }
 
-fn broken(error: hyper::Error) -> SendError {
+fn connection_error(error: hyper::Error) -> SendError {
     let is_lost = error.is_incomplete_message() || error.is_canceled() || error.is_closed();
     SendError(if is_lost {
         "EOF".into()
@@ -421,13 +429,13 @@ fn broken(error: hyper::Error) -> SendError {
     })
 }
 
-async fn connection(
+async fn connect_to(
     call: &Call<'_>,
-    location: &Location,
+    location: &ProxyLocation,
     address: &str,
-) -> Result<Box<dyn Connection>, SendError> {
+) -> Result<Box<dyn ProxyConnection>, SendError> {
     let simulated = match &location.route {
-        Route::Pod(pod) => Some((pod, pod["spec"]["nodeName"].str())),
+        ProxyRoute::Pod(pod) => Some((pod, pod["spec"]["nodeName"].str())),
         _ => None,
     };
     let is_simulated = |node: &str| call.server.client.services().is_simulated(node);
@@ -453,10 +461,12 @@ async fn connection(
         .await?;
     if response.status() == 101 {
         return Ok(Box::new(TokioIo::new(
-            hyper::upgrade::on(response).await.map_err(broken)?,
+            hyper::upgrade::on(response)
+                .await
+                .map_err(connection_error)?,
         )));
     }
-    let why = Limited::new(response.into_body(), MAX_REFUSAL)
+    let why = Limited::new(response.into_body(), MAX_ERROR)
         .collect()
         .await;
     let why = why
@@ -465,7 +475,7 @@ async fn connection(
     Err(SendError(format!("dial tcp {address}: {why}")))
 }
 
-/// The request as the pod or the node gets it.
+/// The request that the pod or the node gets.
 fn outward(
     request: &Request,
     origin: &str,
@@ -484,15 +494,15 @@ fn outward(
         .parse()
         .map_err(|error| SendError(format!("{error}")))?;
     let mut headers = hop_by_hop::forwarded(&request.headers, request.address, is_upgrade);
-    // What proves who asks is for this server alone.
+    // Credentials are for this server only.
     headers.remove(header::AUTHORIZATION);
-    let mut say = |name: &'static str, text: &str| {
+    let mut set = |name: &'static str, text: &str| {
         if let Ok(text) = HeaderValue::from_str(text) {
             headers.insert(name, text);
         }
     };
-    say("x-forwarded-uri", request.uri.path());
-    say("x-forwarded-proto", "https");
+    set("x-forwarded-uri", request.uri.path());
+    set("x-forwarded-proto", "https");
     if let Some(host) = request.headers.get(header::HOST) {
         headers.insert("x-forwarded-host", host.clone());
     } else {
@@ -502,19 +512,7 @@ fn outward(
     Ok(outward)
 }
 
-/// The answer as the client gets it.
-fn inward(response: Response<Incoming>, request: &Request, below: &str) -> Answer {
-    let (mut head, body) = response.into_parts();
-    hop_by_hop::strip(&mut head.headers);
-    for name in CORS {
-        head.headers.remove(name);
-    }
-    rewrite_location(&mut head.headers, request.uri.path(), below);
-    head.version = http::Version::default();
-    Answer::from_parts(head, Body::relay(body))
-}
-
-/// Kubernetes: what a pod says to browsers about other origins is not what this server says.
+/// Kubernetes: CORS headers of a pod are removed.
 const CORS: [&str; 6] = [
     "access-control-allow-credentials",
     "access-control-allow-headers",
@@ -524,8 +522,8 @@ const CORS: [&str; 6] = [
     "access-control-max-age",
 ];
 
-/// A redirection to a path of the pod leads through the proxy.
-fn rewrite_location(headers: &mut HeaderMap, asked: &str, below: &str) {
+/// Rewrites a redirect to a path of the pod, so that it leads through the proxy.
+fn rewrite_location(headers: &mut HeaderMap, requested: &str, below: &str) {
     let Some(location) = headers
         .get(header::LOCATION)
         .and_then(|location| location.to_str().ok())
@@ -535,14 +533,14 @@ fn rewrite_location(headers: &mut HeaderMap, asked: &str, below: &str) {
     if !location.starts_with('/') || location.starts_with("//") {
         return;
     }
-    let prefix = asked.strip_suffix(below).unwrap_or(asked);
+    let prefix = requested.strip_suffix(below).unwrap_or(requested);
     if let Ok(location) = HeaderValue::from_str(&format!("{prefix}{location}")) {
         headers.insert(header::LOCATION, location);
     }
 }
 
-/// Kubernetes: a page whose path does not end with a slash would lead nowhere (issue 4958).
-fn moved(request: &Request) -> Answer {
+/// Kubernetes: without a trailing slash, relative links of a page would not work (issue 4958).
+fn redirect_to_slash(request: &Request) -> Answer {
     let query = request
         .uri
         .query()
@@ -571,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_are_joined_as_files_are() {
+    fn paths_are_cleaned_like_file_paths() {
         for (below, expected) in [
             ("", ""),
             ("/", "/"),
@@ -585,7 +583,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_of_this_machine_are_not_proxied() {
+    fn local_addresses_are_not_proxied() {
         let is = |address: &str| is_global_unicast(address.parse().unwrap());
         assert!(is("10.244.0.5") && is("192.168.1.1") && is("fd00::1"));
         for address in [
@@ -602,7 +600,7 @@ mod tests {
     }
 
     #[test]
-    fn a_redirection_stays_behind_the_proxy() {
+    fn a_redirect_leads_through_the_proxy() {
         let check = |location: &'static str, expected: &str| {
             let mut headers = HeaderMap::new();
             headers.insert(header::LOCATION, HeaderValue::from_static(location));

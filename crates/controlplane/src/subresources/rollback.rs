@@ -1,5 +1,4 @@
-//! `POST` to `deployments/NAME/rollback`, which versions before apps/v1beta2 have: asks the deployment controller to roll
-//! back to a revision.
+//! `POST` to `deployments/NAME/rollback`, a subresource of versions before apps/v1beta2: requests a rollback to a revision.
 //!
 //! Kubernetes: RollbackREST in pkg/registry/apps/deployment/storage/storage.go of v1.15.
 
@@ -39,7 +38,17 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
         ));
     }
     admission::check_other(call, gvk, root, &rollback, None).await?;
-    request_rollback(call, &rollback, options.dry_run).await?;
+    let key = call.key();
+    let mut change = RollbackRequest {
+        rollback: &rollback,
+    };
+    let update = Update {
+        user: call.request.user.clone(),
+        dry_run: options.dry_run,
+        unchecked: true,
+        ..Update::new(call.resource, &key, &mut change)
+    };
+    call.server.registry.update(update).await?;
     Ok(accepted(call))
 }
 
@@ -60,18 +69,7 @@ fn validate(rollback: &Value, violations: &mut Violations) {
     );
 }
 
-async fn request_rollback(call: &Call<'_>, rollback: &Value, dry_run: bool) -> Result<(), Status> {
-    let (key, mut change) = (call.key(), RollbackRequest { rollback });
-    let update = Update {
-        user: call.request.user.clone(),
-        dry_run,
-        unchecked: true,
-        ..Update::new(call.resource, &key, &mut change)
-    };
-    call.server.registry.update(update).await.map(drop)
-}
-
-/// Kubernetes: created, with a Status that says 200.
+/// Kubernetes: 201, with a Status of code 200.
 fn accepted(call: &Call) -> Answer {
     let message = format!(
         "rollback request for deployment \"{}\" succeeded",
@@ -84,14 +82,14 @@ fn accepted(call: &Call) -> Answer {
     answer::status_value(&call.server.types, &status, call.accept, 201)
 }
 
-/// Writes into a Deployment to which revision it is to be rolled back.
+/// Sets `spec.rollbackTo` of a Deployment.
 struct RollbackRequest<'a> {
     rollback: &'a Value,
 }
 
 impl Change for RollbackRequest<'_> {
     fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> Future<'a, Result<Value, Status>> {
-        let mut deployment = current.expect("a rollback is of what is there").clone();
+        let mut deployment = current.expect("the update does not create").clone();
         for (name, value) in self.rollback["updatedAnnotations"].entries() {
             deployment
                 .entry("metadata")
@@ -102,7 +100,7 @@ impl Change for RollbackRequest<'_> {
         deployment
             .entry("spec")
             .set("rollbackTo", value!({"revision": revision}));
-        // Without a version the registry tries again when another write was faster.
+        // Without a version the registry retries after a conflict.
         deployment.entry("metadata").set("resourceVersion", "");
         Box::pin(async { Ok(deployment) })
     }

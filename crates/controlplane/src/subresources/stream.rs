@@ -1,8 +1,8 @@
 //! exec, attach and port-forward: tunnels to the kubelet of a pod's node.
 //!
-//! The client's upgrade is passed on and what follows it is copied both ways, whether it is SPDY or WebSocket: the node speaks both.
-//! Kubernetes: an upstream server translates WebSocket into SPDY for nodes that cannot do it themselves; where they declare
-//! `ExtendWebSocketsToKubelet` it does what is done here (core/pod/rest/subresources.go).
+//! The client's upgrade is forwarded, and bytes are copied in both directions, whether it is SPDY or WebSocket: the kubelet
+//! supports both. Kubernetes: upstream translates WebSocket to SPDY for old kubelets; those with `ExtendWebSocketsToKubelet`
+//! are handled as here (core/pod/rest/subresources.go).
 
 use http::{Request as Outward, header};
 use mizzen_object::{GroupVersionKind, Status};
@@ -25,8 +25,16 @@ pub(super) async fn connect(call: &Call<'_>) -> Result<Answer, Status> {
     if query.get("dryRun").is_some() {
         return Err(Status::bad_request("dryRun is not supported"));
     }
-    let options = Options::read(query, stream)?;
-    admit(call, &options).await?;
+    let options = StreamOptions::read(query, stream)?;
+    // The operation is CONNECT, and the object is the options.
+    let (kind, mut object) = options.object();
+    let gvk = GroupVersionKind {
+        group: "".into(),
+        version: "v1".into(),
+        kind: kind.into(),
+    };
+    let root = call.server.types.connect_options(kind);
+    admission::check_connect(call, &gvk, root, &mut object).await?;
     let location = location(call, &options)?;
     if !hop_by_hop::is_upgrade(&call.request.headers) {
         return Err(Status::bad_request("Upgrade request required"));
@@ -34,8 +42,8 @@ pub(super) async fn connect(call: &Call<'_>) -> Result<Answer, Status> {
     tunnel(call, &location.address, &location.path).await
 }
 
-/// What the client wants of a stream.
-enum Options<'a> {
+/// The options of a stream.
+enum StreamOptions<'a> {
     Command {
         stream: &'a str,
         container: &'a str,
@@ -47,10 +55,10 @@ enum Options<'a> {
     },
 }
 
-impl<'a> Options<'a> {
-    fn read(query: &'a Query, stream: &'a str) -> Result<Options<'a>, Status> {
+impl<'a> StreamOptions<'a> {
+    fn read(query: &'a Query, stream: &'a str) -> Result<StreamOptions<'a>, Status> {
         if stream == "portforward" {
-            return Ok(Options::Forward {
+            return Ok(StreamOptions::Forward {
                 ports: ports(query).map_err(Status::bad_request)?,
             });
         }
@@ -61,7 +69,7 @@ impl<'a> Options<'a> {
         } else {
             Vec::new()
         };
-        Ok(Options::Command {
+        Ok(StreamOptions::Command {
             stream,
             container: query.text("container"),
             command,
@@ -72,7 +80,7 @@ impl<'a> Options<'a> {
     /// The options as an object, for admission.
     fn object(&self) -> (&'static str, Value) {
         match self {
-            Options::Forward { ports } => {
+            StreamOptions::Forward { ports } => {
                 let mut object = value!({ "kind": "PodPortForwardOptions", "apiVersion": "v1" });
                 if !ports.is_empty() {
                     let ports = ports.iter().map(|port| Value::from(i64::from(*port)));
@@ -80,7 +88,7 @@ impl<'a> Options<'a> {
                 }
                 ("PodPortForwardOptions", object)
             }
-            Options::Command {
+            StreamOptions::Command {
                 stream,
                 container,
                 command,
@@ -112,22 +120,22 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// What the kubelet is asked, in the order in which Go writes it.
+    /// The query for the kubelet, in the order in which Go writes it.
     fn query(&self) -> String {
         let pairs: Vec<String> = match self {
-            Options::Forward { ports } if ports.is_empty() => Vec::new(),
-            Options::Forward { ports } => {
+            StreamOptions::Forward { ports } if ports.is_empty() => Vec::new(),
+            StreamOptions::Forward { ports } => {
                 let ports: Vec<String> = ports.iter().map(u16::to_string).collect();
                 vec![format!("port={}", ports.join("%2C"))]
             }
-            Options::Command {
+            StreamOptions::Command {
                 command,
                 flags: [stdin, stdout, stderr, tty],
                 ..
             } => {
                 let commands = command
                     .iter()
-                    .map(|word| format!("command={}", escape(word)));
+                    .map(|word| format!("command={}", query_escape(word)));
                 let flags = [
                     ("error", stderr),
                     ("input", stdin),
@@ -160,18 +168,18 @@ fn ports(query: &Query) -> Result<Vec<u16>, String> {
             "invalid syntax"
         };
         let shown = mizzen_value::json::quote(text);
-        let refuse =
+        let error =
             |_| format!("cannot convert to []int32: strconv.ParseUint: parsing {shown}: {problem}");
         if !is_number {
-            return Err(refuse(()));
+            return Err(error(()));
         }
-        text.parse().map_err(|_| refuse(()))
+        text.parse().map_err(|_| error(()))
     };
     texts.map(port).collect()
 }
 
 /// Go: `url.QueryEscape`.
-fn escape(text: &str) -> String {
+fn query_escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for byte in text.bytes() {
         match byte {
@@ -185,37 +193,27 @@ fn escape(text: &str) -> String {
     escaped
 }
 
-/// Webhooks and policies may refuse a connection: the operation is CONNECT, and the object is the options.
-async fn admit(call: &Call<'_>, options: &Options<'_>) -> Result<(), Status> {
-    let (kind, mut object) = options.object();
-    let gvk = GroupVersionKind {
-        group: "".into(),
-        version: "v1".into(),
-        kind: kind.into(),
-    };
-    let root = call.server.types.connect_options(kind);
-    admission::check_connect(call, &gvk, root, &mut object).await
-}
-
-/// Where a stream goes.
-struct Location {
+/// The kubelet and the path of a stream.
+struct StreamLocation {
     address: String,
     path: String,
 }
 
-fn location(call: &Call, options: &Options) -> Result<Location, Status> {
+fn location(call: &Call, options: &StreamOptions) -> Result<StreamLocation, Status> {
     let pod = call
         .server
         .registry
         .get(call.resource, &call.key(), "")?
         .value();
     let below = match options {
-        Options::Forward { .. } => String::new(),
-        Options::Command { container, .. } => format!("/{}", kubelet::container(&pod, container)?),
+        StreamOptions::Forward { .. } => String::new(),
+        StreamOptions::Command { container, .. } => {
+            format!("/{}", kubelet::container(&pod, container)?)
+        }
     };
     let kind = match options {
-        Options::Forward { .. } => "portForward",
-        Options::Command { stream, .. } => stream,
+        StreamOptions::Forward { .. } => "portForward",
+        StreamOptions::Command { stream, .. } => stream,
     };
     let node = pod["spec"]["nodeName"].str();
     if node.is_empty() {
@@ -229,7 +227,7 @@ fn location(call: &Call, options: &Options) -> Result<Location, Status> {
         pod["metadata"]["name"].str(),
     );
     let path = format!("/{kind}/{namespace}/{name}{below}{}", options.query());
-    Ok(Location {
+    Ok(StreamLocation {
         address: kubelet::address(call.server, node)?,
         path,
     })
@@ -240,7 +238,7 @@ async fn tunnel(call: &Call<'_>, address: &str, path: &str) -> Result<Answer, St
         .request
         .streams
         .take()
-        .and_then(|arriving| arriving.upgrade);
+        .and_then(|streams| streams.upgrade);
     let Some(client) = client else {
         return Err(Status::unknown("request connection cannot be hijacked"));
     };
@@ -271,7 +269,7 @@ async fn tunnel(call: &Call<'_>, address: &str, path: &str) -> Result<Answer, St
     }
 }
 
-/// The request as the kubelet gets it.
+/// The request that the kubelet gets.
 fn outward(request: &Request, url: &str) -> Result<Outward<()>, String> {
     let mut outward = Outward::new(());
     *outward.method_mut() = request.method.clone();
@@ -279,7 +277,7 @@ fn outward(request: &Request, url: &str) -> Result<Outward<()>, String> {
         .parse()
         .map_err(|error| format!("parse {url:?}: {error}"))?;
     let mut headers = hop_by_hop::forwarded(&request.headers, request.address, true);
-    // What proves who asks is for this server alone.
+    // Credentials are for this server only.
     headers.remove(header::AUTHORIZATION);
     headers.remove(header::HOST);
     *outward.headers_mut() = headers;
@@ -294,16 +292,16 @@ mod tests {
     fn check(stream: &str, text: &str, expected: &str) {
         let uri = format!("/{stream}?{text}").parse().unwrap();
         let query = Query::parse(&uri);
-        let said = Options::read(&query, stream).map(|options| options.query());
+        let found = StreamOptions::read(&query, stream).map(|options| options.query());
         assert_eq!(
-            said.unwrap_or_else(|status| status.message),
+            found.unwrap_or_else(|status| status.message),
             expected,
             "{text}"
         );
     }
 
     #[test]
-    fn options_are_passed_on_as_the_kubelet_reads_them() {
+    fn options_are_forwarded_as_the_kubelet_reads_them() {
         check(
             "exec",
             "command=sh&command=-c&command=echo+a%26b&stdin=true&stdout=true&stderr=true&tty=true&container=c",
@@ -314,23 +312,25 @@ mod tests {
         check("exec", "", "");
         check("portforward", "", "");
         check("portforward", "ports=80&ports=81,82", "?port=80%2C81%2C82");
-        let refused = "cannot convert to []int32: strconv.ParseUint: parsing";
+        let invalid = "cannot convert to []int32: strconv.ParseUint: parsing";
         check(
             "portforward",
             "ports=x",
-            &format!("{refused} \"x\": invalid syntax"),
+            &format!("{invalid} \"x\": invalid syntax"),
         );
         check(
             "portforward",
             "ports=65536",
-            &format!("{refused} \"65536\": value out of range"),
+            &format!("{invalid} \"65536\": value out of range"),
         );
     }
 
     #[test]
     fn admission_sees_the_options_as_an_object() {
         let uri = "/exec?command=ls&stdin=true&container=c".parse().unwrap();
-        let (kind, object) = Options::read(&Query::parse(&uri), "exec").unwrap().object();
+        let (kind, object) = StreamOptions::read(&Query::parse(&uri), "exec")
+            .unwrap()
+            .object();
         assert_eq!(kind, "PodExecOptions");
         let expected = value!({
             "kind": "PodExecOptions", "apiVersion": "v1", "stdin": true, "container": "c", "command": ["ls"]

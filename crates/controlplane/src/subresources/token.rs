@@ -1,4 +1,4 @@
-//! `POST` to `serviceaccounts/NAME/token`: a token for a service account, bound to an object if that is wanted.
+//! TokenRequest: `POST` to `serviceaccounts/NAME/token` issues a token, optionally bound to an object.
 
 use mizzen_object::{
     Action, GroupResource, GroupVersionKind, Hooks as _, Path, Status, Violations, schema,
@@ -13,9 +13,9 @@ use mizzen_apiserver::token::{Signer, issue};
 use mizzen_apiserver::verbs::{Call, check_key, set_namespace};
 use mizzen_apiserver::{admission, decode, options};
 
-/// The lifetime that a kubelet asks for in the name of an unsuspecting pod, and what it gets.
-/// Kubernetes: so that old clients that never read their token again go on working (serviceaccount/claims.go).
-const UNSUSPECTING: i64 = 3607;
+/// Kubernetes: the lifetime that a kubelet requests for a projected token, and the extended one that it gets, so that old
+/// clients that never read their token again go on working (serviceaccount/claims.go).
+const WARN_ONLY_BOUND_TOKEN: i64 = 3607;
 const EXTENDED: i64 = 365 * 24 * 60 * 60;
 
 pub(super) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
@@ -39,8 +39,15 @@ pub(super) async fn create(call: &Call<'_>) -> Result<Answer, Status> {
     RequestFieldManager::new(call).update_as(&gvk, root, &nothing, &mut token);
     admission::admit_other(call, &gvk, root, &mut token, None).await?;
     admission::check_other(call, &gvk, root, &token, None).await?;
-    fill(call, &mut token)?;
-    Ok(show(call, token))
+    issue_token(call, &mut token)?;
+    token.set("kind", &gvk.kind);
+    token.set("apiVersion", gvk.api_version());
+    schema::canonical(root, &mut token);
+    if let Form::Metadata(_) = call.accept.form {
+        let object = Object::unstored(json::to_string(&token).into());
+        return Ok(call.renderer().object(&object, 201));
+    }
+    Ok(answer::value(&gvk, Some(root), &token, call.accept, 201))
 }
 
 fn token_kind() -> GroupVersionKind {
@@ -51,19 +58,8 @@ fn token_kind() -> GroupVersionKind {
     }
 }
 
-fn show(call: &Call, mut token: Value) -> Answer {
-    let (gvk, types) = (token_kind(), &call.server.types);
-    token.set("kind", &gvk.kind);
-    token.set("apiVersion", gvk.api_version());
-    schema::canonical(&types.token_request, &mut token);
-    if let Form::Metadata(_) = call.accept.form {
-        let object = Object::unstored(json::to_string(&token).into());
-        return call.renderer().object(&object, 201);
-    }
-    answer::value(&gvk, Some(&types.token_request), &token, call.accept, 201)
-}
-
-fn fill(call: &Call, token: &mut Value) -> Result<(), Status> {
+/// Validates the request and fills in its status.
+fn issue_token(call: &Call, token: &mut Value) -> Result<(), Status> {
     let account = account(call, &token["metadata"])?;
     let now = call.server.registry.now();
     let metadata = token.entry("metadata");
@@ -79,50 +75,33 @@ fn fill(call: &Call, token: &mut Value) -> Result<(), Status> {
         );
     }
     validate(call, token)?;
-    let bound = bound(call, &token["spec"]["boundObjectRef"])?;
-    shorten(call, token.entry("spec"));
-    let signer = call
-        .server
-        .options
-        .signer
-        .as_deref()
-        .ok_or_else(no_signer)?;
-    token.set("status", signed(call, signer, token, bound, now)?);
+    let bound = bound_claims(call, &token["spec"]["boundObjectRef"])?;
+    let requested = token["spec"]["expirationSeconds"].int();
+    let longest = call.server.options.service_accounts.longest;
+    if let Some(longest) = longest.filter(|longest| requested > *longest) {
+        call.notes.warn(format!(
+            "requested expiration of {requested} seconds shortened to {longest} seconds"
+        ));
+        token.entry("spec").set("expirationSeconds", longest);
+    }
+    let Some(signer) = call.server.options.signer.as_deref() else {
+        let message = "this server issues no tokens: it has no key to sign them with";
+        return Err(Status::failure(501, "NotImplemented", message));
+    };
+    token.set("status", signed_status(call, signer, token, bound, now)?);
     Ok(())
 }
 
-/// Nobody gets a token that holds longer than the server wants.
-fn shorten(call: &Call, spec: &mut Value) {
-    let wanted = spec["expirationSeconds"].int();
-    if let Some(longest) = call
-        .server
-        .options
-        .service_accounts
-        .longest
-        .filter(|longest| wanted > *longest)
-    {
-        call.notes.warn(format!(
-            "requested expiration of {wanted} seconds shortened to {longest} seconds"
-        ));
-        spec.set("expirationSeconds", longest);
-    }
-}
-
-fn no_signer() -> Status {
-    let message = "this server issues no tokens: it has no key to sign them with";
-    Status::failure(501, "NotImplemented", message)
-}
-
-/// The account that the token is for; the request may name it again, but no other.
+/// The service account of the token. Name and uid in the request must match it.
 fn account(call: &Call, metadata: &Value) -> Result<Value, Status> {
     let name = call.path.name.as_str();
-    let said = metadata["name"].str();
-    if !said.is_empty() && said != name {
+    let stated = metadata["name"].str();
+    if !stated.is_empty() && stated != name {
         let mut violations = Violations::default();
         let path = Path::new("metadata");
         violations.invalid(
             path.child("name"),
-            said,
+            stated,
             "must match the service account name if specified",
         );
         return Err(Status::invalid(&token_kind(), name, &violations));
@@ -132,11 +111,11 @@ fn account(call: &Call, metadata: &Value) -> Result<Value, Status> {
         .registry
         .get(call.resource, &call.key(), "")?
         .value();
-    let (said, uid) = (metadata["uid"].str(), account["metadata"]["uid"].str());
-    if !said.is_empty() && said != uid {
+    let (stated, uid) = (metadata["uid"].str(), account["metadata"]["uid"].str());
+    if !stated.is_empty() && stated != uid {
         let GroupVersionKind { group, kind, .. } = token_kind();
         let why = format!(
-            "the UID in the token request ({said}) does not match the UID of the service account ({uid})"
+            "the UID in the token request ({stated}) does not match the UID of the service account ({uid})"
         );
         return Err(Status::conflict(
             &GroupResource {
@@ -162,8 +141,8 @@ fn validate(call: &Call, token: &Value) -> Result<(), Status> {
     }
 }
 
-/// What a token's claims say of the object that it is bound to.
-fn bound(call: &Call, reference: &Value) -> Result<Value, Status> {
+/// The claims of the object that a token is bound to.
+fn bound_claims(call: &Call, reference: &Value) -> Result<Value, Status> {
     if reference.is_null() {
         return Ok(Value::object());
     }
@@ -177,8 +156,22 @@ fn bound(call: &Call, reference: &Value) -> Result<Value, Status> {
     let object = match (version.contains('/'), kind) {
         (false, "Pod") => {
             let pod = get(call, "pods", namespace, name)?;
-            check_account(call, &pod)?;
-            note_node(call, pod["spec"]["nodeName"].str(), &mut claims);
+            let account = call.path.name.as_str();
+            if pod["spec"]["serviceAccountName"].str() != account {
+                return Err(Status::bad_request(format!(
+                    "cannot bind token for serviceaccount \"{account}\" to pod running with different serviceaccount name."
+                )));
+            }
+            // The token of a pod names its node, even if the node does not exist.
+            let node = pod["spec"]["nodeName"].str();
+            if !node.is_empty() {
+                let found = get(call, "nodes", "", node);
+                let unknown = |_| value!({ "name": node });
+                claims.set(
+                    "node",
+                    found.map_or_else(unknown, |node| reference_to(&node)),
+                );
+            }
             pod
         }
         (false, "Secret") => get(call, "secrets", namespace, name)?,
@@ -214,31 +207,9 @@ fn get(call: &Call, plural: &str, namespace: &str, name: &str) -> Result<Value, 
         .value())
 }
 
-fn check_account(call: &Call, pod: &Value) -> Result<(), Status> {
-    let name = call.path.name.as_str();
-    if pod["spec"]["serviceAccountName"].str() == name {
-        return Ok(());
-    }
-    let message = format!(
-        "cannot bind token for serviceaccount \"{name}\" to pod running with different serviceaccount name."
-    );
-    Err(Status::bad_request(message))
-}
-
-/// A pod's token says where the pod runs, even if nothing more is known of the node than its name.
-fn note_node(call: &Call, name: &str, claims: &mut Value) {
-    if !name.is_empty() {
-        let node = get(call, "nodes", "", name);
-        claims.set(
-            "node",
-            node.map_or_else(|_| value!({ "name": name }), |node| reference_to(&node)),
-        );
-    }
-}
-
 fn check_uid(reference: &Value, object: &Value) -> Result<(), Status> {
-    let wanted = reference["uid"].str();
-    if wanted.is_empty() || wanted == object["metadata"]["uid"].str() {
+    let expected = reference["uid"].str();
+    if expected.is_empty() || expected == object["metadata"]["uid"].str() {
         return Ok(());
     }
     let kind = GroupResource {
@@ -246,7 +217,7 @@ fn check_uid(reference: &Value, object: &Value) -> Result<(), Status> {
         resource: reference["kind"].str().into(),
     };
     let why = format!(
-        "the UID in the bound object reference ({wanted}) does not match the UID in record. The object might have been \
+        "the UID in the bound object reference ({expected}) does not match the UID in record. The object might have been \
          deleted and then recreated"
     );
     Err(Status::conflict(&kind, reference["name"].str(), &why))
@@ -260,8 +231,8 @@ fn reference_to(object: &Value) -> Value {
     reference
 }
 
-/// The status of a request that is granted.
-fn signed(
+/// The status with the signed token.
+fn signed_status(
     call: &Call,
     signer: &dyn Signer,
     token: &Value,
@@ -273,7 +244,8 @@ fn signed(
     let accounts = &call.server.options.service_accounts;
     let is_own = |audience: &Value| accounts.audiences().iter().any(|own| own == audience.str());
     let ours = spec["audiences"].list().iter().all(is_own);
-    let extended = accounts.extends && seconds == UNSUSPECTING && !bound["pod"].is_null() && ours;
+    let extended =
+        accounts.extends && seconds == WARN_ONLY_BOUND_TOKEN && !bound["pod"].is_null() && ours;
     if extended {
         bound.set("warnafter", now + seconds);
     }

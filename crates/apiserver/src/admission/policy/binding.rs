@@ -1,4 +1,4 @@
-//! Where does a policy apply, and with which parameters?
+//! Policy bindings: where a policy applies, and its parameters.
 
 use mizzen_object::GroupVersionKind;
 use mizzen_object::select::LabelSelector;
@@ -9,61 +9,61 @@ use super::spec::Policy;
 use crate::admission::webhook::Attributes;
 use crate::admission::webhook::matching::{Matching, Version};
 
-/// A policy's binding.
+/// A binding of a policy.
 #[derive(Debug)]
-pub(super) struct Binding {
+pub(super) struct PolicyBinding {
     pub name: Str,
-    /// What it is about, if not about all that its policy is about.
+    /// Its match resources; `None` for all of its policy.
     matching: Option<Matching>,
-    reference: Option<Reference>,
-    /// What follows if something does not hold.
-    pub actions: Vec<Action>,
+    reference: Option<ParamRef>,
+    /// What follows from a failed validation.
+    pub actions: Vec<ValidationAction>,
 }
 
-/// What follows if something does not hold.
+/// What follows from a failed validation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Action {
-    /// The request is refused.
+pub(super) enum ValidationAction {
+    /// The request is denied.
     Deny,
     /// The client is warned.
     Warn,
-    /// It is written down for auditors.
+    /// It is added to the audit event.
     Audit,
 }
 
-impl Action {
-    /// As bindings call it.
+impl ValidationAction {
+    /// As in a binding.
     pub(super) fn word(self) -> &'static str {
         match self {
-            Action::Deny => "Deny",
-            Action::Warn => "Warn",
-            Action::Audit => "Audit",
+            ValidationAction::Deny => "Deny",
+            ValidationAction::Warn => "Warn",
+            ValidationAction::Audit => "Audit",
         }
     }
 }
 
-/// Where parameters are.
+/// `spec.paramRef`.
 #[derive(Debug)]
-struct Reference {
+struct ParamRef {
     name: Str,
     namespace: Str,
     selector: LabelSelector,
-    /// Whether there must be some.
+    /// Whether missing parameters deny the request.
     required: bool,
 }
 
-impl Binding {
-    pub(super) fn parse(binding: &Value) -> Binding {
+impl PolicyBinding {
+    pub(super) fn parse(binding: &Value) -> PolicyBinding {
         let spec = &binding["spec"];
         let action = |action: &Value| match action.str() {
-            "Deny" => Action::Deny,
-            "Warn" => Action::Warn,
-            _ => Action::Audit,
+            "Deny" => ValidationAction::Deny,
+            "Warn" => ValidationAction::Warn,
+            _ => ValidationAction::Audit,
         };
-        Binding {
+        PolicyBinding {
             name: binding["metadata"]["name"].str().into(),
             matching: spec.get("matchResources").map(Matching::parse),
-            reference: spec.get("paramRef").map(|reference| Reference {
+            reference: spec.get("paramRef").map(|reference| ParamRef {
                 name: reference["name"].str().into(),
                 namespace: reference["namespace"].str().into(),
                 selector: LabelSelector::of(&reference["selector"]).unwrap_or_default(),
@@ -77,8 +77,8 @@ impl Binding {
         }
     }
 
-    /// The parameters for a request that the binding is about: none if it is not, `null` if there are no parameters
-    /// to be had. The error says what is wrong with the configuration.
+    /// The parameters for a request: `None` if the binding does not match it, `null` if there are none. Fails if the
+    /// configuration is invalid.
     pub(super) async fn params(
         &self,
         policy: &Policy,
@@ -99,7 +99,7 @@ impl Binding {
     }
 }
 
-impl Reference {
+impl ParamRef {
     async fn resolve(
         &self,
         kind: &GroupVersionKind,
@@ -193,7 +193,7 @@ impl Reference {
 }
 
 impl Policy {
-    /// The version in which the policy wants to see a request, if it does. The error says what is wrong with it.
+    /// The version in which the policy matches a request, if it does. Fails if the policy is invalid.
     pub(super) fn version(&self, attributes: &Attributes) -> Result<Option<Version>, String> {
         let version = self
             .matching
@@ -210,10 +210,10 @@ impl Policy {
     }
 }
 
-/// What is said of a kind that is not served.
+/// The error for a kind that is not served.
 fn unknown(kind: &GroupVersionKind) -> String {
     let api_version = kind.api_version();
-    // Kubernetes: the core group is nothing before a slash.
+    // Kubernetes: the core group is an empty string before the slash.
     let shown = if kind.group.is_empty() {
         format!("/{api_version}")
     } else {

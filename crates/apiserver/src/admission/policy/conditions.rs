@@ -1,4 +1,4 @@
-//! Does a policy or webhook want to have a say in this very request?
+//! `matchConditions` of policies and webhooks.
 
 use std::sync::Arc;
 
@@ -6,32 +6,35 @@ use mizzen_apiextensions::expression::{Compiler, Scope, Wanted};
 use mizzen_object::Status;
 use mizzen_value::Value;
 
-use super::questions::Questions;
-use super::scene::{CONDITIONS_BUDGET, Scene, Sight};
-use super::spec::{Expression, Variables};
+use super::questions::AuthorizerChecks;
+use super::scene::{CONDITIONS_BUDGET, ExpressionBatch, OptionalVariables, PolicyActivation};
+use super::spec::{PolicyExpression, Variables};
 use crate::admission::webhook::Attributes;
 use crate::admission::webhook::matching::Version;
 use crate::authorization;
 
-/// Whether all conditions hold. One that does not is enough to say no, whatever is wrong with others. The error is
-/// for those who want to fail.
+/// Whether all conditions are true. A single false one decides, whatever the errors of the rest. The error is for
+/// `failurePolicy: Fail`.
 pub(super) async fn hold(
-    conditions: &[Expression],
+    conditions: &[PolicyExpression],
     variables: &Variables,
-    scene: &Scene,
+    activation: &PolicyActivation,
 ) -> Result<bool, String> {
     if conditions.is_empty() {
         return Ok(true);
     }
-    let expressions: Vec<&Expression> = conditions.iter().collect();
-    let sight = Sight {
-        namespace: false,
-        ..Sight::ALL
+    let expressions: Vec<&PolicyExpression> = conditions.iter().collect();
+    let evaluation = ExpressionBatch {
+        variables,
+        expressions: &expressions,
+        optional: OptionalVariables {
+            namespace: false,
+            ..OptionalVariables::ALL
+        },
+        budget: CONDITIONS_BUDGET,
     };
-    let results = scene
-        .evaluate(variables, &expressions, sight, CONDITIONS_BUDGET, |value| {
-            value.as_bool()
-        })
+    let results = activation
+        .evaluate(evaluation, |value| value.as_bool())
         .await;
     let (results, _) = results.map_err(|error| error.to_string())?;
     if results.contains(&Ok(Some(false))) {
@@ -47,7 +50,7 @@ pub(super) async fn hold(
 
 /// The conditions of a webhook.
 #[derive(Debug, Default)]
-pub(crate) struct Conditions(Vec<Expression>);
+pub(crate) struct Conditions(Vec<PolicyExpression>);
 
 impl Conditions {
     /// Reads the field `matchConditions`.
@@ -65,12 +68,12 @@ impl Conditions {
             .map(|condition| condition["expression"].str());
         Conditions(
             texts
-                .map(|text| Expression::new(&compiler, text, scope, Wanted::Bool))
+                .map(|text| PolicyExpression::new(&compiler, text, scope, Wanted::Bool))
                 .collect(),
         )
     }
 
-    /// Whether all of them hold for a request in the version in which it is shown.
+    /// Whether all of them are true for a request in the given version.
     pub(crate) async fn hold(
         &self,
         attributes: &Attributes<'_>,
@@ -79,20 +82,23 @@ impl Conditions {
         if self.0.is_empty() {
             return Ok(Ok(true));
         }
-        let scene = scene(attributes, version).await?;
-        Ok(hold(&self.0, &Variables::new(), &scene).await)
+        let activation = activation(attributes, version).await?;
+        Ok(hold(&self.0, &Variables::new(), &activation).await)
     }
 }
 
-/// What a request's expressions see in a version, but for the namespace and parameters.
-pub(super) async fn scene(attributes: &Attributes<'_>, version: &Version) -> Result<Scene, Status> {
-    Ok(Scene {
+/// The variables of a request in a version, without namespace and parameters.
+pub(super) async fn activation(
+    attributes: &Attributes<'_>,
+    version: &Version,
+) -> Result<PolicyActivation, Status> {
+    Ok(PolicyActivation {
         object: attributes
             .shown(attributes.object, &version.resource)
             .await?,
         old: attributes.shown(attributes.old, &version.resource).await?,
         request: attributes.request(version)?,
-        questions: Some(Arc::new(Questions::of(attributes))),
-        ..Scene::default()
+        questions: Some(Arc::new(AuthorizerChecks::of(attributes))),
+        ..PolicyActivation::default()
     })
 }

@@ -1,4 +1,4 @@
-//! Which policies are there? What is stored, compiled, found by what it is about.
+//! The stored policies, compiled and indexed by resource.
 
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, HashMap};
@@ -8,21 +8,21 @@ use mizzen_object::Status;
 use mizzen_registry::{ListOptions, Object, Registry, Resource, Revision};
 use mizzen_value::{Str, Value};
 
-use super::binding::Binding;
+use super::binding::PolicyBinding;
 use super::spec::Policy;
 use crate::admission::webhook::matching::Index;
 use crate::catalog::Catalog;
 
-/// The policies that are in force.
+/// The validating and mutating policies.
 pub(crate) struct Policies {
-    pub(super) validating: Configured,
-    pub(super) mutating: Configured,
+    pub(super) validating: PolicyCache,
+    pub(super) mutating: PolicyCache,
 }
 
 impl Policies {
     pub(crate) fn new(catalog: &Catalog) -> Policies {
         let find = |plural: &str| catalog.get("admissionregistration.k8s.io", "v1", plural);
-        let configured = |policies: &str, bindings: &str| Configured {
+        let configured = |policies: &str, bindings: &str| PolicyCache {
             resources: find(policies).zip(find(bindings)),
             kept: RwLock::default(),
         };
@@ -40,15 +40,15 @@ impl Policies {
 }
 
 /// The policies of one kind.
-pub(super) struct Configured {
-    /// Of policies and of bindings.
+pub(super) struct PolicyCache {
+    /// The resources of policies and of bindings.
     resources: Option<(Resource, Resource)>,
     kept: RwLock<Arc<InForce>>,
 }
 
-impl Configured {
-    /// The policies as they are stored at this moment. Only the first request after a change reads them. A policy that
-    /// cannot be decoded fails the request: it might have rejected it.
+impl PolicyCache {
+    /// The current policies. The first request after a change reads them. A policy that cannot be decoded fails the request,
+    /// because it might have denied it.
     pub(super) fn in_force(&self, registry: &Registry) -> Result<Arc<InForce>, Status> {
         let Some((policies, bindings)) = &self.resources else {
             return Ok(Arc::default());
@@ -73,19 +73,19 @@ impl Configured {
     }
 }
 
-/// A policy, and where it applies.
-pub(super) struct Bound {
+/// A policy and its bindings.
+pub(super) struct BoundPolicy {
     pub policy: Arc<Policy>,
-    pub bindings: Vec<Binding>,
+    pub bindings: Vec<PolicyBinding>,
 }
 
-/// Policies that have bindings, in the order of their names.
+/// Policies with bindings, by name.
 #[derive(Default)]
 pub(super) struct InForce {
     revisions: [Revision; 2],
-    all: Vec<Arc<Bound>>,
+    all: Vec<Arc<BoundPolicy>>,
     index: Index,
-    /// Each with the revision in which it was compiled, bound or not.
+    /// All policies with the revision in which they were compiled.
     compiled: HashMap<Str, (Revision, Arc<Policy>)>,
 }
 
@@ -100,22 +100,22 @@ impl InForce {
             .iter()
             .map(|policy| before.compiled(policy))
             .collect();
-        let mut by_policy: BTreeMap<Str, Vec<Binding>> = BTreeMap::new();
+        let mut by_policy: BTreeMap<Str, Vec<PolicyBinding>> = BTreeMap::new();
         for binding in bindings.iter().map(Object::value) {
             let name = binding["spec"]["policyName"].str().into();
             by_policy
                 .entry(name)
                 .or_default()
-                .push(Binding::parse(&binding));
+                .push(PolicyBinding::parse(&binding));
         }
         let bound = by_policy.into_iter().filter_map(|(name, bindings)| {
             let (_, policy) = compiled.get(&name)?;
-            Some(Arc::new(Bound {
+            Some(Arc::new(BoundPolicy {
                 policy: policy.clone(),
                 bindings,
             }))
         });
-        let all: Vec<Arc<Bound>> = bound.collect();
+        let all: Vec<Arc<BoundPolicy>> = bound.collect();
         let index = Index::new(all.iter().map(|bound| &bound.policy.matching));
         InForce {
             revisions,
@@ -125,7 +125,7 @@ impl InForce {
         }
     }
 
-    /// A policy that has not changed since is not compiled again.
+    /// Compiles a policy, unless it has not changed.
     fn compiled(&self, object: &Object) -> (Str, (Revision, Arc<Policy>)) {
         let value: Value = object.value();
         let name: Str = value["metadata"]["name"].str().into();
@@ -140,8 +140,8 @@ impl InForce {
         (name, (revision, policy))
     }
 
-    /// The policies that may be about a resource, in order. For most requests there is none.
-    pub(super) fn about(&self, plural: &str) -> Vec<Arc<Bound>> {
+    /// The policies that may match a resource, in order. Most requests have none.
+    pub(super) fn about(&self, plural: &str) -> Vec<Arc<BoundPolicy>> {
         self.index
             .about(plural)
             .into_iter()

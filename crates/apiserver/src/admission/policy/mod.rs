@@ -1,13 +1,13 @@
-//! Which rules of the cluster's own have a say in a write? Those that policies and their bindings state.
+//! ValidatingAdmissionPolicy and MutatingAdmissionPolicy.
 //!
-//! [`Policies`] keeps policies with their bindings as they are stored, compiled once (`configuration`, `spec`).
-//! `binding` says whether one applies to a request and with which parameters. Expressions are evaluated over a
-//! [`Scene`](scene::Scene): what they see, lazily computed variables included; `questions` answers what they ask about
-//! permissions. `validate` turns verdicts into refusals and warnings, `mutate` changes objects by `patch`.
-//! Conditions of webhooks are expressions too ([`Conditions`]).
+//! [`Policies`] keeps the stored policies with their bindings, compiled once (`configuration`, `spec`). `binding` decides
+//! whether one applies to a request, and with which parameters. CEL expressions are evaluated over their variables in
+//! `scene`, some of them lazily; `questions` answers the `authorizer` of expressions. `validate` turns results into denials,
+//! warnings and audit annotations, `mutate` changes objects by `patch`. `matchConditions` of webhooks are expressions, too
+//! ([`Conditions`]).
 //!
-//! Invariant: no evaluation costs more than its budget, and none waits for anything.
-//! Invariant: no policy is shown to a policy, so that nobody can lock an administrator out.
+//! Invariant: no evaluation exceeds its cost budget, and none blocks.
+//! Invariant: policies do not apply to policies, so that an administrator cannot be locked out.
 
 mod binding;
 mod conditions;

@@ -1,15 +1,14 @@
-//! Mutating policies: one after the other, each on what the one before has made of the object.
+//! Mutating policies: in order, each on the result of the previous one.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use mizzen_object::decode::decode;
-use mizzen_object::schema::Struct;
 use mizzen_object::{Cause, Status};
 use mizzen_value::{Str, Value, json};
 
-use super::binding::Binding;
-use super::configuration::Bound;
+use super::binding::PolicyBinding;
+use super::configuration::BoundPolicy;
 use super::patch::mutated;
 use super::spec::Mutation;
 use super::validate::namespace;
@@ -19,37 +18,37 @@ use crate::admission::webhook::Attributes;
 use crate::admission::webhook::matching::Version;
 use crate::decode::strict_error;
 
-/// Lets policies change objects, and once more those that want to see what others made of them.
+/// The rounds of mutating policies: all once, then those with `reinvocationPolicy: IfNeeded` again.
 #[derive(Default)]
 pub(crate) struct Rounds {
-    /// Policies that had their say and want to know what is changed after them.
+    /// Policies that want to be invoked again if the object changes after them.
     waiting: HashSet<String>,
-    /// Policies after which something was changed.
+    /// Policies after which the object changed.
     due: HashSet<String>,
-    /// What the policies left behind.
+    /// The object after the policies.
     last: Value,
 }
 
-/// A policy that has a say, with its binding and a parameter.
-struct Invocation {
-    bound: Arc<Bound>,
-    /// Which binding.
+/// A policy with a binding and a parameter.
+struct PolicyInvocation {
+    bound: Arc<BoundPolicy>,
+    /// The index of the binding.
     binding: usize,
     params: Value,
     version: Version,
 }
 
-/// Why a policy could not do its work.
+/// Why a policy failed.
 struct Problem {
-    policy: Arc<Bound>,
+    policy: Arc<BoundPolicy>,
     binding: Option<Str>,
     message: String,
-    /// Whether it is about the object and not about the configuration.
+    /// Whether the object is invalid, and not the configuration.
     invalid: bool,
 }
 
 impl Rounds {
-    /// Lets the policies change `object`. Returns whether one did, so that all should have their say a second time.
+    /// Runs the policies. Returns whether one changed `object`, so that all plug-ins run again.
     pub(crate) async fn mutate(
         &mut self,
         attributes: &Attributes<'_>,
@@ -69,9 +68,9 @@ impl Rounds {
         let mut any = false;
         for invocation in &invocations {
             let before = object.clone();
-            any |= self
-                .invoke(invocation, attributes, object, second, &mut problems)
-                .await?;
+            let (applied, failures) = self.invoke(invocation, attributes, object, second).await?;
+            any |= applied;
+            problems.extend(failures);
             if *object != before {
                 self.changed();
             }
@@ -79,77 +78,72 @@ impl Rounds {
                 self.waiting.insert(invocation.id());
             }
         }
-        // Kubernetes: who changed something last looks at it again, too, even if nothing came of it.
+        // Kubernetes: the last policy that ran is invoked again, too, even if it changed nothing.
         if any {
             self.changed();
         }
         self.last = object.clone();
-        refuse(&attributes.with(object), problems).map(|()| any)
+        deny(&attributes.with(object), problems).map(|()| any)
     }
 
     fn changed(&mut self) {
         self.due.extend(self.waiting.drain());
     }
 
-    /// Lets one policy change `object`. Returns whether it could.
+    /// Runs one policy. Returns whether it was applied, and its failures.
     async fn invoke(
         &self,
-        invocation: &Invocation,
+        invocation: &PolicyInvocation,
         attributes: &Attributes<'_>,
         object: &mut Value,
         second: bool,
-        problems: &mut Vec<Problem>,
-    ) -> Result<bool, Status> {
-        let policy = &invocation.bound.policy;
-        let mut scene = conditions::scene(&attributes.with(object), &invocation.version).await?;
-        scene.params = invocation.params.clone();
-        match conditions::hold(&policy.conditions, &policy.variables, &scene).await {
-            Ok(false) => return Ok(false),
-            Err(why) => {
-                problems.push(invocation.problem(why));
-                return Ok(false);
+    ) -> Result<(bool, Vec<Problem>), Status> {
+        let (policy, mut problems) = (&invocation.bound.policy, Vec::new());
+        let mut activation =
+            conditions::activation(&attributes.with(object), &invocation.version).await?;
+        activation.params = invocation.params.clone();
+        match conditions::hold(&policy.conditions, &policy.variables, &activation).await {
+            Ok(false) => return Ok((false, problems)),
+            Err(why) => return Ok((false, vec![invocation.problem(why)])),
+            Ok(true) if second && !self.due.contains(&invocation.id()) => {
+                return Ok((false, problems));
             }
-            Ok(true) if second && !self.due.contains(&invocation.id()) => return Ok(false),
-            Ok(true) => scene.namespace = namespace(attributes)?,
+            Ok(true) => activation.namespace = namespace(attributes)?,
         }
         let schema = attributes.root(&invocation.version);
         let mut any = false;
         for mutation in &policy.mutations {
-            match mutated(mutation, policy, &scene, schema).await {
+            match mutated(mutation, policy, &activation, schema).await {
                 Err(why) => problems.push(invocation.problem(why)),
                 Ok(mutated) => {
+                    // A JSON patch may not set unknown fields.
                     if let Mutation::Patch(_) = mutation {
-                        check_fields(schema, &mutated)?;
+                        let decoded = decode(schema, json::to_string(&mutated).as_bytes())
+                            .map_err(Status::internal)?;
+                        if !decoded.complaints.is_empty() && schema.rest().is_none() {
+                            return Err(Status::internal(strict_error(&decoded.complaints)));
+                        }
                     }
                     *object = attributes
                         .taken_back(&mutated, &invocation.version.resource)
                         .await?;
-                    scene.object = attributes
+                    activation.object = attributes
                         .shown(Some(object), &invocation.version.resource)
                         .await?;
                     any = true;
                 }
             }
         }
-        Ok(any)
+        Ok((any, problems))
     }
 }
 
-/// 500: a patch has set what the kind does not have.
-fn check_fields(schema: &Struct, patched: &Value) -> Result<(), Status> {
-    let decoded = decode(schema, json::to_string(patched).as_bytes()).map_err(Status::internal)?;
-    match decoded.complaints.is_empty() || schema.rest().is_some() {
-        true => Ok(()),
-        false => Err(Status::internal(strict_error(&decoded.complaints))),
-    }
-}
-
-impl Invocation {
-    fn binding(&self) -> &Binding {
+impl PolicyInvocation {
+    fn binding(&self) -> &PolicyBinding {
         &self.bound.bindings[self.binding]
     }
 
-    /// By which it is known from one round to the next.
+    /// Identifies it between rounds.
     fn id(&self) -> String {
         let metadata = &self.params["metadata"];
         let params = format!("{}/{}", metadata["namespace"].str(), metadata["name"].str());
@@ -171,14 +165,14 @@ impl Invocation {
     }
 }
 
-/// The policies that have a say in a request, before any of them has changed it.
+/// The policies that match a request, before any of them has changed it.
 async fn invocations(
-    found: &[Arc<Bound>],
+    found: &[Arc<BoundPolicy>],
     attributes: &Attributes<'_>,
-) -> (Vec<Invocation>, Vec<Problem>) {
+) -> (Vec<PolicyInvocation>, Vec<Problem>) {
     let (mut invocations, mut problems) = (Vec::new(), Vec::new());
     for bound in found {
-        let misconfigured = |binding: Option<&Binding>, why: &str| Problem {
+        let misconfigured = |binding: Option<&PolicyBinding>, why: &str| Problem {
             policy: bound.clone(),
             binding: binding.map(|binding| binding.name.clone()),
             message: format!(
@@ -202,21 +196,23 @@ async fn invocations(
         for (at, binding) in bound.bindings.iter().enumerate() {
             match binding.params(&bound.policy, attributes).await {
                 Err(why) => problems.push(misconfigured(Some(binding), &why)),
-                Ok(params) => invocations.extend(params.into_iter().map(|params| Invocation {
-                    bound: bound.clone(),
-                    binding: at,
-                    params,
-                    version: version.clone(),
-                })),
+                Ok(params) => {
+                    invocations.extend(params.into_iter().map(|params| PolicyInvocation {
+                        bound: bound.clone(),
+                        binding: at,
+                        params,
+                        version: version.clone(),
+                    }))
+                }
             }
         }
     }
     (invocations, problems)
 }
 
-/// 403: what went wrong, unless the policy does not mind. The first speaks for all.
-fn refuse(attributes: &Attributes, problems: Vec<Problem>) -> Result<(), Status> {
-    let mut refusal: Option<Status> = None;
+/// 403 for the first failure of a policy with `failurePolicy: Fail`.
+fn deny(attributes: &Attributes, problems: Vec<Problem>) -> Result<(), Status> {
+    let mut denial: Option<Status> = None;
     for problem in problems
         .iter()
         .filter(|problem| !problem.policy.policy.ignores_failure)
@@ -228,7 +224,7 @@ fn refuse(attributes: &Attributes, problems: Vec<Problem>) -> Result<(), Status>
             }
             None => format!("policy {} denied request: {message}", json::quote(name)),
         };
-        let status = refusal.get_or_insert_with(|| {
+        let status = denial.get_or_insert_with(|| {
             let status = forbidden_for(attributes, "");
             let reason = if problem.invalid {
                 "Invalid".into()
@@ -248,5 +244,5 @@ fn refuse(attributes: &Attributes, problems: Vec<Problem>) -> Result<(), Status>
         };
         status.details.get_or_insert_default().causes.push(cause);
     }
-    refusal.map_or(Ok(()), Err)
+    denial.map_or(Ok(()), Err)
 }

@@ -1,4 +1,4 @@
-//! What does a mutation make of an object?
+//! Applies a mutation to an object.
 
 use mizzen_cel as cel;
 use mizzen_cel::MapVal;
@@ -7,40 +7,44 @@ use mizzen_object::patch::JsonPatch;
 use mizzen_object::schema::Struct;
 use mizzen_value::{Value, json, value};
 
-use super::scene::{BUDGET, Scene, Sight};
-use super::spec::{Expression, Mutation, Policy};
+use super::scene::{BUDGET, ExpressionBatch, OptionalVariables, PolicyActivation};
+use super::spec::{Mutation, Policy, PolicyExpression};
 
-/// The scene's object as it is after a mutation. The error is upstream's.
+/// The object after a mutation. The error is upstream's.
 pub(super) async fn mutated(
     mutation: &Mutation,
     policy: &Policy,
-    scene: &Scene,
+    activation: &PolicyActivation,
     schema: &Struct,
 ) -> Result<Value, String> {
     let change = match mutation {
-        Mutation::Apply(expression) => evaluate(expression, policy, scene, part).await?,
-        Mutation::Patch(expression) => evaluate(expression, policy, scene, operations).await?,
+        Mutation::Apply(expression) => evaluate(expression, policy, activation, part).await?,
+        Mutation::Patch(expression) => evaluate(expression, policy, activation, operations).await?,
     }?;
-    let mut object = scene.object.clone();
+    let mut object = activation.object.clone();
     match mutation {
-        Mutation::Apply(_) => lay(schema, &mut object, change)?,
-        Mutation::Patch(_) => carry_out(&mut object, &change)?,
+        Mutation::Apply(_) => apply_part(schema, &mut object, change)?,
+        Mutation::Patch(_) => apply_operations(&mut object, &change)?,
     }
     Ok(object)
 }
 
 async fn evaluate<T>(
-    expression: &Expression,
+    expression: &PolicyExpression,
     policy: &Policy,
-    scene: &Scene,
+    activation: &PolicyActivation,
     read: impl Fn(&cel::Value) -> T,
 ) -> Result<T, String> {
-    if let Err(refusal) = &expression.compiled {
-        return Err(refusal.to_string());
+    if let Err(error) = &expression.compiled {
+        return Err(error.to_string());
     }
-    let results = scene
-        .evaluate(&policy.variables, &[expression], Sight::ALL, BUDGET, read)
-        .await;
+    let evaluation = ExpressionBatch {
+        variables: &policy.variables,
+        expressions: &[expression],
+        optional: OptionalVariables::ALL,
+        budget: BUDGET,
+    };
+    let results = activation.evaluate(evaluation, read).await;
     let (mut results, _) = results.map_err(|error| error.to_string())?;
     results
         .pop()
@@ -59,7 +63,7 @@ fn part(value: &cel::Value) -> Result<Value, String> {
     Ok(data)
 }
 
-/// Kubernetes: an object says by its type where it belongs, and has to be there (cel/mutation/dynamic/objects.go).
+/// Kubernetes: the type of an object names its field path, and must match it (cel/mutation/dynamic/objects.go).
 fn check_types(value: &cel::Value) -> Result<(), String> {
     let mut wrong = Vec::new();
     if let Some(kind) = value.as_map().and_then(MapVal::kind) {
@@ -99,7 +103,7 @@ fn check_type(value: &cel::Value, path: &str, wrong: &mut Vec<String>) {
     }
 }
 
-fn lay(schema: &Struct, object: &mut Value, mut part: Value) -> Result<(), String> {
+fn apply_part(schema: &Struct, object: &mut Value, mut part: Value) -> Result<(), String> {
     for field in ["kind", "apiVersion"] {
         part.set(field, object[field].clone());
     }
@@ -141,14 +145,14 @@ fn operation(fields: &MapVal) -> Result<Value, String> {
     Ok(operation)
 }
 
-fn carry_out(object: &mut Value, operations: &Value) -> Result<(), String> {
+fn apply_operations(object: &mut Value, operations: &Value) -> Result<(), String> {
     let failed = |error: &dyn std::fmt::Display| format!("JSON Patch: {error}");
     let patch =
         JsonPatch::parse(json::to_string(operations).as_bytes()).map_err(|error| failed(&error))?;
     let mut patched = object.clone();
     match patch.apply(&mut patched) {
         Ok(()) => *object = patched,
-        // Nothing is to be done then.
+        // A failed test means no change.
         Err(error) if error.is_failed_test() => {}
         Err(error) => return Err(failed(&error)),
     }

@@ -1,7 +1,7 @@
-//! May somebody do something? Expressions ask, the server's authorizers answer.
+//! The `authorizer` variable of CEL expressions.
 //!
-//! An expression cannot wait. A question that is not answered at once is kept; the expression goes on with whatever it
-//! is told, and is evaluated again when the answer is there.
+//! An expression is evaluated synchronously. A check whose decision is not known yet is recorded; the expression goes on
+//! with a default, and is evaluated again when the decision is known.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::fmt;
@@ -18,24 +18,25 @@ use crate::admission::webhook::Attributes as Admission;
 use crate::authorization::{self, Attributes};
 use crate::server::Inner;
 
-/// What one request's expressions ask. Each question is asked once.
-pub(super) struct Questions {
+/// The authorization checks of a request's expressions. Each is made once.
+pub(super) struct AuthorizerChecks {
     server: Arc<Inner>,
     user: User,
-    /// What the request itself is about.
+
+    /// The resource of the request.
     resource: CheckedResource,
-    asked: Mutex<Asked>,
+    asked: Mutex<AuthorizerCheck>,
 }
 
 #[derive(Default)]
-struct Asked {
+struct AuthorizerCheck {
     known: Vec<(AuthorizerCheck, AuthorizerDecision)>,
     open: Vec<AuthorizerCheck>,
 }
 
-impl Questions {
-    /// Of the user who sent a request.
-    pub(super) fn of(attributes: &Admission) -> Questions {
+impl AuthorizerChecks {
+    /// For the user of a request.
+    pub(super) fn of(attributes: &Admission) -> AuthorizerChecks {
         let (call, kind) = (attributes.call, attributes.call.resource.kind());
         let resource = CheckedResource {
             group: kind.gvk.group.to_string(),
@@ -46,7 +47,7 @@ impl Questions {
             ..CheckedResource::default()
         };
         let (server, user) = (call.server.clone(), call.request.user.clone());
-        Questions {
+        AuthorizerChecks {
             server,
             user,
             resource,
@@ -54,12 +55,12 @@ impl Questions {
         }
     }
 
-    /// What `authorizer.requestResource` is about.
+    /// `authorizer.requestResource`.
     pub(super) fn resource(&self) -> &CheckedResource {
         &self.resource
     }
 
-    /// Finds the answers to all open questions. Returns whether there were any.
+    /// Makes all open checks. Returns whether there were any.
     pub(super) async fn answer(&self) -> bool {
         let open = std::mem::take(&mut self.asked().open);
         for question in &open {
@@ -69,7 +70,7 @@ impl Questions {
         !open.is_empty()
     }
 
-    fn asked(&self) -> MutexGuard<'_, Asked> {
+    fn asked(&self) -> MutexGuard<'_, AuthorizerCheck> {
         self.asked.lock()
     }
 
@@ -94,7 +95,7 @@ impl Questions {
     }
 }
 
-impl Authorize for Questions {
+impl Authorize for AuthorizerChecks {
     fn authorize(&self, question: &AuthorizerCheck) -> AuthorizerDecision {
         if let Some((_, decision)) = self
             .asked()
@@ -119,9 +120,9 @@ impl Authorize for Questions {
     }
 }
 
-impl fmt::Debug for Questions {
+impl fmt::Debug for AuthorizerChecks {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        write!(f, "Questions({})", self.user.name)
+        write!(f, "AuthorizerChecks({})", self.user.name)
     }
 }
 

@@ -1,7 +1,7 @@
-//! What do expressions see, and what may it cost to look?
+//! The evaluation of CEL expressions: their variables and cost limits.
 //!
-//! A [`Scene`] holds a request's objects. Variables are evaluated over it when an expression first asks for them, and
-//! once for all expressions that are evaluated together.
+//! The objects of a request are variables. Composed variables (`variables.x`) are evaluated lazily, once for all
+//! expressions that are evaluated together.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -10,74 +10,77 @@ use mizzen_cel as cel;
 use mizzen_cel::{Activation, EvalError, EvalLimits, Lazy, LazyFields, MapVal, Outcome, library};
 use mizzen_value::{Value, json};
 
-use super::questions::Questions;
-use super::spec::{Expression, Variables};
+use super::questions::AuthorizerChecks;
+use super::spec::{PolicyExpression, Variables};
 
-/// What one expression may cost.
+/// The cost limit of one expression.
 const CALL: u64 = 1_000_000;
 
-/// What all expressions of a policy may cost for one binding and parameter.
+/// The cost budget of all expressions of a policy for one binding and parameter.
 pub(super) const BUDGET: u64 = 10_000_000;
 
-/// What the conditions of a policy or webhook may cost.
+/// The cost budget of `matchConditions`.
 pub(super) const CONDITIONS_BUDGET: u64 = 2_500_000;
 
-/// After so much others have their turn.
+/// After this cost the task yields.
 const LONG: u64 = 100_000;
 
-/// How much of the stack variables of variables may take.
+/// How much of the stack nested variables may take.
 const STACK: usize = 512 * 1024;
 
-/// What expressions see. What is missing is `null`.
+/// The variables of expressions. Missing ones are `null`.
 #[derive(Debug, Default)]
-pub(super) struct Scene {
+pub(super) struct PolicyActivation {
     pub object: Value,
     pub old: Value,
     pub request: Value,
     pub namespace: Value,
     pub params: Value,
-    pub questions: Option<Arc<Questions>>,
+    pub questions: Option<Arc<AuthorizerChecks>>,
 }
 
-/// What not every expression sees.
+/// The variables that not every expression has.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Sight {
+pub(super) struct OptionalVariables {
     pub authorizer: bool,
     pub namespace: bool,
 }
 
-impl Sight {
-    pub(super) const ALL: Sight = Sight {
+impl OptionalVariables {
+    pub(super) const ALL: OptionalVariables = OptionalVariables {
         authorizer: true,
         namespace: true,
     };
 }
 
-/// All expressions together would have cost more than they may.
+/// What is evaluated together.
+#[derive(Clone, Copy)]
+pub(super) struct ExpressionBatch<'a> {
+    pub variables: &'a Variables,
+    pub expressions: &'a [&'a PolicyExpression],
+    pub optional: OptionalVariables,
+    pub budget: u64,
+}
+
+/// The cost budget is exceeded.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "validation failed due to running out of cost budget, no further validation rules will be run"
 )]
 pub(super) struct OutOfBudget;
 
-/// What became of each expression, or what is wrong with it; and how much of the budget is left.
+/// The result or error of each expression, and the rest of the budget.
 pub(super) type Results<T> = Result<(Vec<Result<T, String>>, u64), OutOfBudget>;
 
-impl Scene {
-    /// Evaluates expressions in order, again and again until all questions about permissions are answered. `read`
-    /// takes what is wanted from their values.
+impl PolicyActivation {
+    /// Evaluates expressions in order, repeatedly until all authorization checks are decided. `read` converts their values.
     pub(super) async fn evaluate<T>(
         &self,
-        variables: &Variables,
-        expressions: &[&Expression],
-        sight: Sight,
-        budget: u64,
+        evaluation: ExpressionBatch<'_>,
         read: impl Fn(&cel::Value) -> T,
     ) -> Results<T> {
         loop {
-            let results = self
-                .evaluate_once(variables, expressions, sight, budget, &read)
-                .await;
+            let results = self.evaluate_once(evaluation, &read).await;
             let again = match &self.questions {
                 Some(questions) => questions.answer().await,
                 None => false,
@@ -90,14 +93,17 @@ impl Scene {
 
     async fn evaluate_once<T>(
         &self,
-        variables: &Variables,
-        expressions: &[&Expression],
-        sight: Sight,
-        mut budget: u64,
+        evaluation: ExpressionBatch<'_>,
         read: impl Fn(&cel::Value) -> T,
     ) -> Results<T> {
-        let stage = Stage::new(self, variables, sight);
-        stage.lazy.get_or_init(|| Computed(&stage));
+        let ExpressionBatch {
+            variables,
+            expressions,
+            optional,
+            mut budget,
+        } = evaluation;
+        let stage = EvaluationScope::new(self, variables, optional);
+        stage.lazy.get_or_init(|| ComposedVariables(&stage));
         let (mut results, mut seen) = (Vec::with_capacity(expressions.len()), budget);
         for expression in expressions {
             results.push(
@@ -114,26 +120,30 @@ impl Scene {
     }
 }
 
-/// A scene with its variables, as far as they are known.
-struct Stage<'a> {
-    scene: &'a Scene,
-    sight: Sight,
+/// The variables of one evaluation, with those that have been computed.
+struct EvaluationScope<'a> {
+    activation: &'a PolicyActivation,
+    optional: OptionalVariables,
     variables: &'a Variables,
     values: Vec<OnceLock<Outcome<'a>>>,
     /// Which variables are being evaluated.
     busy: Vec<AtomicBool>,
-    lazy: OnceLock<Computed<'a>>,
-    /// What variables did cost since somebody looked.
+    lazy: OnceLock<ComposedVariables<'a>>,
+    /// The cost of variables since it was last taken.
     cost: AtomicU64,
-    /// Where the stack was when the evaluation began.
+    /// The stack pointer at the start of the evaluation.
     bottom: AtomicUsize,
 }
 
-impl<'a> Stage<'a> {
-    fn new(scene: &'a Scene, variables: &'a Variables, sight: Sight) -> Stage<'a> {
-        Stage {
-            scene,
-            sight,
+impl<'a> EvaluationScope<'a> {
+    fn new(
+        activation: &'a PolicyActivation,
+        variables: &'a Variables,
+        optional: OptionalVariables,
+    ) -> EvaluationScope<'a> {
+        EvaluationScope {
+            activation,
+            optional,
             variables,
             values: variables.iter().map(|_| OnceLock::new()).collect(),
             busy: variables.iter().map(|_| AtomicBool::new(false)).collect(),
@@ -145,7 +155,7 @@ impl<'a> Stage<'a> {
 
     fn evaluate(
         &'a self,
-        expression: &Expression,
+        expression: &PolicyExpression,
         budget: &mut u64,
     ) -> Result<Result<cel::Value<'a>, String>, OutOfBudget> {
         let program = match &expression.compiled {
@@ -191,7 +201,7 @@ impl<'a> Stage<'a> {
         Some(self.values[at].get_or_init(|| value).clone())
     }
 
-    fn compute(&'a self, name: &str, expression: &'a Expression) -> Outcome<'a> {
+    fn compute(&'a self, name: &str, expression: &'a PolicyExpression) -> Outcome<'a> {
         let failed = |what: &str, why: &dyn std::fmt::Display| {
             EvalError::new(format!(
                 "composited variable {} fails to {what}: {why}",
@@ -214,23 +224,26 @@ impl<'a> Stage<'a> {
     }
 }
 
-/// About where the stack is now.
+/// Approximately the stack pointer.
 #[inline(never)]
 fn stack() -> usize {
     let here = 0u8;
     std::ptr::from_ref(std::hint::black_box(&here)).addr()
 }
 
-impl Activation for Stage<'_> {
+impl Activation for EvaluationScope<'_> {
     fn variable(&self, name: &str) -> Option<Outcome<'_>> {
-        let scene = self.scene;
-        let questions = scene.questions.as_ref().filter(|_| self.sight.authorizer);
+        let activation = self.activation;
+        let questions = activation
+            .questions
+            .as_ref()
+            .filter(|_| self.optional.authorizer);
         Some(Ok(match name {
-            "object" => cel::Value::data(&scene.object),
-            "oldObject" => cel::Value::data(&scene.old),
-            "request" => cel::Value::data(&scene.request),
-            "params" => cel::Value::data(&scene.params),
-            "namespaceObject" if self.sight.namespace => cel::Value::data(&scene.namespace),
+            "object" => cel::Value::data(&activation.object),
+            "oldObject" => cel::Value::data(&activation.old),
+            "request" => cel::Value::data(&activation.request),
+            "params" => cel::Value::data(&activation.params),
+            "namespaceObject" if self.optional.namespace => cel::Value::data(&activation.namespace),
             "namespaceObject" => cel::Value::Null,
             "authorizer" => library::authorizer(questions?.clone()),
             "authorizer.requestResource" => {
@@ -243,10 +256,10 @@ impl Activation for Stage<'_> {
     }
 }
 
-/// A stage's variables, which are part of it.
-struct Computed<'a>(&'a Stage<'a>);
+/// The composed variables.
+struct ComposedVariables<'a>(&'a EvaluationScope<'a>);
 
-impl LazyFields for Computed<'_> {
+impl LazyFields for ComposedVariables<'_> {
     fn field(&self, name: &str) -> Option<Outcome<'_>> {
         self.0.value(name)
     }

@@ -1,4 +1,4 @@
-//! What does a policy say? Its expressions, compiled once.
+//! The spec of a policy, with compiled expressions.
 
 use mizzen_apiextensions::expression::{Compiler, Refusal, Scope, Wanted};
 use mizzen_cel::Program;
@@ -7,50 +7,55 @@ use mizzen_value::{Str, Value};
 
 use crate::admission::webhook::matching::Matching;
 
-/// An expression as it was written and as it is evaluated.
+/// An expression: its text and its program.
 #[derive(Debug)]
-pub(super) struct Expression {
+pub(super) struct PolicyExpression {
     pub text: Str,
     pub compiled: Result<Program, Refusal>,
 }
 
-impl Expression {
-    pub(super) fn new(compiler: &Compiler, text: &str, scope: Scope, wanted: Wanted) -> Expression {
-        Expression {
+impl PolicyExpression {
+    pub(super) fn new(
+        compiler: &Compiler,
+        text: &str,
+        scope: Scope,
+        wanted: Wanted,
+    ) -> PolicyExpression {
+        PolicyExpression {
             text: text.into(),
             compiled: compiler.compile(text, scope, wanted),
         }
     }
 }
 
-/// Variables by their names; the last of a name counts.
-pub(super) type Variables = Vec<(Str, Expression)>;
+/// Variables by name; of duplicates the last one counts.
+pub(super) type Variables = Vec<(Str, PolicyExpression)>;
 
-/// A policy that validates or one that mutates: each has its own part of this.
+/// A validating or a mutating policy.
 #[derive(Debug)]
 pub(super) struct Policy {
     pub name: Str,
     pub matching: Matching,
-    /// What parameters are, as it is written and as it is found.
+    /// `spec.paramKind`.
     pub param_kind: Option<GroupVersionKind>,
-    /// Whether a request goes on if the policy cannot be evaluated.
+    /// `failurePolicy: Ignore`.
     pub ignores_failure: bool,
-    /// Whether it has its say again when others have changed the object.
+    /// `reinvocationPolicy: IfNeeded`.
     pub reinvoked: bool,
     pub variables: Variables,
-    /// What must hold for the policy to have a say at all.
-    pub conditions: Vec<Expression>,
+    /// `matchConditions`.
+    pub conditions: Vec<PolicyExpression>,
     pub validations: Vec<Validation>,
-    pub annotations: Vec<(Str, Expression)>,
+    pub annotations: Vec<(Str, PolicyExpression)>,
     pub mutations: Vec<Mutation>,
 }
 
-/// What must hold of a request.
+/// A validation of a request.
 #[derive(Debug)]
 pub(super) struct Validation {
-    pub expression: Expression,
-    /// Computes what is said if it does not hold.
-    pub message_expression: Option<Expression>,
+    pub expression: PolicyExpression,
+    /// `messageExpression`.
+    pub message_expression: Option<PolicyExpression>,
     pub message: Str,
     pub reason: Str,
 }
@@ -58,16 +63,16 @@ pub(super) struct Validation {
 /// A change to an object.
 #[derive(Debug)]
 pub(super) enum Mutation {
-    /// Something is laid over it.
-    Apply(Expression),
-    /// Operations are carried out one by one.
-    Patch(Expression),
+    /// An apply configuration.
+    Apply(PolicyExpression),
+    /// A JSON patch.
+    Patch(PolicyExpression),
 }
 
 impl Policy {
     pub(super) fn parse(policy: &Value) -> Policy {
         let (spec, mut compiler) = (&policy["spec"], Compiler::composing());
-        let param_kind = spec.get("paramKind").map(kind_of);
+        let param_kind = spec.get("paramKind").map(parse_kind);
         let scope = Scope {
             params: param_kind.is_some(),
             authorizer: true,
@@ -78,7 +83,7 @@ impl Policy {
             let compiled = compiler.declare(name, text, scope);
             (
                 Str::from(name),
-                Expression {
+                PolicyExpression {
                     text: text.into(),
                     compiled,
                 },
@@ -88,7 +93,7 @@ impl Policy {
         let texts = |list: &str, field: &str, wanted: Wanted| {
             let texts = spec[list].list().iter().map(|item| item[field].str());
             texts
-                .map(|text| Expression::new(&compiler, text, scope, wanted))
+                .map(|text| PolicyExpression::new(&compiler, text, scope, wanted))
                 .collect()
         };
         Policy {
@@ -104,7 +109,8 @@ impl Policy {
                 .iter()
                 .map(|item| {
                     let text = item["valueExpression"].str();
-                    let expression = Expression::new(&compiler, text, scope, Wanted::TextOrNull);
+                    let expression =
+                        PolicyExpression::new(&compiler, text, scope, Wanted::TextOrNull);
                     (item["key"].str().into(), expression)
                 })
                 .collect(),
@@ -122,15 +128,15 @@ impl Policy {
     }
 }
 
-fn kind_of(said: &Value) -> GroupVersionKind {
-    let (group, version) = said["apiVersion"]
+fn parse_kind(stated: &Value) -> GroupVersionKind {
+    let (group, version) = stated["apiVersion"]
         .str()
         .split_once('/')
-        .unwrap_or(("", said["apiVersion"].str()));
+        .unwrap_or(("", stated["apiVersion"].str()));
     GroupVersionKind {
         group: group.into(),
         version: version.into(),
-        kind: said["kind"].str().into(),
+        kind: stated["kind"].str().into(),
     }
 }
 
@@ -141,9 +147,9 @@ impl Validation {
             authorizer: false,
             ..scope
         };
-        let computed = || Expression::new(compiler, message, messages, Wanted::Text);
+        let computed = || PolicyExpression::new(compiler, message, messages, Wanted::Text);
         Validation {
-            expression: Expression::new(
+            expression: PolicyExpression::new(
                 compiler,
                 validation["expression"].str(),
                 scope,
@@ -163,7 +169,7 @@ impl Mutation {
             ..scope
         };
         let expression = |field: &str, wanted: Wanted| {
-            Expression::new(compiler, mutation[field]["expression"].str(), scope, wanted)
+            PolicyExpression::new(compiler, mutation[field]["expression"].str(), scope, wanted)
         };
         match mutation["patchType"].str() {
             "JSONPatch" => Mutation::Patch(expression("jsonPatch", Wanted::Patch)),

@@ -1,4 +1,4 @@
-//! Validating policies: what must hold of a request, and what follows if it does not.
+//! Validating policies: denials, warnings and audit annotations.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,20 @@ use mizzen_object::{Cause, Status};
 use mizzen_registry::Key;
 use mizzen_value::{Str, Value, json, value};
 
-use super::binding::{Action, Binding};
-use super::configuration::Bound;
-use super::scene::{BUDGET, OutOfBudget, Scene, Sight};
-use super::spec::{Expression, Policy, Validation};
+use super::binding::{PolicyBinding, ValidationAction};
+use super::configuration::BoundPolicy;
+use super::scene::{BUDGET, ExpressionBatch, OptionalVariables, OutOfBudget, PolicyActivation};
+use super::spec::{Policy, PolicyExpression, Validation};
 use super::{conditions, is_exempt};
 use crate::admission::webhook::Attributes;
 use crate::admission::{annotate, forbidden_for};
 
 /// The longest message that an expression may compute.
 const MAX_MESSAGE: usize = 5 * 1024;
-/// The longest note for auditors.
-const MAX_NOTE: usize = 10 * 1024;
+/// The longest audit annotation.
+const MAX_ANNOTATION: usize = 10 * 1024;
 
-/// Asks the policies that a write concerns. All of them are heard, for they may want to warn; of several refusals the
-/// client gets the first.
+/// Evaluates the policies that match a write. All of them run, because they may warn; the client gets the first denial.
 pub(crate) async fn validate(attributes: &Attributes<'_>) -> Result<(), Status> {
     let server = attributes.call.server;
     let in_force = server.policies.validating.in_force(&server.registry)?;
@@ -29,33 +28,33 @@ pub(crate) async fn validate(attributes: &Attributes<'_>) -> Result<(), Status> 
     if found.is_empty() || is_exempt(attributes) {
         return Ok(());
     }
-    let mut hearing = Hearing {
+    let mut evaluation = PolicyEvaluation {
         attributes,
-        refusal: None,
+        denial: None,
     };
     for bound in found {
-        hearing.hear(&bound).await?;
+        evaluation.evaluate_policy(&bound).await?;
     }
-    hearing.refusal.map_or(Ok(()), Err)
+    evaluation.denial.map_or(Ok(()), Err)
 }
 
-/// A request before the policies.
-struct Hearing<'a> {
+/// The evaluation of one request.
+struct PolicyEvaluation<'a> {
     attributes: &'a Attributes<'a>,
-    refusal: Option<Status>,
+    denial: Option<Status>,
 }
 
-/// What is held against a request.
-struct Objection {
+/// A failed validation or evaluation.
+struct PolicyDecision {
     message: String,
     reason: Str,
-    /// The validation that does not hold, by its place.
+    /// The index of the validation.
     at: usize,
 }
 
-impl Objection {
-    fn new(message: impl Into<String>) -> Objection {
-        Objection {
+impl PolicyDecision {
+    fn new(message: impl Into<String>) -> PolicyDecision {
+        PolicyDecision {
             message: message.into(),
             reason: "Invalid".into(),
             at: 0,
@@ -63,36 +62,36 @@ impl Objection {
     }
 }
 
-/// What a policy says: what is held against the request, and what auditors are told.
+/// The result of a policy: failures and audit annotations.
 #[derive(Default)]
-struct Opinion {
-    objections: Vec<Objection>,
-    notes: Notes,
+struct ValidateResult {
+    decisions: Vec<PolicyDecision>,
+    notes: AuditAnnotations,
 }
 
-/// What a policy has to say to auditors.
+/// The audit annotations of a policy.
 #[derive(Default)]
-struct Notes {
+struct AuditAnnotations {
     texts: Vec<(Str, String)>,
-    /// What went wrong with them, which is held against the request whatever the binding says.
+    /// Their errors, which deny the request whatever the binding's actions.
     failures: Vec<String>,
 }
 
-impl Opinion {
-    /// One that could not be formed. Whether that is held against the request is up to the policy.
-    fn failed(policy: &Policy, why: String) -> Opinion {
+impl ValidateResult {
+    /// The result of a policy that could not be evaluated. Its `failurePolicy` decides.
+    fn failed(policy: &Policy, why: String) -> ValidateResult {
         match policy.ignores_failure {
-            true => Opinion::default(),
-            false => Opinion {
-                objections: vec![Objection::new(why)],
-                ..Opinion::default()
+            true => ValidateResult::default(),
+            false => ValidateResult {
+                decisions: vec![PolicyDecision::new(why)],
+                ..ValidateResult::default()
             },
         }
     }
 }
 
-impl Hearing<'_> {
-    async fn hear(&mut self, bound: &Bound) -> Result<(), Status> {
+impl PolicyEvaluation<'_> {
+    async fn evaluate_policy(&mut self, bound: &BoundPolicy) -> Result<(), Status> {
         let (policy, attributes) = (&bound.policy, self.attributes);
         let version = match policy.version(attributes) {
             Ok(Some(version)) => version,
@@ -102,7 +101,7 @@ impl Hearing<'_> {
                 return Ok(());
             }
         };
-        let (mut scene, mut told) = (None, BTreeMap::default());
+        let (mut activation, mut collected) = (None, BTreeMap::default());
         for binding in &bound.bindings {
             let params = match binding.params(policy, attributes).await {
                 Ok(params) => params,
@@ -112,19 +111,19 @@ impl Hearing<'_> {
                 }
             };
             for params in params {
-                if scene.is_none() {
-                    scene = Some(conditions::scene(attributes, &version).await?);
+                if activation.is_none() {
+                    activation = Some(conditions::activation(attributes, &version).await?);
                 }
-                if let Some(scene) = &mut scene {
-                    scene.namespace = namespace(attributes)?;
-                    scene.params = params;
-                    let opinion = opinion(policy, scene).await;
-                    collect(&mut told, &opinion.notes);
-                    self.weigh(policy, binding, opinion);
+                if let Some(activation) = &mut activation {
+                    activation.namespace = namespace(attributes)?;
+                    activation.params = params;
+                    let result = validate_with(policy, activation).await;
+                    collect(&mut collected, &result.notes);
+                    self.enforce(policy, binding, result);
                 }
             }
         }
-        for (key, texts) in told {
+        for (key, texts) in collected {
             annotate(
                 attributes.call,
                 &format!("{}/{key}", policy.name),
@@ -134,40 +133,45 @@ impl Hearing<'_> {
         Ok(())
     }
 
-    fn misconfigured(&mut self, policy: &Policy, binding: Option<&Binding>, why: &str) {
+    fn misconfigured(&mut self, policy: &Policy, binding: Option<&PolicyBinding>, why: &str) {
         if !policy.ignores_failure {
             let what = if binding.is_some() {
                 "binding"
             } else {
                 "policy"
             };
-            let objection = Objection::new(format!("failed to configure {what}: {why}"));
-            self.refuse(policy, binding, objection);
+            let decision = PolicyDecision::new(format!("failed to configure {what}: {why}"));
+            self.deny(policy, binding, decision);
         }
     }
 
-    fn weigh(&mut self, policy: &Policy, binding: &Binding, opinion: Opinion) {
-        for objection in opinion.objections {
-            if binding.actions.contains(&Action::Warn) {
-                let (policy, binding, message) = (&policy.name, &binding.name, &objection.message);
+    fn enforce(&mut self, policy: &Policy, binding: &PolicyBinding, result: ValidateResult) {
+        for decision in result.decisions {
+            if binding.actions.contains(&ValidationAction::Warn) {
+                let (policy, binding, message) = (&policy.name, &binding.name, &decision.message);
                 self.attributes.call.notes.warn(format!(
                     "Validation failed for ValidatingAdmissionPolicy '{policy}' with binding '{binding}': {message}"
                 ));
             }
-            if binding.actions.contains(&Action::Audit) {
-                self.remember(policy, binding, &objection);
+            if binding.actions.contains(&ValidationAction::Audit) {
+                self.annotate_failure(policy, binding, &decision);
             }
-            if binding.actions.contains(&Action::Deny) {
-                self.refuse(policy, Some(binding), objection);
+            if binding.actions.contains(&ValidationAction::Deny) {
+                self.deny(policy, Some(binding), decision);
             }
         }
-        for failure in opinion.notes.failures {
-            self.refuse(policy, Some(binding), Objection::new(failure));
+        for failure in result.notes.failures {
+            self.deny(policy, Some(binding), PolicyDecision::new(failure));
         }
     }
 
-    /// Notes for auditors what does not hold. Kubernetes: of several they are told the first.
-    fn remember(&self, policy: &Policy, binding: &Binding, objection: &Objection) {
+    /// Adds the audit annotation of a failed validation. Kubernetes: only the first of several.
+    fn annotate_failure(
+        &self,
+        policy: &Policy,
+        binding: &PolicyBinding,
+        decision: &PolicyDecision,
+    ) {
         if !self.attributes.call.request.record.is_open() {
             return;
         }
@@ -177,10 +181,10 @@ impl Hearing<'_> {
             .map(|action| Value::from(action.word()))
             .collect::<Vec<_>>();
         let failure = value!({
-            "message": (objection.message.as_str()),
+            "message": (decision.message.as_str()),
             "policy": (&policy.name),
             "binding": (&binding.name),
-            "expressionIndex": (objection.at as i64),
+            "expressionIndex": (decision.at as i64),
             "validationActions": actions,
         });
         let text = json::to_string(&Value::List(vec![failure]));
@@ -191,35 +195,35 @@ impl Hearing<'_> {
         );
     }
 
-    fn refuse(&mut self, policy: &Policy, binding: Option<&Binding>, objection: Objection) {
+    fn deny(&mut self, policy: &Policy, binding: Option<&PolicyBinding>, decision: PolicyDecision) {
         let attributes = self.attributes;
-        self.refusal
-            .get_or_insert_with(|| refusal(attributes, policy, binding, objection));
+        self.denial
+            .get_or_insert_with(|| denial(attributes, policy, binding, decision));
     }
 }
 
-/// Kubernetes: it says "is forbidden" whatever the code (policy/validating/dispatcher.go).
-fn refusal(
+/// Kubernetes: the message says "is forbidden" whatever the code (policy/validating/dispatcher.go).
+fn denial(
     attributes: &Attributes,
     policy: &Policy,
-    binding: Option<&Binding>,
-    objection: Objection,
+    binding: Option<&PolicyBinding>,
+    decision: PolicyDecision,
 ) -> Status {
     let by = binding
         .map(|binding| format!(" with binding '{}'", binding.name))
         .unwrap_or_default();
     let message = format!(
         "ValidatingAdmissionPolicy '{}'{by} denied request: {}",
-        policy.name, objection.message
+        policy.name, decision.message
     );
     let mut status = forbidden_for(attributes, &message);
-    status.code = match objection.reason.as_str() {
+    status.code = match decision.reason.as_str() {
         "Forbidden" => 403,
         "Unauthorized" => 401,
         "RequestEntityTooLarge" => 413,
         _ => 422,
     };
-    status.reason = objection.reason;
+    status.reason = decision.reason;
     let cause = Cause {
         reason: Str::default(),
         message,
@@ -229,7 +233,7 @@ fn refusal(
     status
 }
 
-/// The namespace of a request as expressions see it; `null` if there is none.
+/// The variable `namespaceObject`; `null` if there is none.
 pub(super) fn namespace(attributes: &Attributes) -> Result<Value, Status> {
     let name = attributes.namespace();
     if name.is_empty() || attributes.is_namespace() {
@@ -253,85 +257,93 @@ pub(super) fn namespace(attributes: &Attributes) -> Result<Value, Status> {
     Ok(namespace)
 }
 
-/// What a policy says of a request with one parameter.
-async fn opinion(policy: &Policy, scene: &Scene) -> Opinion {
-    match conditions::hold(&policy.conditions, &policy.variables, scene).await {
+/// Evaluates a policy with one parameter.
+async fn validate_with(policy: &Policy, activation: &PolicyActivation) -> ValidateResult {
+    match conditions::hold(&policy.conditions, &policy.variables, activation).await {
         Ok(true) => {}
-        Ok(false) => return Opinion::default(),
-        Err(why) => return Opinion::failed(policy, why),
+        Ok(false) => return ValidateResult::default(),
+        Err(why) => return ValidateResult::failed(policy, why),
     }
-    let objections = match objections(policy, scene).await {
-        Ok(objections) => objections,
-        Err(error) => return Opinion::failed(policy, error.to_string()),
+    let decisions = match decisions(policy, activation).await {
+        Ok(decisions) => decisions,
+        Err(error) => return ValidateResult::failed(policy, error.to_string()),
     };
-    match notes(policy, scene).await {
-        Ok(notes) => Opinion { objections, notes },
-        Err(error) => Opinion::failed(policy, error.to_string()),
+    match notes(policy, activation).await {
+        Ok(notes) => ValidateResult { decisions, notes },
+        Err(error) => ValidateResult::failed(policy, error.to_string()),
     }
 }
 
-async fn objections(policy: &Policy, scene: &Scene) -> Result<Vec<Objection>, OutOfBudget> {
-    let expressions: Vec<&Expression> = policy
+async fn decisions(
+    policy: &Policy,
+    activation: &PolicyActivation,
+) -> Result<Vec<PolicyDecision>, OutOfBudget> {
+    let expressions: Vec<&PolicyExpression> = policy
         .validations
         .iter()
         .map(|validation| &validation.expression)
         .collect();
-    let (verdicts, left) = scene
+    let (verdicts, left) = activation
         .evaluate(
-            &policy.variables,
-            &expressions,
-            Sight::ALL,
-            BUDGET,
+            ExpressionBatch {
+                variables: &policy.variables,
+                expressions: &expressions,
+                optional: OptionalVariables::ALL,
+                budget: BUDGET,
+            },
             |value| value.as_bool() == Some(true),
         )
         .await?;
-    let messages = messages(policy, scene, left).await;
+    let messages = messages(policy, activation, left).await;
     let each = policy.validations.iter().zip(verdicts).enumerate();
-    let objections = each.filter_map(|(at, (validation, verdict))| match (verdict, &messages) {
-        (Err(why), _) => (!policy.ignores_failure).then(|| Objection {
+    let decisions = each.filter_map(|(at, (validation, verdict))| match (verdict, &messages) {
+        (Err(why), _) => (!policy.ignores_failure).then(|| PolicyDecision {
             at,
-            ..Objection::new(why)
+            ..PolicyDecision::new(why)
         }),
-        // Kubernetes: even what holds is held against the request if there is nothing left to say why.
+        // Kubernetes: without budget for messages even a successful validation fails.
         (Ok(_), Err(error)) => {
             let why = format!("failed messageExpression: {error}");
-            (!policy.ignores_failure).then(|| Objection {
+            (!policy.ignores_failure).then(|| PolicyDecision {
                 at,
-                ..Objection::new(why)
+                ..PolicyDecision::new(why)
             })
         }
         (Ok(true), Ok(_)) => None,
         (Ok(false), Ok(messages)) => {
             let message = messages.get(at).cloned().flatten();
-            Some(Objection {
+            Some(PolicyDecision {
                 message: validation.message(message),
                 reason: validation.reason.clone(),
                 at,
             })
         }
     });
-    Ok(objections.collect())
+    Ok(decisions.collect())
 }
 
-/// The messages that expressions compute, where there are such and they can be used.
+/// The messages of `messageExpression`, where it exists and its result is usable.
 async fn messages(
     policy: &Policy,
-    scene: &Scene,
+    activation: &PolicyActivation,
     budget: u64,
 ) -> Result<Vec<Option<String>>, OutOfBudget> {
     let computed = policy
         .validations
         .iter()
         .map(|validation| validation.message_expression.as_ref());
-    let expressions: Vec<&Expression> = computed.clone().flatten().collect();
-    let sight = Sight {
-        authorizer: false,
-        ..Sight::ALL
+    let expressions: Vec<&PolicyExpression> = computed.clone().flatten().collect();
+    let evaluation = ExpressionBatch {
+        variables: &policy.variables,
+        expressions: &expressions,
+        optional: OptionalVariables {
+            authorizer: false,
+            ..OptionalVariables::ALL
+        },
+        budget,
     };
     let text = |value: &cel::Value| value.as_str().map(|text| text.trim().to_owned());
-    let (texts, _) = scene
-        .evaluate(&policy.variables, &expressions, sight, budget, text)
-        .await?;
+    let (texts, _) = activation.evaluate(evaluation, text).await?;
     let usable =
         |text: &String| !text.is_empty() && text.len() <= MAX_MESSAGE && !text.contains('\n');
     let mut texts = texts
@@ -352,32 +364,40 @@ impl Validation {
     }
 }
 
-/// What auditors are told.
-async fn notes(policy: &Policy, scene: &Scene) -> Result<Notes, OutOfBudget> {
+/// Evaluates the audit annotations.
+async fn notes(
+    policy: &Policy,
+    activation: &PolicyActivation,
+) -> Result<AuditAnnotations, OutOfBudget> {
     if policy.annotations.is_empty() {
-        return Ok(Notes::default());
+        return Ok(AuditAnnotations::default());
     }
-    let expressions: Vec<&Expression> = policy
+    let expressions: Vec<&PolicyExpression> = policy
         .annotations
         .iter()
         .map(|(_, expression)| expression)
         .collect();
-    // Kubernetes: an annotation may name the authorizer, but there is none (policy/validating/validator.go).
-    let sight = Sight {
-        authorizer: false,
-        ..Sight::ALL
+    // Kubernetes: audit annotations have no authorizer (policy/validating/validator.go).
+    let evaluation = ExpressionBatch {
+        variables: &policy.variables,
+        expressions: &expressions,
+        optional: OptionalVariables {
+            authorizer: false,
+            ..OptionalVariables::ALL
+        },
+        budget: BUDGET,
     };
     let text = |value: &cel::Value| value.as_str().map(|text| text.trim().to_owned());
-    let (results, _) = scene
-        .evaluate(&policy.variables, &expressions, sight, BUDGET, text)
-        .await?;
-    let mut notes = Notes::default();
+    let (results, _) = activation.evaluate(evaluation, text).await?;
+    let mut notes = AuditAnnotations::default();
     for ((key, _), result) in policy.annotations.iter().zip(results) {
         match result {
-            Ok(text) => notes.texts.extend(
-                text.filter(|text| !text.is_empty())
-                    .map(|text| (key.clone(), cut(text))),
-            ),
+            Ok(text) => notes
+                .texts
+                .extend(text.filter(|text| !text.is_empty()).map(|text| {
+                    let end = text.floor_char_boundary(MAX_ANNOTATION);
+                    (key.clone(), text[..end].to_owned())
+                })),
             Err(why) if !policy.ignores_failure => notes.failures.push(why),
             Err(_) => {}
         }
@@ -385,19 +405,10 @@ async fn notes(policy: &Policy, scene: &Scene) -> Result<Notes, OutOfBudget> {
     Ok(notes)
 }
 
-/// A note that is not too long.
-fn cut(mut text: String) -> String {
-    let end = (0..=MAX_NOTE).rev().find(|end| text.is_char_boundary(*end));
-    if text.len() > MAX_NOTE {
-        text.truncate(end.unwrap_or_default());
-    }
-    text
-}
-
-/// Bindings may have different things to say under one name.
-fn collect(told: &mut BTreeMap<Str, Vec<String>>, notes: &Notes) {
+/// Collects the annotations of several bindings under one key.
+fn collect(collected: &mut BTreeMap<Str, Vec<String>>, notes: &AuditAnnotations) {
     for (key, text) in &notes.texts {
-        let texts = told.entry(key.clone()).or_default();
+        let texts = collected.entry(key.clone()).or_default();
         if !texts.contains(text) {
             texts.push(text.clone());
         }

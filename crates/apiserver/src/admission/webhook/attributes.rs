@@ -1,4 +1,4 @@
-//! What is a request about, as webhooks and policies see it?
+//! The attributes of a request for webhooks and policies.
 
 use mizzen_object::schema::Struct;
 use mizzen_object::{GroupVersionKind, Status};
@@ -10,7 +10,7 @@ use crate::admission::UNKNOWN_NAME;
 use crate::delete_options;
 use crate::verbs::Call;
 
-/// What is done.
+/// The operation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Operation {
     Create,
@@ -20,7 +20,7 @@ pub(crate) enum Operation {
 }
 
 impl Operation {
-    /// As rules and reviews spell it.
+    /// As in rules and reviews.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Operation::Create => "CREATE",
@@ -30,7 +30,7 @@ impl Operation {
         }
     }
 
-    /// The kind of the options, if there are any.
+    /// The kind of the options, if the operation has any.
     fn options_kind(self) -> Option<&'static str> {
         match self {
             Operation::Create => Some("CreateOptions"),
@@ -41,34 +41,34 @@ impl Operation {
     }
 }
 
-/// The version that objects are in.
+/// The version of the objects.
 #[derive(Clone, Copy)]
-enum Form<'a> {
-    /// The one that was asked for.
+enum ObjectVersion<'a> {
+    /// The requested one.
     Asked,
-    /// The one in which the registry judges them.
+    /// The one in which the registry validates them.
     Judged,
-    /// They are of a kind that has no other version and this shape: a Scale, a Binding.
+    /// The only version of a kind with this schema: a Scale, a Binding.
     Only(&'a Struct),
 }
 
-/// What is asked, and of what.
+/// The operation and its objects.
 #[derive(Clone)]
 pub(crate) struct Attributes<'a> {
     pub call: &'a Call<'a>,
-    /// What is done.
+    /// The operation.
     pub operation: Operation,
-    /// The kind that the request speaks: that of the resource, or the one of a subresource.
+    /// The kind of the request: that of the resource or of a subresource.
     pub kind: GroupVersionKind,
-    /// The object as it shall be, none if it is being deleted.
+    /// The new object; `None` for a deletion.
     pub object: Option<&'a Value>,
-    /// The object as it is, none if it is being made.
+    /// The old object; `None` for a create.
     pub old: Option<&'a Value>,
-    form: Form<'a>,
+    form: ObjectVersion<'a>,
 }
 
 impl<'a> Attributes<'a> {
-    /// Of a write in the version that was asked for. The object is given with [`with`](Attributes::with).
+    /// A write in the requested version. [`with`](Attributes::with) adds the object.
     pub(crate) fn asked(call: &'a Call<'a>, old: Option<&'a Value>) -> Attributes<'a> {
         let operation = if old.is_some() {
             Operation::Update
@@ -82,11 +82,11 @@ impl<'a> Attributes<'a> {
             kind,
             object: None,
             old,
-            form: Form::Asked,
+            form: ObjectVersion::Asked,
         }
     }
 
-    /// Of a write or a delete as the registry judges it.
+    /// A write or a delete in the version of the registry's validation.
     pub(crate) fn judged(
         call: &'a Call<'a>,
         object: Option<&'a Value>,
@@ -101,12 +101,12 @@ impl<'a> Attributes<'a> {
         Attributes {
             operation,
             object,
-            form: Form::Judged,
+            form: ObjectVersion::Judged,
             ..asked
         }
     }
 
-    /// Of a write of another kind than the resource's, which a subresource speaks.
+    /// A write of a subresource with a kind of its own.
     pub(crate) fn other(
         call: &'a Call<'a>,
         kind: &GroupVersionKind,
@@ -115,12 +115,12 @@ impl<'a> Attributes<'a> {
     ) -> Attributes<'a> {
         Attributes {
             kind: kind.clone(),
-            form: Form::Only(root),
+            form: ObjectVersion::Only(root),
             ..Attributes::asked(call, old)
         }
     }
 
-    /// Of a connection to an object, whose options are of this kind.
+    /// A CONNECT with options of this kind.
     pub(crate) fn connect(
         call: &'a Call<'a>,
         kind: &GroupVersionKind,
@@ -140,7 +140,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// The object's name; a collection has none, even though its objects do.
+    /// The name of the object; empty for a collection.
     pub(crate) fn name(&self) -> &str {
         let said = |object: Option<&'a Value>| {
             object.map_or("", |object| object["metadata"]["name"].str())
@@ -151,7 +151,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// What a refusal calls the object.
+    /// The name of the object in errors.
     pub(crate) fn shown_name(&self) -> &str {
         let generated = self
             .object
@@ -163,7 +163,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// The namespace. Kubernetes: a namespace is in itself.
+    /// The namespace. Kubernetes: a namespace is inside itself.
     pub(crate) fn namespace(&self) -> &str {
         match self.is_namespace() {
             true => self.name(),
@@ -171,7 +171,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// Whether the request is about a namespace itself.
+    /// Whether the request is for a Namespace.
     pub(crate) fn is_namespace(&self) -> bool {
         let kind = self.call.resource.kind();
         kind.plural == "namespaces" && kind.gvk.group.is_empty()
@@ -189,10 +189,10 @@ impl<'a> Attributes<'a> {
         let asked = self.call.resource;
         let own = resource.kind().gvk == asked.kind().gvk;
         let (mut shown, kind) = match self.form {
-            Form::Only(_) => (object.clone(), &self.kind),
-            Form::Asked if own => (object.clone(), &self.kind),
-            // Custom objects are judged in the version that was asked for.
-            Form::Judged if own || !asked.is_custom() => {
+            ObjectVersion::Only(_) => (object.clone(), &self.kind),
+            ObjectVersion::Asked if own => (object.clone(), &self.kind),
+            // Custom objects are validated in the requested version.
+            ObjectVersion::Judged if own || !asked.is_custom() => {
                 (resource.judged_as(object), &resource.kind().gvk)
             }
             _ => (resource.turned(object, asked).await?, &resource.kind().gvk),
@@ -202,7 +202,7 @@ impl<'a> Attributes<'a> {
         Ok(shown)
     }
 
-    /// The version that was asked for.
+    /// The requested version.
     pub(crate) fn version(&self) -> Version {
         Version {
             resource: self.call.resource.clone(),
@@ -210,20 +210,20 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// The shape of the request's objects in a version.
+    /// The schema of the request's objects in a version.
     pub(crate) fn root<'b>(&'b self, version: &'b Version) -> &'b Struct {
         self.other_root().unwrap_or(&version.resource.kind().root)
     }
 
-    /// The shape of the request's objects, if they are not of the resource's kind.
+    /// The schema of the request's objects, if they are not of the resource's kind.
     pub(crate) fn other_root(&self) -> Option<&Struct> {
         match self.form {
-            Form::Only(root) => Some(root),
+            ObjectVersion::Only(root) => Some(root),
             _ => None,
         }
     }
 
-    /// The options of the request, and whether nothing is to be stored.
+    /// The options of the request, and whether it is a dry run.
     pub(crate) fn options(&self) -> Result<(Value, bool), Status> {
         let operation = self.operation;
         let Some(kind) = operation.options_kind() else {

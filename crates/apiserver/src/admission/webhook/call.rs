@@ -1,4 +1,4 @@
-//! One call of one webhook: what is sent, how long it may take, what comes of it.
+//! One call of a webhook: request, timeout and response.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,96 +10,88 @@ use mizzen_value::json;
 use tokio::time::Instant;
 
 use super::attributes::Attributes;
-use super::matching::Invocation;
+use super::matching::WebhookInvocation;
 use super::rejection::no_dry_run;
-use super::review::{self, Verdict};
+use super::review::{self, WebhookResponse};
 use crate::outgoing::Limit;
 use crate::server::Inner;
 
-/// The largest answer of a webhook: room for a patch that replaces the largest object, encoded twice.
-const MAX_ANSWER: usize = 8 * 1024 * 1024;
+/// The largest response of a webhook: enough for a patch that replaces the largest object, encoded twice.
+const MAX_RESPONSE: usize = 8 * 1024 * 1024;
 
-/// Why a webhook gave no verdict.
+/// Why a webhook gave no response.
 #[derive(Debug)]
-pub(super) enum Failure {
-    /// It could not be called, or its answer makes no sense; its configuration says what follows from that.
+pub(super) enum CallFailure {
+    /// The call failed or the response is invalid; `failurePolicy` decides.
     Call(String),
-    /// The request is refused whatever the configuration says.
+    /// The request is rejected whatever the `failurePolicy`.
     Refused(Status),
 }
 
-impl Failure {
-    /// 500, in upstream's words.
+impl CallFailure {
+    /// 500, with upstream's message.
     pub(super) fn into_status(self, name: &str) -> Status {
         match self {
-            Failure::Call(why) => Status::internal(format!(
+            CallFailure::Call(why) => Status::internal(format!(
                 "failed calling webhook {}: {why}",
                 json::quote(name)
             )),
-            Failure::Refused(status) => status,
+            CallFailure::Refused(status) => status,
         }
     }
 }
 
-/// A call that is ready to be made, wherever and whenever.
-pub(super) struct Prepared {
+/// A call that is ready to be sent.
+pub(super) struct PreparedCall {
     server: Arc<Inner>,
-    invocation: Arc<Invocation>,
+    invocation: Arc<WebhookInvocation>,
     version: &'static str,
     uid: String,
     body: Bytes,
     until: Instant,
 }
 
-/// Writes the review for a webhook.
+/// Builds the review for a webhook.
 pub(super) async fn prepare(
     attributes: &Attributes<'_>,
-    invocation: &Arc<Invocation>,
-) -> Result<Prepared, Failure> {
-    let (version, uid, body) = written(attributes, invocation).await?;
-    let (server, until) = (attributes.call.server.clone(), attributes.call.until);
-    Ok(Prepared {
+    invocation: &Arc<WebhookInvocation>,
+) -> Result<PreparedCall, CallFailure> {
+    let (_, dry_run) = attributes.options().map_err(CallFailure::Refused)?;
+    if dry_run && !invocation.webhook.allows_dry_run {
+        return Err(CallFailure::Refused(no_dry_run(&invocation.webhook.name)));
+    }
+    let version = review::version(invocation)
+        .map_err(|why| CallFailure::Call(format!("could not create admission objects: {why}")))?;
+    let server = attributes.call.server.clone();
+    let uid = uuid(server.registry.random());
+    let review = review::question(version, &uid, attributes, invocation)
+        .await
+        .map_err(CallFailure::Refused)?;
+    Ok(PreparedCall {
         server,
         invocation: invocation.clone(),
         version,
         uid,
-        body,
-        until,
+        body: json::to_string(&review).into(),
+        until: attributes.call.until,
     })
 }
 
-async fn written(
-    attributes: &Attributes<'_>,
-    invocation: &Invocation,
-) -> Result<(&'static str, String, Bytes), Failure> {
-    let (_, dry_run) = attributes.options().map_err(Failure::Refused)?;
-    if dry_run && !invocation.webhook.allows_dry_run {
-        return Err(Failure::Refused(no_dry_run(&invocation.webhook.name)));
-    }
-    let version = review::version(invocation)
-        .map_err(|why| Failure::Call(format!("could not create admission objects: {why}")))?;
-    let uid = uuid(attributes.call.server.registry.random());
-    let question = review::question(version, &uid, attributes, invocation)
-        .await
-        .map_err(Failure::Refused)?;
-    Ok((version, uid, json::to_string(&question).into()))
-}
-
-impl Prepared {
-    /// Calls the webhook and reads its verdict.
-    pub(super) async fn call(&self, mutating: bool) -> Result<Verdict, Failure> {
+impl PreparedCall {
+    /// Calls the webhook and decodes its response.
+    pub(super) async fn call(&self, mutating: bool) -> Result<WebhookResponse, CallFailure> {
         let webhook = &self.invocation.webhook;
         let now = Instant::now();
         let until = self.until.min(now + Duration::from_secs(webhook.timeout));
-        let query = format!(
-            "timeout={}s",
-            seconds_left(until.saturating_duration_since(now))
-        );
+        // Kubernetes: fractions of a second are rounded up.
+        let left = until.saturating_duration_since(now);
+        let seconds = left.as_secs() + u64::from(left.subsec_nanos() > 0);
+        let query = format!("timeout={seconds}s");
         let limit = Limit {
             until,
-            bytes: MAX_ANSWER,
+            bytes: MAX_RESPONSE,
         };
-        let failed = |why: String| Failure::Call(format!("failed to call webhook: {why}"));
+        let failed = |why: String| CallFailure::Call(format!("failed to call webhook: {why}"));
         let body = webhook
             .hook
             .post(&self.server.client, &query, self.body.clone(), limit)
@@ -108,16 +100,11 @@ impl Prepared {
         let review = review::read(&self.server.types.admission_review, self.version, &body)
             .map_err(failed)?;
         review::verify(&review, self.version, &self.uid, mutating)
-            .map_err(|why| Failure::Call(format!("received invalid webhook response: {why}")))
+            .map_err(|why| CallFailure::Call(format!("received invalid webhook response: {why}")))
     }
 }
 
-/// Kubernetes: a part of a second counts as a whole one.
-fn seconds_left(left: Duration) -> u64 {
-    left.as_secs() + u64::from(left.subsec_nanos() > 0)
-}
-
-/// 504: the request's time is over.
+/// 504: the request has timed out.
 pub(super) fn out_of_time() -> Status {
     let message = "Timeout: request did not complete within requested timeout";
     Status {

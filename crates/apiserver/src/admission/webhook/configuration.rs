@@ -1,4 +1,4 @@
-//! Which webhooks are there? What is stored, in the order in which it is called, found by what it is about.
+//! The configured webhooks in call order, indexed by resource.
 
 use parking_lot::RwLock;
 use std::sync::Arc;
@@ -11,19 +11,19 @@ use super::failing_open::FailingOpen;
 use super::matching::{Index, Matching};
 use crate::admission::policy::Conditions;
 use crate::catalog::Catalog;
-use crate::outgoing::Hook;
+use crate::outgoing::WebhookClient;
 
 /// The webhooks that are configured.
 pub(crate) struct Webhooks {
-    pub mutating: Configured,
-    pub validating: Configured,
-    /// Those that fail and are ignored.
+    pub mutating: WebhookCache,
+    pub validating: WebhookCache,
+    /// Failures that were ignored.
     pub failing_open: FailingOpen,
 }
 
 impl Webhooks {
     pub(crate) fn new(catalog: &Catalog) -> Webhooks {
-        let find = |plural: &str| Configured {
+        let find = |plural: &str| WebhookCache {
             resource: catalog.get("admissionregistration.k8s.io", "v1", plural),
             kept: RwLock::default(),
         };
@@ -36,15 +36,15 @@ impl Webhooks {
 }
 
 /// The webhooks of one kind of configuration.
-pub(crate) struct Configured {
+pub(crate) struct WebhookCache {
     resource: Option<Resource>,
-    kept: RwLock<Arc<Hooks>>,
+    kept: RwLock<Arc<ConfiguredWebhooks>>,
 }
 
-impl Configured {
-    /// The webhooks as they are stored at this moment. Only the first request after a change reads the configurations.
-    /// A configuration that cannot be decoded fails the request: its webhooks might have rejected it.
-    pub(crate) fn hooks(&self, registry: &Registry) -> Result<Arc<Hooks>, Status> {
+impl WebhookCache {
+    /// The current webhooks. The first request after a change reads the configurations. One that cannot be decoded fails the
+    /// request, because its webhooks might have denied it.
+    pub(crate) fn hooks(&self, registry: &Registry) -> Result<Arc<ConfiguredWebhooks>, Status> {
         let Some(resource) = &self.resource else {
             return Ok(Arc::default());
         };
@@ -58,43 +58,43 @@ impl Configured {
             .iter()
             .map(|configuration| configuration.value())
             .collect();
-        let hooks = Arc::new(Hooks::new(revision, &values));
+        let hooks = Arc::new(ConfiguredWebhooks::new(revision, &values));
         *self.kept.write() = hooks.clone();
         Ok(hooks)
     }
 }
 
-/// Webhooks in the order in which they are called: by the name of their configuration, then as it has them.
+/// Webhooks in call order: by the name of their configuration, then by their position in it.
 #[derive(Default)]
-pub(crate) struct Hooks {
+pub(crate) struct ConfiguredWebhooks {
     revision: Revision,
-    all: Vec<Arc<Webhook>>,
+    all: Vec<Arc<AdmissionWebhook>>,
     index: Index,
 }
 
-impl Hooks {
-    fn new(revision: Revision, configurations: &[Value]) -> Hooks {
+impl ConfiguredWebhooks {
+    fn new(revision: Revision, configurations: &[Value]) -> ConfiguredWebhooks {
         let each = configurations.iter().flat_map(|configuration| {
             let name = configuration["metadata"]["name"].str();
             configuration["webhooks"]
                 .list()
                 .iter()
-                .map(move |hook| Webhook::parse(name, hook))
+                .map(move |hook| AdmissionWebhook::parse(name, hook))
         });
         let each = each
             .enumerate()
-            .map(|(index, webhook)| Arc::new(Webhook { index, ..webhook }));
-        let all: Vec<Arc<Webhook>> = each.collect();
+            .map(|(index, webhook)| Arc::new(AdmissionWebhook { index, ..webhook }));
+        let all: Vec<Arc<AdmissionWebhook>> = each.collect();
         let index = Index::new(all.iter().map(|webhook| &webhook.matching));
-        Hooks {
+        ConfiguredWebhooks {
             revision,
             all,
             index,
         }
     }
 
-    /// The webhooks that may be about a resource, in order. For most requests there is none.
-    pub(crate) fn about(&self, plural: &str) -> Vec<Arc<Webhook>> {
+    /// The webhooks that may match a resource, in order. Most requests have none.
+    pub(crate) fn about(&self, plural: &str) -> Vec<Arc<AdmissionWebhook>> {
         self.index
             .about(plural)
             .into_iter()
@@ -104,37 +104,37 @@ impl Hooks {
 }
 
 /// One webhook of a configuration.
-pub(crate) struct Webhook {
+pub(crate) struct AdmissionWebhook {
     /// Its own name.
     pub name: Str,
     /// The name of its configuration.
     pub configuration: Str,
-    /// How many come before it.
+    /// Its position among all webhooks.
     pub index: usize,
-    /// By which it is known from one round to the next.
+    /// Identifies it between rounds.
     pub id: Str,
     pub matching: Matching,
-    /// Whether a request goes on if it cannot be called.
+    /// `failurePolicy: Ignore`.
     pub ignores_failure: bool,
-    /// Whether it may be called for what is not stored.
+    /// Whether it may be called for a dry run.
     pub allows_dry_run: bool,
-    /// Whether it is called again when others have changed the object.
+    /// `reinvocationPolicy: IfNeeded`.
     pub reinvoked: bool,
     pub timeout: u64,
-    /// The versions of reviews that it understands, best first.
+    /// Its `admissionReviewVersions`, by preference.
     pub versions: Vec<Str>,
-    pub hook: Hook,
-    /// What must hold besides.
+    pub hook: WebhookClient,
+    /// `matchConditions`.
     pub conditions: Conditions,
 }
 
-impl Webhook {
-    fn parse(configuration: &str, webhook: &Value) -> Webhook {
+impl AdmissionWebhook {
+    fn parse(configuration: &str, webhook: &Value) -> AdmissionWebhook {
         let name = webhook["name"].str();
         let timeout = webhook["timeoutSeconds"]
             .as_int()
             .and_then(|seconds| u64::try_from(seconds).ok());
-        Webhook {
+        AdmissionWebhook {
             name: name.into(),
             configuration: configuration.into(),
             index: 0,
@@ -149,7 +149,7 @@ impl Webhook {
                 .iter()
                 .map(|text| text.str().into())
                 .collect(),
-            hook: Hook::parse(&webhook["clientConfig"]),
+            hook: WebhookClient::parse(&webhook["clientConfig"]),
             conditions: Conditions::parse(&webhook["matchConditions"]),
         }
     }

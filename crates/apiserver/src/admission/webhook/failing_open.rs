@@ -1,4 +1,4 @@
-//! Says that a webhook fails and its policy is to ignore that: at once, and then once a minute with how often it was.
+//! Logs webhooks that fail open: at once, then once a minute with the number of failures.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -7,14 +7,14 @@ use std::time::Duration;
 use mizzen_value::Str;
 use tokio::time::Instant;
 
-use super::configuration::Webhook;
+use super::configuration::AdmissionWebhook;
 
-/// How often one webhook is named.
+/// The shortest time between two log lines about a webhook.
 const INTERVAL: Duration = Duration::from_secs(60);
-/// How many webhooks are remembered. When there are more, those that failed longest ago are forgotten.
+/// How many webhooks are tracked; the oldest are dropped.
 const MOST: usize = 1000;
 
-/// What was logged of webhooks that fail open.
+/// The log state of webhooks that fail open.
 #[derive(Default)]
 pub(crate) struct FailingOpen(Mutex<HashMap<Key, Logged>>);
 
@@ -29,7 +29,7 @@ struct Logged {
 
 impl FailingOpen {
     /// Logs a failure, unless the same webhook was logged within the last minute.
-    pub(crate) fn log(&self, webhook: &Webhook, why: &str) {
+    pub(crate) fn log(&self, webhook: &AdmissionWebhook, why: &str) {
         if let Some(suppressed) = self.count((webhook.configuration.clone(), webhook.name.clone()))
         {
             let (configuration, name) = (&webhook.configuration, &webhook.name);
@@ -37,7 +37,7 @@ impl FailingOpen {
         }
     }
 
-    /// How many failures were not logged before this one; none if this one is not to be logged either.
+    /// The number of suppressed failures; `None` if this one is suppressed, too.
     fn count(&self, key: Key) -> Option<u64> {
         let now = Instant::now();
         let mut all = self.0.lock();

@@ -1,4 +1,4 @@
-//! Does a webhook or policy concern a request? Its rules, its selectors, and other versions of the same resource.
+//! Matching of webhooks and policies: rules, selectors, and equivalent versions of a resource.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,17 +9,20 @@ use mizzen_registry::{Key, Resource};
 use mizzen_value::{Str, Value};
 
 use super::attributes::Attributes;
-use super::configuration::{Hooks, Webhook};
+use super::configuration::{AdmissionWebhook, ConfiguredWebhooks};
 
-/// A webhook that is to be called, and the version in which it wants to see the object.
-pub(super) struct Invocation {
-    pub webhook: Arc<Webhook>,
+/// A webhook to call, and the version of the object that it gets.
+pub(super) struct WebhookInvocation {
+    pub webhook: Arc<AdmissionWebhook>,
     pub resource: Resource,
     pub kind: GroupVersionKind,
 }
 
-/// The webhooks that may have a say in a request; most have none.
-pub(super) fn candidates(hooks: &Hooks, attributes: &Attributes) -> Vec<Arc<Webhook>> {
+/// The webhooks that may match a request.
+pub(super) fn candidates(
+    hooks: &ConfiguredWebhooks,
+    attributes: &Attributes,
+) -> Vec<Arc<AdmissionWebhook>> {
     let found = hooks.about(&attributes.call.resource.kind().plural);
     if found.is_empty() || is_exempt(&attributes.kind) {
         Vec::new()
@@ -28,7 +31,7 @@ pub(super) fn candidates(hooks: &Hooks, attributes: &Attributes) -> Vec<Arc<Webh
     }
 }
 
-/// Kubernetes: what configures admission is not subject to it (predicates/rules/rules.go).
+/// Kubernetes: admission configuration is exempt from webhooks (predicates/rules/rules.go).
 fn is_exempt(kind: &GroupVersionKind) -> bool {
     let exempt = [
         "ValidatingWebhookConfiguration",
@@ -41,18 +44,18 @@ fn is_exempt(kind: &GroupVersionKind) -> bool {
     kind.group == "admissionregistration.k8s.io" && exempt.contains(&kind.kind.as_str())
 }
 
-/// How the webhook is to be called, if it is.
+/// The invocation of a webhook, if it matches.
 pub(super) async fn invocation(
-    webhook: &Arc<Webhook>,
+    webhook: &Arc<AdmissionWebhook>,
     attributes: &Attributes<'_>,
-) -> Result<Option<Invocation>, Status> {
+) -> Result<Option<WebhookInvocation>, Status> {
     let Some(version) = webhook.matching.find(attributes)? else {
         return Ok(None);
     };
     match webhook.conditions.hold(attributes, &version).await? {
         Ok(true) => {
             let Version { resource, kind } = version;
-            Ok(Some(Invocation {
+            Ok(Some(WebhookInvocation {
                 webhook: webhook.clone(),
                 resource,
                 kind,
@@ -66,28 +69,28 @@ pub(super) async fn invocation(
     }
 }
 
-/// The version of a resource in which somebody wants to see a request, and what its kind is called there.
+/// The version of a resource that a webhook or policy gets, and its kind.
 #[derive(Clone)]
 pub(crate) struct Version {
     pub resource: Resource,
     pub kind: GroupVersionKind,
 }
 
-/// What a webhook or policy is about.
+/// The match constraints of a webhook or policy.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Matching {
-    /// One of them must match; none means that all do.
-    rules: Option<Vec<Rule>>,
+    /// One of them must match; `None` matches everything.
+    rules: Option<Vec<MatchRule>>,
     /// None of them may match.
-    excluded: Vec<Rule>,
+    excluded: Vec<MatchRule>,
     namespaces: LabelSelector,
     objects: LabelSelector,
-    /// Whether rules for another version of the resource count too.
+    /// `matchPolicy: Equivalent`.
     equivalent: bool,
 }
 
 impl Matching {
-    /// As a webhook says it.
+    /// Parses those of a webhook.
     pub(crate) fn of_webhook(webhook: &Value) -> Matching {
         Matching {
             rules: Some(rules(&webhook["rules"])),
@@ -95,7 +98,7 @@ impl Matching {
         }
     }
 
-    /// As a policy or its binding says it.
+    /// Parses those of a policy or binding.
     pub(crate) fn parse(constraints: &Value) -> Matching {
         let selector = |field: &str| LabelSelector::of(&constraints[field]).unwrap_or_default();
         Matching {
@@ -107,7 +110,7 @@ impl Matching {
         }
     }
 
-    /// The version in which a request is wanted, if it is. Trouble with selectors counts only if the rules match.
+    /// The version in which a request matches, if it does. Errors of selectors count only if the rules match.
     pub(crate) fn find(&self, attributes: &Attributes) -> Result<Option<Version>, Status> {
         let in_namespace = matches_namespace(&self.namespaces, attributes);
         if in_namespace == Ok(false) || !matches_object(&self.objects, attributes) {
@@ -126,8 +129,8 @@ impl Matching {
         Ok(version)
     }
 
-    /// The version of the resource that rules name: the one that was asked for if possible.
-    fn version(&self, rules: &[Rule], attributes: &Attributes) -> Option<Version> {
+    /// The version of the resource that rules match: the requested one if possible.
+    fn version(&self, rules: &[MatchRule], attributes: &Attributes) -> Option<Version> {
         if rules
             .iter()
             .any(|rule| rule.matches(attributes, attributes.call.resource))
@@ -138,7 +141,7 @@ impl Matching {
             return None;
         }
         let others = equivalents(attributes);
-        let fits = |rule: &Rule| {
+        let fits = |rule: &MatchRule| {
             others
                 .iter()
                 .find(|other| rule.matches(attributes, &other.resource))
@@ -146,13 +149,13 @@ impl Matching {
         rules.iter().find_map(fits).cloned()
     }
 
-    /// The names of the resources that it may be about; none if it may be about any.
+    /// The resources that may match; `None` for any.
     fn resources(&self) -> Option<Vec<&Str>> {
         let mut names: Vec<&Str> = self
             .rules
             .as_ref()?
             .iter()
-            .flat_map(Rule::resources)
+            .flat_map(MatchRule::resources)
             .collect();
         names.sort();
         names.dedup();
@@ -160,12 +163,12 @@ impl Matching {
     }
 }
 
-/// Which of many are about a resource?
+/// An index of match constraints by resource.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    /// Where those are that name a resource.
+    /// The positions of those with a resource.
     by_resource: HashMap<Str, Vec<usize>>,
-    /// Where those are that want any resource.
+    /// The positions of those for any resource.
     anywhere: Vec<usize>,
 }
 
@@ -185,7 +188,7 @@ impl Index {
         index
     }
 
-    /// Where those are that may be about a resource, in order.
+    /// The positions of those that may match a resource, in order.
     pub(crate) fn about(&self, plural: &str) -> Vec<usize> {
         let named = self.by_resource.get(plural).map_or(&[][..], Vec::as_slice);
         let mut found: Vec<usize> = named.iter().chain(&self.anywhere).copied().collect();
@@ -194,7 +197,7 @@ impl Index {
     }
 }
 
-/// Other versions of the resource, and what the request's kind is called there.
+/// The equivalent versions of the resource, with the request's kind.
 fn equivalents(attributes: &Attributes) -> Vec<Version> {
     let (catalog, own) = (
         &attributes.call.server.catalog,
@@ -220,32 +223,32 @@ fn equivalents(attributes: &Attributes) -> Vec<Version> {
     found.collect()
 }
 
-/// What a rule is about.
+/// A rule.
 #[derive(Debug, Clone, PartialEq)]
-struct Rule {
+struct MatchRule {
     operations: Vec<Str>,
     groups: Vec<Str>,
     versions: Vec<Str>,
     /// Resource and subresource.
     resources: Vec<(Str, Str)>,
-    scope: Scope,
-    /// The objects, if not all.
+    scope: RuleScope,
+    /// The names of objects; empty for all.
     names: Vec<Str>,
 }
 
-fn rules(rules: &Value) -> Vec<Rule> {
-    rules.list().iter().map(Rule::parse).collect()
+fn rules(rules: &Value) -> Vec<MatchRule> {
+    rules.list().iter().map(MatchRule::parse).collect()
 }
 
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Scope {
+enum RuleScope {
     Any,
     Namespaced,
     Cluster,
 }
 
-impl Rule {
-    fn parse(rule: &Value) -> Rule {
+impl MatchRule {
+    fn parse(rule: &Value) -> MatchRule {
         let texts = |field: &str| {
             rule[field]
                 .list()
@@ -260,26 +263,26 @@ impl Rule {
                 .unwrap_or((resource.str(), ""));
             (name.into(), below.into())
         });
-        Rule {
+        MatchRule {
             operations: texts("operations"),
             groups: texts("apiGroups"),
             versions: texts("apiVersions"),
             resources: resources.collect(),
             scope: match rule["scope"].str() {
-                "Namespaced" => Scope::Namespaced,
-                "Cluster" => Scope::Cluster,
-                _ => Scope::Any,
+                "Namespaced" => RuleScope::Namespaced,
+                "Cluster" => RuleScope::Cluster,
+                _ => RuleScope::Any,
             },
             names: texts("resourceNames"),
         }
     }
 
-    /// The resources that it names; `*` for any.
+    /// Its resources; `*` for any.
     fn resources(&self) -> impl Iterator<Item = &Str> {
         self.resources.iter().map(|(name, _)| name)
     }
 
-    /// Whether the rule is about the request if its resource is taken for `resource`.
+    /// Whether the rule matches the request as one for `resource`.
     fn matches(&self, attributes: &Attributes, resource: &Resource) -> bool {
         let kind = resource.kind();
         let below = attributes.call.path.subresource.as_str();
@@ -295,9 +298,9 @@ impl Rule {
     fn matches_scope(&self, attributes: &Attributes) -> bool {
         let in_none = attributes.is_namespace() || attributes.namespace().is_empty();
         match self.scope {
-            Scope::Any => true,
-            Scope::Namespaced => !in_none,
-            Scope::Cluster => in_none,
+            RuleScope::Any => true,
+            RuleScope::Namespaced => !in_none,
+            RuleScope::Cluster => in_none,
         }
     }
 }
@@ -310,7 +313,7 @@ fn has(wanted: &[Str], actual: &str) -> bool {
     wanted.iter().any(|wanted| is(wanted, actual))
 }
 
-/// Whether the request's namespace is selected. What is in no namespace always is.
+/// Whether the namespace selector matches. It always matches cluster-scoped objects.
 fn matches_namespace(selector: &LabelSelector, attributes: &Attributes) -> Result<bool, Status> {
     let is_namespace = attributes.call.resource.kind().plural == "namespaces";
     if selector.is_empty() || attributes.namespace().is_empty() && !is_namespace {
@@ -320,27 +323,23 @@ fn matches_namespace(selector: &LabelSelector, attributes: &Attributes) -> Resul
         .object
         .filter(|_| is_namespace && attributes.call.path.subresource.is_empty());
     let namespace = match written {
-        // It is about to be as it is written here.
+        // The written namespace counts, not the stored one.
         Some(namespace) => namespace.clone(),
-        None => stored_namespace(attributes)?,
+        None => {
+            let server = attributes.call.server;
+            let namespaces = server
+                .catalog
+                .get("", "v1", "namespaces")
+                .ok_or_else(Status::no_such_resource)?;
+            let key = Key::new("", attributes.namespace());
+            server.registry.get(&namespaces, &key, "")?.value()
+        }
     };
     let labels = &namespace["metadata"]["labels"];
     Ok(selector.matches(|key| labels[key].as_str()))
 }
 
-fn stored_namespace(attributes: &Attributes) -> Result<Value, Status> {
-    let server = attributes.call.server;
-    let namespaces = server
-        .catalog
-        .get("", "v1", "namespaces")
-        .ok_or_else(Status::no_such_resource)?;
-    Ok(server
-        .registry
-        .get(&namespaces, &Key::new("", attributes.namespace()), "")?
-        .value())
-}
-
-/// Whether the object as it is or as it shall be is selected.
+/// Whether the object selector matches the old or the new object.
 fn matches_object(selector: &LabelSelector, attributes: &Attributes) -> bool {
     let selects = |object: &Value| {
         let labels = &object["metadata"]["labels"];
@@ -358,7 +357,7 @@ mod tests {
 
     #[test]
     fn a_rule_names_resources_and_what_is_below_them() {
-        let rule = Rule::parse(&value!({ "resources": ["pods", "pods/*", "*/scale"] }));
+        let rule = MatchRule::parse(&value!({ "resources": ["pods", "pods/*", "*/scale"] }));
         let names: Vec<(&str, &str)> = rule
             .resources
             .iter()

@@ -1,12 +1,11 @@
-//! Which other servers have a say in a write? Those that webhook configurations name.
+//! Admission webhooks.
 //!
-//! [`Webhooks`] keeps the configurations as they are stored, ready to be asked which hooks a request concerns
-//! (`configuration`, `matching`). A mutating hook is called after another, each sees what the one before has made of
-//! the object (`mutate`); validating hooks are called together (`validate`). `review` is what is sent and what comes
-//! back, `call` sends it.
+//! [`Webhooks`] keeps the stored configurations, indexed by the requests that they match (`configuration`, `matching`).
+//! Mutating webhooks are called in order, each with the result of the previous one (`mutate`); validating ones are called
+//! concurrently (`validate`). `review` is the AdmissionReview, `call` sends it.
 //!
-//! Invariant: nothing that configures admission is shown to a webhook, so that nobody can lock an administrator out.
-//! Invariant: all calls for one request share its time; hooks that hang do not add up beyond it.
+//! Invariant: webhooks do not apply to admission configuration, so that an administrator cannot be locked out.
+//! Invariant: all calls of one request share its deadline; the timeouts of webhooks that hang do not add up.
 
 mod attributes;
 mod call;

@@ -1,4 +1,4 @@
-//! Mutating webhooks: one after the other, each on what the one before has made of the object.
+//! Mutating webhooks: in order, each on the result of the previous one.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,29 +11,28 @@ use mizzen_value::{Str, Value, json};
 use tokio::time::Instant;
 
 use super::attributes::Attributes;
-use super::call::{Failure, out_of_time, prepare};
-use super::matching::{Invocation, candidates, invocation};
+use super::call::{CallFailure, out_of_time, prepare};
+use super::matching::{WebhookInvocation, candidates, invocation};
 use super::rejection::rejection;
 use super::remember;
-use super::review::Verdict;
+use super::review::WebhookResponse;
 use crate::audit::Layer;
 use crate::decode;
 use crate::verbs::patch;
 
-/// Calls the webhooks that a write concerns, and once more those that want to see what others made of it.
+/// The rounds of mutating webhooks: all once, then those with `reinvocationPolicy: IfNeeded` again.
 #[derive(Default)]
 pub(crate) struct Rounds {
-    /// Webhooks that were called and want to know what is changed after them.
+    /// Webhooks that want to be called again if the object changes after them.
     waiting: HashSet<Str>,
-    /// Webhooks after which something was changed.
+    /// Webhooks after which the object changed.
     due: HashSet<Str>,
-    /// What the webhooks left behind.
+    /// The object after the webhooks.
     last: Value,
 }
 
 impl Rounds {
-    /// Lets the webhooks change `object`, which is none for a delete. Returns whether one did, so that all should
-    /// have their say a second time.
+    /// Calls the webhooks. Returns whether one changed `object`, so that all plug-ins run again.
     pub(crate) async fn mutate(
         &mut self,
         attributes: &Attributes<'_>,
@@ -54,7 +53,7 @@ impl Rounds {
             }
             return Ok(false);
         };
-        // The plug-ins that came between may have changed the object too.
+        // Plug-ins may have changed the object since the first round.
         if second && self.last != *object {
             self.changed();
         }
@@ -84,11 +83,11 @@ impl Rounds {
         self.due.extend(self.waiting.drain());
     }
 
-    /// Calls one webhook; returns the object as it has changed it.
+    /// Calls one webhook; returns the changed object.
     async fn call(
         &self,
         attributes: &Attributes<'_>,
-        invocation: Invocation,
+        invocation: WebhookInvocation,
         second: bool,
     ) -> Result<Option<Value>, Status> {
         let invocation = Arc::new(invocation);
@@ -99,7 +98,7 @@ impl Rounds {
             Err(failure) => Err(failure),
         };
         let outcome = match outcome {
-            Ok(verdict) => judge(attributes, &invocation, &verdict, round).await,
+            Ok(response) => apply_response(attributes, &invocation, &response, round).await,
             Err(failure) => Err(failure),
         };
         attributes
@@ -109,7 +108,7 @@ impl Rounds {
             .took(Layer::MutatingWebhook, started);
         remember::mutated(attributes, webhook, round, matches!(outcome, Ok(Some(_))));
         match outcome {
-            Err(Failure::Call(why)) if webhook.ignores_failure => {
+            Err(CallFailure::Call(why)) if webhook.ignores_failure => {
                 remember::failed_open(attributes, "mutation", round, webhook.index, webhook);
                 attributes
                     .call
@@ -127,23 +126,27 @@ impl Rounds {
     }
 }
 
-/// What a verdict makes of the object; none if it stays as it is.
-async fn judge(
+/// Applies the response of a webhook; `None` if the object does not change.
+async fn apply_response(
     attributes: &Attributes<'_>,
-    invocation: &Invocation,
-    verdict: &Verdict,
+    invocation: &WebhookInvocation,
+    response: &WebhookResponse,
     round: usize,
-) -> Result<Option<Value>, Failure> {
+) -> Result<Option<Value>, CallFailure> {
     let name = &invocation.webhook.name;
-    remember::note(attributes, &invocation.webhook, verdict);
-    if !verdict.allowed {
-        return Err(Failure::Refused(rejection(name, &verdict.status)));
+    remember::note(attributes, &invocation.webhook, response);
+    if !response.allowed {
+        return Err(CallFailure::Refused(rejection(name, &response.status)));
     }
-    if verdict.patch.is_empty() {
+    if response.patch.is_empty() {
         return Ok(None);
     }
-    let patch =
-        JsonPatch::parse(&verdict.patch).map_err(|error| undecodable(&error.to_string()))?;
+    let patch = JsonPatch::parse(&response.patch).map_err(|error| {
+        let problem = patch::undecoded(&error.to_string());
+        CallFailure::Call(format!(
+            "received undecodable patch in webhook response: {problem}"
+        ))
+    })?;
     if patch.is_empty() {
         return Ok(None);
     }
@@ -154,38 +157,31 @@ async fn judge(
             json::quote(name)
         )));
     };
-    if verdict.patch_type != "JSONPatch" {
-        return Err(Failure::Call(format!(
+    if response.patch_type != "JSONPatch" {
+        return Err(CallFailure::Call(format!(
             "unsupported patch type {}",
-            json::quote(&verdict.patch_type)
+            json::quote(&response.patch_type)
         )));
     }
     let mut shown = attributes
         .shown(Some(object), &invocation.resource)
         .await
-        .map_err(Failure::Refused)?;
+        .map_err(CallFailure::Refused)?;
     patch
         .apply(&mut shown)
         .map_err(|error| internal(error.to_string()))?;
     let taken = attributes.taken_back(&shown, &invocation.resource).await;
-    let patched = taken.map_err(Failure::Refused)?;
-    remember::patched(attributes, &invocation.webhook, round, &verdict.patch);
+    let patched = taken.map_err(CallFailure::Refused)?;
+    remember::patched(attributes, &invocation.webhook, round, &response.patch);
     Ok((patched != *object).then_some(patched))
 }
 
-fn undecodable(problem: &str) -> Failure {
-    let problem = patch::undecoded(problem);
-    Failure::Call(format!(
-        "received undecodable patch in webhook response: {problem}"
-    ))
-}
-
-fn internal(why: String) -> Failure {
-    Failure::Refused(Status::internal(why))
+fn internal(why: String) -> CallFailure {
+    CallFailure::Refused(Status::internal(why))
 }
 
 impl Attributes<'_> {
-    /// A patched object as one of the request's version: read again, pruned, defaulted.
+    /// Decodes a patched object in the request's version again: pruned and defaulted.
     pub(crate) async fn taken_back(
         &self,
         patched: &Value,

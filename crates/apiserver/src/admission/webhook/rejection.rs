@@ -1,21 +1,21 @@
-//! A webhook's refusal, as the client gets it.
+//! The Status of a request that a webhook denies.
 
 use mizzen_object::{Cause, Details, Status};
 use mizzen_value::Value;
 
-/// The Status with which the webhook `name` refuses.
+/// The Status of a denial by the webhook `name`.
 pub(super) fn rejection(name: &str, result: &Value) -> Status {
     let denied = format!(
         "admission webhook {} denied the request",
         mizzen_value::json::quote(name)
     );
-    let (said, reason) = (result["message"].str(), result["reason"].str());
-    let message = match (said, reason) {
+    let (message, reason) = (result["message"].str(), result["reason"].str());
+    let message = match (message, reason) {
         ("", "") => format!("{denied} without explanation"),
         ("", reason) => format!("{denied}: {reason}"),
-        (said, _) => format!("{denied}: {said}"),
+        (message, _) => format!("{denied}: {message}"),
     };
-    // A refusal is never a success.
+    // A denial is never a success.
     let code = u16::try_from(result["code"].int())
         .ok()
         .filter(|code| (400..1000).contains(code))
@@ -24,33 +24,32 @@ pub(super) fn rejection(name: &str, result: &Value) -> Status {
     let retry = u32::try_from(details["retryAfterSeconds"].int())
         .ok()
         .filter(|seconds| *seconds > 0);
-    Status {
-        code,
-        reason: reason.into(),
-        message,
-        details: details.as_map().map(|_| Box::new(particulars(details))),
-        retry_after: retry,
-        token: None,
-    }
-}
-
-fn particulars(details: &Value) -> Details {
     let text = |field: &str| details[field].str().into();
     let causes = details["causes"].list().iter().map(|cause| Cause {
         reason: cause["reason"].str().into(),
         message: cause["message"].str().into(),
         field: cause["field"].str().into(),
     });
-    Details {
-        name: text("name"),
-        group: text("group"),
-        kind: text("kind"),
-        uid: text("uid"),
-        causes: causes.collect(),
+    let details = details.as_map().map(|_| {
+        Box::new(Details {
+            name: text("name"),
+            group: text("group"),
+            kind: text("kind"),
+            uid: text("uid"),
+            causes: causes.collect(),
+        })
+    });
+    Status {
+        code,
+        reason: reason.into(),
+        message,
+        details,
+        retry_after: retry,
+        token: None,
     }
 }
 
-/// 400: the webhook must not be called for what is not stored.
+/// 400: the webhook does not support dry run.
 pub(super) fn no_dry_run(name: &str) -> Status {
     let name = mizzen_value::json::quote(name);
     Status::bad_request(format!("admission webhook {name} does not support dry run"))

@@ -1,19 +1,23 @@
-//! What clients and auditors are told of webhooks.
+//! Warnings and audit annotations of webhooks.
 
 use mizzen_value::{json, value};
 
 use super::attributes::Attributes;
-use super::configuration::Webhook;
-use super::review::Verdict;
+use super::configuration::AdmissionWebhook;
+use super::review::WebhookResponse;
 use crate::admission::annotate;
 use crate::audit::Level;
 
-/// Passes on what a webhook has to say besides its verdict.
-pub(super) fn note(attributes: &Attributes, webhook: &Webhook, verdict: &Verdict) {
-    for warning in &verdict.warnings {
+/// Adds the warnings and audit annotations of a response.
+pub(super) fn note(
+    attributes: &Attributes,
+    webhook: &AdmissionWebhook,
+    response: &WebhookResponse,
+) {
+    for warning in &response.warnings {
         attributes.call.notes.warn(warning);
     }
-    for (key, text) in verdict.annotations.entries() {
+    for (key, text) in response.annotations.entries() {
         annotate(
             attributes.call,
             &format!("{}/{key}", webhook.name),
@@ -22,13 +26,13 @@ pub(super) fn note(attributes: &Attributes, webhook: &Webhook, verdict: &Verdict
     }
 }
 
-/// Notes that a webhook could not be called, and that the request went on.
+/// Annotates that a webhook failed open.
 pub(super) fn failed_open(
     attributes: &Attributes,
     what: &str,
     round: usize,
     index: usize,
-    webhook: &Webhook,
+    webhook: &AdmissionWebhook,
 ) {
     let key = format!(
         "failed-open.{what}.webhook.admission.k8s.io/{}",
@@ -37,10 +41,15 @@ pub(super) fn failed_open(
     annotate(attributes.call, &key, &webhook.name);
 }
 
-/// Notes whether a webhook has changed the object.
-pub(super) fn mutated(attributes: &Attributes, webhook: &Webhook, round: usize, mutated: bool) {
+/// Annotates whether a webhook has changed the object.
+pub(super) fn mutated(
+    attributes: &Attributes,
+    webhook: &AdmissionWebhook,
+    round: usize,
+    mutated: bool,
+) {
     if attributes.call.request.record.is_open() {
-        let Webhook {
+        let AdmissionWebhook {
             configuration,
             name,
             index,
@@ -52,10 +61,15 @@ pub(super) fn mutated(attributes: &Attributes, webhook: &Webhook, round: usize, 
     }
 }
 
-/// Notes how a webhook has changed the object, for those who remember objects.
-pub(super) fn patched(attributes: &Attributes, webhook: &Webhook, round: usize, patch: &[u8]) {
+/// Annotates the patch of a webhook, if the audit level includes objects.
+pub(super) fn patched(
+    attributes: &Attributes,
+    webhook: &AdmissionWebhook,
+    round: usize,
+    patch: &[u8],
+) {
     if attributes.call.request.record.is_open() {
-        let Webhook {
+        let AdmissionWebhook {
             configuration,
             name,
             index,

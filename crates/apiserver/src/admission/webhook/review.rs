@@ -1,4 +1,4 @@
-//! What is a webhook sent, and what does its answer say?
+//! AdmissionReview: the request to a webhook and its response.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,13 +8,13 @@ use mizzen_object::{GroupVersionKind, Status};
 use mizzen_value::{Value, json, value};
 
 use super::attributes::Attributes;
-use super::matching::{Invocation, Version};
+use super::matching::{Version, WebhookInvocation};
 
 const GROUP: &str = "admission.k8s.io";
 const KIND: &str = "AdmissionReview";
 
-/// The best version of reviews that both sides know.
-pub(super) fn version(invocation: &Invocation) -> Result<&'static str, String> {
+/// The preferred version of AdmissionReview that both sides support.
+pub(super) fn version(invocation: &WebhookInvocation) -> Result<&'static str, String> {
     let known = invocation
         .webhook
         .versions
@@ -29,12 +29,12 @@ pub(super) fn version(invocation: &Invocation) -> Result<&'static str, String> {
     })
 }
 
-/// The review that a webhook is sent.
+/// The review for a webhook.
 pub(super) async fn question(
     version: &str,
     uid: &str,
     attributes: &Attributes<'_>,
-    invocation: &Invocation,
+    invocation: &WebhookInvocation,
 ) -> Result<Value, Status> {
     let version_shown = Version {
         resource: invocation.resource.clone(),
@@ -60,7 +60,7 @@ pub(super) async fn question(
 }
 
 impl Attributes<'_> {
-    /// The request as it is told in a version, but for its objects.
+    /// The request of a review in a version, without its objects.
     pub(crate) fn request(&self, version: &Version) -> Result<Value, Status> {
         let (call, asked, shown) = (
             self.call,
@@ -116,21 +116,21 @@ fn user(attributes: &Attributes) -> Value {
     info
 }
 
-/// What a webhook says.
+/// The response of a webhook.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct Verdict {
+pub(super) struct WebhookResponse {
     pub allowed: bool,
-    /// The Status with which it refuses, `null` if it has none.
+    /// The Status of a denial; `null` without one.
     pub status: Value,
     pub warnings: Vec<String>,
-    /// What it has to say to auditors: texts by name, `null` if nothing.
+    /// Audit annotations; `null` without any.
     pub annotations: Value,
     pub patch: Vec<u8>,
-    /// How the patch is to be read.
+    /// The type of the patch.
     pub patch_type: String,
 }
 
-/// Reads an answer's body as a review. The error is client-go's.
+/// Decodes the body of a response. The error is client-go's.
 pub(super) fn read(root: &Struct, version: &str, body: &[u8]) -> Result<Value, String> {
     let meta = type_meta(body)
         .map_err(|problem| format!("couldn't get version/kind; json parse error: {problem}"))?;
@@ -146,12 +146,19 @@ pub(super) fn read(root: &Struct, version: &str, body: &[u8]) -> Result<Value, S
         meta.api_version.as_str()
     };
     match (api_version, kind) {
-        (said, KIND) if said == own => {}
-        ("v1", "Status") => return read_status(body),
+        (stated, KIND) if stated == own => {}
+        // A webhook may respond with a Status, which is an error unless it is a success.
+        ("v1", "Status") => {
+            let status = json::parse(body).unwrap_or_default();
+            return match status["status"].str() {
+                "Success" => Ok(Value::object()),
+                _ => Err(status["message"].str().into()),
+            };
+        }
         ("admission.k8s.io/v1" | "admission.k8s.io/v1beta1", KIND) => {
-            let said = api_version.trim_start_matches("admission.k8s.io/");
+            let stated = api_version.trim_start_matches("admission.k8s.io/");
             return Err(format!(
-                "converting ({said}.{KIND}) to ({version}.{KIND}): unknown conversion"
+                "converting ({stated}.{KIND}) to ({version}.{KIND}): unknown conversion"
             ));
         }
         _ => {
@@ -166,30 +173,20 @@ pub(super) fn read(root: &Struct, version: &str, body: &[u8]) -> Result<Value, S
         .map_err(|error| error.to_string())
 }
 
-/// A webhook may answer with a plain Status; that is an error unless it says that all is well.
-fn read_status(body: &[u8]) -> Result<Value, String> {
-    let status = json::parse(body).unwrap_or_default();
-    if status["status"].str() == "Success" {
-        Ok(Value::object())
-    } else {
-        Err(status["message"].str().into())
-    }
-}
-
-/// What an answer says, if it is one to our question.
+/// Verifies a review and returns its response.
 pub(super) fn verify(
     review: &Value,
     version: &str,
     uid: &str,
     mutating: bool,
-) -> Result<Verdict, String> {
+) -> Result<WebhookResponse, String> {
     let response = &review["response"];
     if response.is_null() {
         return Err("webhook response was absent".into());
     }
     let patch = STANDARD.decode(response["patch"].str()).unwrap_or_default();
     let patch_type = response["patchType"].as_str();
-    // Kubernetes: the old version is not checked.
+    // Kubernetes: v1beta1 is not checked.
     if version == "v1" {
         check_identity(review, uid)?;
         check_patch(&patch, patch_type, mutating)?;
@@ -206,7 +203,7 @@ pub(super) fn verify(
         "v1" => patch_type.unwrap_or_default().to_owned(),
         _ => "JSONPatch".into(),
     };
-    Ok(Verdict {
+    Ok(WebhookResponse {
         allowed: response["allowed"].bool(),
         status: response["status"].clone(),
         warnings: texts("warnings"),
@@ -217,12 +214,12 @@ pub(super) fn verify(
 }
 
 fn check_identity(review: &Value, uid: &str) -> Result<(), String> {
-    let said = review["response"]["uid"].str();
-    if said != uid {
+    let stated = review["response"]["uid"].str();
+    if stated != uid {
         return Err(format!(
             "expected response.uid={}, got {}",
             json::quote(uid),
-            json::quote(said)
+            json::quote(stated)
         ));
     }
     let (api_version, kind) = (review["apiVersion"].str(), review["kind"].str());
@@ -256,14 +253,14 @@ mod tests {
         let review = format!(
             r#"{{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","response":{response}}}"#
         );
-        let verdict = verify(
+        let response = verify(
             &json::parse(review.as_bytes()).unwrap(),
             "v1",
             "u",
             mutating,
         );
         assert_eq!(
-            verdict.map_or_else(|problem| problem, |_| "fine".into()),
+            response.map_or_else(|problem| problem, |_| "fine".into()),
             expected
         );
     }

@@ -1,4 +1,4 @@
-//! Validating webhooks: all at once, and one that refuses is enough.
+//! Validating webhooks: called concurrently; one denial is enough.
 
 use std::sync::Arc;
 
@@ -7,16 +7,16 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::attributes::Attributes;
-use super::call::{Failure, out_of_time, prepare};
-use super::configuration::Webhook;
+use super::call::{CallFailure, out_of_time, prepare};
+use super::configuration::AdmissionWebhook;
 use super::matching::{candidates, invocation};
 use super::rejection::rejection;
 use super::remember;
-use super::review::Verdict;
+use super::review::WebhookResponse;
 use crate::audit::Layer;
 use crate::server::Inner;
 
-/// Asks the webhooks that a write concerns. Of several refusals the client gets that of the first webhook.
+/// Calls the webhooks that match a write. Of several denials the client gets that of the first webhook.
 pub(crate) async fn validate(attributes: &Attributes<'_>) -> Result<(), Status> {
     let server = attributes.call.server;
     let hooks = server.webhooks.validating.hooks(&server.registry)?;
@@ -42,14 +42,14 @@ pub(crate) async fn validate(attributes: &Attributes<'_>) -> Result<(), Status> 
         }
     }
     while let Some(done) = running.join_next().await {
-        let (at, verdict) = done.map_err(Status::internal)?;
-        if let Ok(verdict) = &verdict {
-            remember::note(attributes, &calls[at].webhook, verdict);
+        let (at, response) = done.map_err(Status::internal)?;
+        if let Ok(response) = &response {
+            remember::note(attributes, &calls[at].webhook, response);
         }
-        if matches!(verdict, Err(Failure::Call(_))) && calls[at].webhook.ignores_failure {
+        if matches!(response, Err(CallFailure::Call(_))) && calls[at].webhook.ignores_failure {
             remember::failed_open(attributes, "validating", 0, at, &calls[at].webhook);
         }
-        outcomes[at] = settle(server, &calls[at].webhook, verdict);
+        outcomes[at] = settle(server, &calls[at].webhook, response);
     }
     attributes
         .call
@@ -59,16 +59,16 @@ pub(crate) async fn validate(attributes: &Attributes<'_>) -> Result<(), Status> 
     outcomes.into_iter().collect()
 }
 
-/// What follows from a verdict, or from there being none.
+/// The result of a response or of a failed call.
 fn settle(
     server: &Inner,
-    webhook: &Webhook,
-    verdict: Result<Verdict, Failure>,
+    webhook: &AdmissionWebhook,
+    response: Result<WebhookResponse, CallFailure>,
 ) -> Result<(), Status> {
-    match verdict {
-        Ok(verdict) if verdict.allowed => Ok(()),
-        Ok(verdict) => Err(rejection(&webhook.name, &verdict.status)),
-        Err(Failure::Call(why)) if webhook.ignores_failure => {
+    match response {
+        Ok(response) if response.allowed => Ok(()),
+        Ok(response) => Err(rejection(&webhook.name, &response.status)),
+        Err(CallFailure::Call(why)) if webhook.ignores_failure => {
             server.webhooks.failing_open.log(webhook, &why);
             Ok(())
         }

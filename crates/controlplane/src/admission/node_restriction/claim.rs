@@ -1,12 +1,12 @@
-//! What may a node say of a claim of storage? How large it has become, and what is going on with it.
+//! PersistentVolumeClaims: a node may update the capacity and the resize state in the status.
 
 use mizzen_object::Status;
 use mizzen_value::Value;
 use mizzen_value::json::quote;
 
-use super::Asked;
+use super::NodeRequest;
 
-/// What a node may change, or what changes with every write.
+/// Fields that a node may change, or that change with every write.
 const FREE: [&str; 6] = [
     "metadata.managedFields",
     "metadata.resourceVersion",
@@ -16,10 +16,10 @@ const FREE: [&str; 6] = [
     "status.conditions",
 ];
 
-/// Lets a node write the status of a claim, as far as it is its business.
-pub(super) fn check_status(asked: &Asked) -> Result<(), Status> {
-    let (Some(new), Some(old)) = (asked.new, asked.attributes.old) else {
-        return asked.refuse_operation();
+/// Checks an update of the status of a claim by a node.
+pub(super) fn check_status(request: &NodeRequest) -> Result<(), Status> {
+    let (Some(new), Some(old)) = (request.new, request.attributes.old) else {
+        return request.reject_operation();
     };
     let mut changed = Vec::new();
     for part in ["metadata", "spec", "status"] {
@@ -28,15 +28,15 @@ pub(super) fn check_status(asked: &Asked) -> Result<(), Status> {
     if changed.is_empty() {
         return Ok(());
     }
-    // Kubernetes shows a diff of its own structs; the names of fields say as much.
-    asked.refuse(format!(
+    // Kubernetes shows a diff of its Go structs; here the names of the fields.
+    request.reject(format!(
         "node {} is not allowed to update fields other than status.quantity and status.conditions: {}",
-        quote(asked.node()),
+        quote(request.node()),
         changed.join(", ")
     ))
 }
 
-/// The paths below `path` that mean something else.
+/// The paths below `path` that differ.
 fn differences(path: &str, old: &Value, new: &Value, changed: &mut Vec<String>) {
     if old == new || FREE.contains(&path) || old.is_empty() && new.is_empty() {
         return;

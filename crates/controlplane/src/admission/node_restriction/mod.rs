@@ -1,9 +1,8 @@
-//! A node changes its own object, what it keeps beside it, and its pods; nothing else. So who takes over a node can
-//! neither draw other people's pods to it nor read their secrets.
+//! NodeRestriction: a node may change only its own Node, its Lease and CSINode, and its pods. A compromised node can
+//! neither attract pods nor read their secrets.
 //!
-//! The authorizer of nodes (`node_authorizer`) has let the request through; here is what it cannot see: objects. `pod`,
-//! `node`, `token` and `claim` have the rules that are longer than a line. The messages are Kubernetes'
-//! (plugin/pkg/admission/noderestriction).
+//! The node authorizer (`node_authorizer`) has authorized the request; this plug-in checks objects. `pod`, `node`, `token`
+//! and `claim` have the longer rules. The messages are Kubernetes' (plugin/pkg/admission/noderestriction).
 
 mod claim;
 mod node;
@@ -17,33 +16,33 @@ use mizzen_value::json::quote;
 
 use super::Attributes;
 
-/// Where nodes have their leases.
+/// The namespace of node leases.
 const LEASES: &str = "kube-node-lease";
-/// Who signs certificates of nodes.
+/// The signers of node certificates.
 const SIGNERS: [&str; 2] = [
     "kubernetes.io/kubelet-serving",
     "kubernetes.io/kube-apiserver-client-kubelet",
 ];
 
-/// Whether a node writes.
+/// Whether the user is a node.
 pub(super) fn concerns(attributes: &Attributes) -> bool {
     attributes.call.request.user.node_name().is_some()
 }
 
-/// Lets a node write an object, or refuses. Nothing is changed.
+/// Checks a write by a node. Nothing is changed.
 pub(super) fn admit<'a>(
     attributes: &'a Attributes<'a>,
     object: &'a mut Value,
 ) -> Future<'a, Result<(), Status>> {
     Box::pin(async move {
-        let asked = Asked {
+        let request = NodeRequest {
             attributes,
             new: Some(object),
         };
-        asked.check_identity()?;
-        match token::is_asked(&asked) {
-            true => token::check(&asked).await,
-            false => check(&asked),
+        request.check_identity()?;
+        match token::is_token_request(&request) {
+            true => token::check(&request).await,
+            false => check(&request),
         }
     })
 }
@@ -53,103 +52,103 @@ pub(super) fn check_delete(attributes: &Attributes) -> Result<(), Status> {
     if !concerns(attributes) {
         return Ok(());
     }
-    let asked = Asked {
+    let request = NodeRequest {
         attributes,
         new: None,
     };
-    asked.check_identity()?;
-    check(&asked)
+    request.check_identity()?;
+    check(&request)
 }
 
-/// What a node wants.
-struct Asked<'a> {
+/// A request of a node.
+struct NodeRequest<'a> {
     attributes: &'a Attributes<'a>,
-    /// The object as it shall be; none if it shall go.
+    /// The new object; `None` for a deletion.
     new: Option<&'a Value>,
 }
 
-fn check(asked: &Asked) -> Result<(), Status> {
-    let kind = asked.attributes.call.resource.kind();
+fn check(request: &NodeRequest) -> Result<(), Status> {
+    let kind = request.attributes.call.resource.kind();
     match (
         kind.gvk.group.as_str(),
         kind.plural.as_str(),
-        asked.attributes.subresource(),
+        request.attributes.subresource(),
     ) {
-        ("", "pods", "") => pod::check(asked),
-        ("", "pods", "status") => pod::check_status(asked),
-        ("", "pods", "eviction") => pod::check_eviction(asked),
+        ("", "pods", "") => pod::check(request),
+        ("", "pods", "status") => pod::check_status(request),
+        ("", "pods", "eviction") => pod::check_eviction(request),
         ("", "pods", other) => {
             let other = quote(other);
             let why = format!(
                 "unexpected pod subresource {other}, only 'status' and 'eviction' are allowed"
             );
-            asked.refuse(why)
+            request.reject(why)
         }
-        ("", "nodes", _) => node::check(asked),
-        ("", "persistentvolumeclaims", "status") => claim::check_status(asked),
-        ("", "persistentvolumeclaims", _) => asked.refuse("may only update PVC status"),
-        ("coordination.k8s.io", "leases", _) => check_lease(asked),
-        ("storage.k8s.io", "csinodes", _) => check_own(asked, "CSINode"),
-        ("resource.k8s.io", "resourceslices", _) => check_slice(asked),
-        ("certificates.k8s.io", "certificatesigningrequests", _) => check_certificate(asked),
+        ("", "nodes", _) => node::check(request),
+        ("", "persistentvolumeclaims", "status") => claim::check_status(request),
+        ("", "persistentvolumeclaims", _) => request.reject("may only update PVC status"),
+        ("coordination.k8s.io", "leases", _) => request.check_lease(),
+        ("storage.k8s.io", "csinodes", _) => request.check_own("CSINode"),
+        ("resource.k8s.io", "resourceslices", _) => request.check_slice(),
+        ("certificates.k8s.io", "certificatesigningrequests", _) => request.check_certificate(),
         _ => Ok(()),
     }
 }
 
-fn check_lease(asked: &Asked) -> Result<(), Status> {
-    if asked.attributes.namespace() != LEASES {
-        let namespace = quote(LEASES);
-        return asked.refuse(format!(
-            "can only access leases in the {namespace} system namespace"
-        ));
+impl NodeRequest<'_> {
+    fn check_lease(&self) -> Result<(), Status> {
+        if self.attributes.namespace() != LEASES {
+            let namespace = quote(LEASES);
+            return self.reject(format!(
+                "can only access leases in the {namespace} system namespace"
+            ));
+        }
+        self.check_own("node lease")
     }
-    check_own(asked, "node lease")
-}
 
-/// What bears the node's name is its own.
-fn check_own(asked: &Asked, what: &str) -> Result<(), Status> {
-    if asked.name() == asked.node() {
-        return Ok(());
+    /// A node may write only the object with its own name.
+    fn check_own(&self, what: &str) -> Result<(), Status> {
+        if self.name() == self.node() {
+            return Ok(());
+        }
+        self.reject(format!(
+            "can only access {what} with the same name as the requesting node"
+        ))
     }
-    asked.refuse(format!(
-        "can only access {what} with the same name as the requesting node"
-    ))
-}
 
-/// What is there already was looked at by the authorizer, but not one by one when many are deleted.
-fn check_slice(asked: &Asked) -> Result<(), Status> {
-    let (slice, verb) = match (asked.new, asked.attributes.old) {
-        (Some(new), None) => (new, "create"),
-        (None, Some(old)) => (old, "delete"),
-        _ => return Ok(()),
-    };
-    if slice["spec"]["nodeName"].str() == asked.node() {
-        return Ok(());
+    /// The authorizer has checked existing slices, but not those of a collection that is deleted.
+    fn check_slice(&self) -> Result<(), Status> {
+        let (slice, verb) = match (self.new, self.attributes.old) {
+            (Some(new), None) => (new, "create"),
+            (None, Some(old)) => (old, "delete"),
+            _ => return Ok(()),
+        };
+        if slice["spec"]["nodeName"].str() == self.node() {
+            return Ok(());
+        }
+        self.reject(format!(
+            "can only {verb} ResourceSlice with the same NodeName as the requesting node"
+        ))
     }
-    asked.refuse(format!(
-        "can only {verb} ResourceSlice with the same NodeName as the requesting node"
-    ))
-}
 
-/// A node asks for certificates in its own name.
-fn check_certificate(asked: &Asked) -> Result<(), Status> {
-    let Some(request) = asked.new.filter(|_| asked.attributes.is_create()) else {
-        return Ok(());
-    };
-    let spec = &request["spec"];
-    if !SIGNERS.contains(&spec["signerName"].str()) {
-        return Ok(());
+    /// A node may request certificates only for itself.
+    fn check_certificate(&self) -> Result<(), Status> {
+        let Some(certificate) = self.new.filter(|_| self.attributes.is_create()) else {
+            return Ok(());
+        };
+        let spec = &certificate["spec"];
+        if !SIGNERS.contains(&spec["signerName"].str()) {
+            return Ok(());
+        }
+        let own = &self.attributes.call.request.user.name;
+        match mizzen_kinds::requested_name(spec["request"].str()) {
+            Err(why) => self.reject(format!("unable to parse csr: {why}")),
+            Ok(name) if name == **own => Ok(()),
+            Ok(_) => self.reject(format!("can only create a node CSR with CN={own}")),
+        }
     }
-    let own = &asked.attributes.call.request.user.name;
-    match mizzen_kinds::requested_name(spec["request"].str()) {
-        Err(why) => asked.refuse(format!("unable to parse csr: {why}")),
-        Ok(name) if name == **own => Ok(()),
-        Ok(_) => asked.refuse(format!("can only create a node CSR with CN={own}")),
-    }
-}
 
-impl Asked<'_> {
-    /// The node that asks.
+    /// The name of the node.
     fn node(&self) -> &str {
         self.attributes
             .call
@@ -159,13 +158,13 @@ impl Asked<'_> {
             .unwrap_or_default()
     }
 
-    /// Whose pods have no node is nobody's agent.
+    /// The user must have the name of a node.
     fn check_identity(&self) -> Result<(), Status> {
         if !self.node().is_empty() {
             return Ok(());
         }
         let user = quote(&self.attributes.call.request.user.name);
-        self.refuse(format!("could not determine node from user {user}"))
+        self.reject(format!("could not determine node from user {user}"))
     }
 
     fn operation(&self) -> &'static str {
@@ -176,7 +175,7 @@ impl Asked<'_> {
         }
     }
 
-    /// The name in the path; of what is made, and of one of many, its own.
+    /// The name in the path; for a create or a collection, that of the object.
     fn name(&self) -> &str {
         match self.attributes.call.path.name.as_str() {
             "" => self.object()["metadata"]["name"].str(),
@@ -188,8 +187,8 @@ impl Asked<'_> {
         self.new.or(self.attributes.old).unwrap_or(&Value::Null)
     }
 
-    /// 403. Kubernetes: what has no name at all is called Unknown (apiserver/pkg/admission/errors.go).
-    fn refuse(&self, why: impl AsRef<str>) -> Result<(), Status> {
+    /// 403. Kubernetes: an object without a name is called Unknown (apiserver/pkg/admission/errors.go).
+    fn reject(&self, why: impl AsRef<str>) -> Result<(), Status> {
         let made = self.object()["metadata"]["generateName"].str();
         let names = [self.name(), made, "Unknown"];
         let name = names
@@ -203,8 +202,8 @@ impl Asked<'_> {
         ))
     }
 
-    fn refuse_operation(&self) -> Result<(), Status> {
-        self.refuse(format!("unexpected operation {}", quote(self.operation())))
+    fn reject_operation(&self) -> Result<(), Status> {
+        self.reject(format!("unexpected operation {}", quote(self.operation())))
     }
 
     /// A pod in the namespace of the request.
@@ -212,7 +211,7 @@ impl Asked<'_> {
         self.find("pod", "pods", self.attributes.namespace(), name)
     }
 
-    /// An object that must be there. Kubernetes: what is missing is called by its singular (client-go/listers).
+    /// An object that must exist. Kubernetes: the error has the singular name of the resource (client-go/listers).
     fn find(
         &self,
         singular: &str,

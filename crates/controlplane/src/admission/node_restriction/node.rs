@@ -1,4 +1,4 @@
-//! What may a node change about itself? Not what decides which pods come to it.
+//! Node objects: a node may not change labels and taints that attract pods.
 
 use std::collections::BTreeSet;
 
@@ -7,9 +7,9 @@ use mizzen_object::Status;
 use mizzen_value::Value;
 use mizzen_value::json::quote;
 
-use super::Asked;
+use super::NodeRequest;
 
-/// Labels that nodes set on themselves although they are Kubernetes' (kubelet/pkg/apis/well_known_labels.go).
+/// Well-known labels that nodes may set on themselves (kubelet/pkg/apis/well_known_labels.go).
 const OWN: [&str; 11] = [
     "beta.kubernetes.io/arch",
     "beta.kubernetes.io/instance-type",
@@ -23,66 +23,60 @@ const OWN: [&str; 11] = [
     "topology.kubernetes.io/region",
     "topology.kubernetes.io/zone",
 ];
-/// Domains in which all labels are theirs.
+/// Domains whose labels nodes may set.
 const OWN_DOMAINS: [&str; 2] = ["kubelet.kubernetes.io", "node.kubernetes.io"];
-/// The domain in which no label is.
+/// The domain whose labels nodes may not set.
 const RESTRICTED: &str = "node-restriction.kubernetes.io";
 
-/// Lets a node change itself, or refuses.
-pub(super) fn check(asked: &Asked) -> Result<(), Status> {
-    let (node, name) = (quote(asked.node()), asked.name());
-    if name != asked.node() {
-        return asked.refuse(format!(
+/// Checks a write of a node to its own Node.
+pub(super) fn check(request: &NodeRequest) -> Result<(), Status> {
+    let (node, name) = (quote(request.node()), request.name());
+    if name != request.node() {
+        return request.reject(format!(
             "node {node} is not allowed to modify node {}",
             quote(name)
         ));
     }
-    match (asked.new, asked.attributes.old) {
-        (Some(new), None) => check_new(asked, new, &node),
-        (Some(new), Some(old)) => check_change(asked, new, old, &node),
+    match (request.new, request.attributes.old) {
+        // Kubernetes: the message says pods where it means nodes.
+        (Some(new), None) if !new["spec"]["configSource"].is_null() => request.reject(format!(
+            "node {node} is not allowed to create pods with a non-nil configSource"
+        )),
+        (Some(new), None) => match forbidden_labels(new, &Value::Null) {
+            labels if labels.is_empty() => Ok(()),
+            labels => request.reject(format!(
+                "node {node} is not allowed to set the following labels: {labels}"
+            )),
+        },
+        (Some(new), Some(old)) => check_update(request, new, old, &node),
         (None, _) => Ok(()),
     }
 }
 
-fn check_new(asked: &Asked, new: &Value, node: &str) -> Result<(), Status> {
-    // Kubernetes: it says pods and means nodes.
-    if !new["spec"]["configSource"].is_null() {
-        return asked.refuse(format!(
-            "node {node} is not allowed to create pods with a non-nil configSource"
-        ));
-    }
-    match forbidden_labels(new, &Value::Null) {
-        labels if labels.is_empty() => Ok(()),
-        labels => asked.refuse(format!(
-            "node {node} is not allowed to set the following labels: {labels}"
-        )),
-    }
-}
-
-fn check_change(asked: &Asked, new: &Value, old: &Value, node: &str) -> Result<(), Status> {
+fn check_update(request: &NodeRequest, new: &Value, old: &Value, node: &str) -> Result<(), Status> {
     let is_same = |path: &str| same(new.at(path), old.at(path));
     let source = "spec.configSource";
     if !new.at(source).is_null() && !is_same(source) {
         let why = format!(
             "node {node} is not allowed to update configSource to a new non-nil configSource"
         );
-        return asked.refuse(why);
+        return request.reject(why);
     }
     for (path, what) in [
         ("spec.taints", "taints"),
         ("metadata.ownerReferences", "ownerReferences"),
     ] {
         if !is_same(path) {
-            return asked.refuse(format!("node {node} is not allowed to modify {what}"));
+            return request.reject(format!("node {node} is not allowed to modify {what}"));
         }
     }
     match forbidden_labels(new, old) {
         labels if labels.is_empty() => Ok(()),
-        labels => asked.refuse(format!("is not allowed to modify labels: {labels}")),
+        labels => request.reject(format!("is not allowed to modify labels: {labels}")),
     }
 }
 
-/// The labels that differ and that a node leaves alone, in one line.
+/// The changed labels that a node may not set, joined.
 fn forbidden_labels(new: &Value, old: &Value) -> String {
     let [new, old] = [new, old].map(|node| &node["metadata"]["labels"]);
     let keys: BTreeSet<&str> = new
@@ -121,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_of_kubernetes_are_forbidden_but_for_those_of_nodes() {
+    fn kubernetes_labels_are_forbidden_except_those_of_nodes() {
         check("anything", false);
         check("example.com/x", false);
         check("notkubernetes.io/x", false);

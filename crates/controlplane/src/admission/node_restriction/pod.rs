@@ -1,15 +1,15 @@
-//! What may a node do with pods? It tells how those are that run on it, lets them go, and shows those that it runs by
-//! itself; with these it must not come by anything that it could not read before.
+//! Pods: a node may update the status of its pods, delete and evict them, and create mirror pods, which must not give it
+//! access to other objects.
 
 use mizzen_kinds::{references, same};
 use mizzen_object::Status;
 use mizzen_value::Value;
 use mizzen_value::json::quote;
 
-use super::Asked;
+use super::NodeRequest;
 
-/// Volumes that need nothing of the API.
-const HARMLESS: [&str; 22] = [
+/// Volumes without references to API objects.
+const WITHOUT_REFERENCES: [&str; 22] = [
     "awsElasticBlockStore",
     "azureDisk",
     "cephfs",
@@ -33,8 +33,8 @@ const HARMLESS: [&str; 22] = [
     "storageos",
     "vsphereVolume",
 ];
-/// Volumes that need something, and what.
-const NEEDY: [(&str, &str); 7] = [
+/// Volumes with references, and the referenced resource.
+const REFERENCING: [(&str, &str); 7] = [
     ("configMap", "configmaps (via configmap volumes)"),
     ("secret", "secrets (via secret volumes)"),
     ("csi", "csidrivers (via CSI volumes)"),
@@ -46,8 +46,8 @@ const NEEDY: [(&str, &str); 7] = [
     ),
     ("azureFile", "secrets (via azureFile volumes)"),
 ];
-/// The same for what is projected.
-const NEEDY_PROJECTED: [(&str, &str); 5] = [
+/// The same for projected volumes.
+const REFERENCING_PROJECTED: [(&str, &str); 5] = [
     ("configMap", "configmaps (via projected volumes)"),
     ("secret", "secrets (via projected volumes)"),
     (
@@ -58,132 +58,132 @@ const NEEDY_PROJECTED: [(&str, &str); 5] = [
     ("podCertificate", "podcertificates"),
 ];
 
-/// Lets a node show a pod that it runs by itself, or delete one of its own.
-pub(super) fn check(asked: &Asked) -> Result<(), Status> {
-    let node = quote(asked.node());
-    match (asked.new, asked.attributes.old) {
-        (Some(pod), None) => check_new(asked, pod, &node),
-        (None, Some(pod)) if is_on(asked, pod) => Ok(()),
-        (None, _) => asked.refuse(format!(
+/// Checks the creation of a mirror pod, or the deletion of a pod of the node.
+pub(super) fn check(request: &NodeRequest) -> Result<(), Status> {
+    let node = quote(request.node());
+    match (request.new, request.attributes.old) {
+        (Some(pod), None) => check_mirror_pod(request, pod, &node),
+        (None, Some(pod)) if is_on(request, pod) => Ok(()),
+        (None, _) => request.reject(format!(
             "node {node} can only delete pods with spec.nodeName set to itself"
         )),
         _ => {
-            let operation = quote(asked.operation());
+            let operation = quote(request.operation());
             let why = format!(
                 "unexpected operation {operation}, node {node} can only create and delete mirror pods"
             );
-            asked.refuse(why)
+            request.reject(why)
         }
     }
 }
 
-/// Lets a node tell how one of its pods is.
-pub(super) fn check_status(asked: &Asked) -> Result<(), Status> {
-    let node = quote(asked.node());
-    let (Some(new), Some(old)) = (asked.new, asked.attributes.old) else {
-        return asked.refuse_operation();
+/// Checks an update of the status of a pod.
+pub(super) fn check_status(request: &NodeRequest) -> Result<(), Status> {
+    let node = quote(request.node());
+    let (Some(new), Some(old)) = (request.new, request.attributes.old) else {
+        return request.reject_operation();
     };
-    if !is_on(asked, old) {
+    if !is_on(request, old) {
         let why = format!(
             "node {node} can only update pod status for pods with spec.nodeName set to itself"
         );
-        return asked.refuse(why);
+        return request.reject(why);
     }
     let labels = [new, old].map(|pod| &pod["metadata"]["labels"]);
     if labels[0] != labels[1] && !labels.iter().all(|labels| labels.is_empty()) {
-        return asked.refuse(format!(
+        return request.reject(format!(
             "node {node} cannot update labels through pod status"
         ));
     }
     let is_same = |field: &str| same(&new["status"][field], &old["status"][field]);
     if !is_same("resourceClaimStatuses") {
-        return asked.refuse(format!("node {node} cannot update resource claim statues"));
+        return request.reject(format!("node {node} cannot update resource claim statues"));
     }
     if !is_same("extendedResourceClaimStatus") {
-        return asked.refuse(format!(
+        return request.reject(format!(
             "node {node} cannot update extended resource claim status"
         ));
     }
     Ok(())
 }
 
-/// Lets a node evict one of its pods.
-pub(super) fn check_eviction(asked: &Asked) -> Result<(), Status> {
-    if !asked.attributes.is_create() {
-        return asked.refuse_operation();
+/// Checks the eviction of a pod.
+pub(super) fn check_eviction(request: &NodeRequest) -> Result<(), Status> {
+    if !request.attributes.is_create() {
+        return request.reject_operation();
     }
-    if asked.name().is_empty() {
-        return asked.refuse("could not determine pod from request data");
+    if request.name().is_empty() {
+        return request.reject("could not determine pod from request data");
     }
-    if is_on(asked, &asked.pod(asked.name())?) {
+    if is_on(request, &request.pod(request.name())?) {
         return Ok(());
     }
-    asked.refuse(format!(
+    request.reject(format!(
         "node {} can only evict pods with spec.nodeName set to itself",
-        asked.node()
+        request.node()
     ))
 }
 
-fn is_on(asked: &Asked, pod: &Value) -> bool {
-    pod["spec"]["nodeName"].str() == asked.node()
+fn is_on(request: &NodeRequest, pod: &Value) -> bool {
+    pod["spec"]["nodeName"].str() == request.node()
 }
 
-fn check_new(asked: &Asked, pod: &Value, node: &str) -> Result<(), Status> {
+fn check_mirror_pod(request: &NodeRequest, pod: &Value, node: &str) -> Result<(), Status> {
     if !references::is_mirror(pod) {
         let annotation = quote(references::MIRROR);
         let why = format!(
             "pod does not have {annotation} annotation, node {node} can only create mirror pods"
         );
-        return asked.refuse(why);
+        return request.reject(why);
     }
-    if !is_on(asked, pod) {
-        return asked.refuse(format!(
+    if !is_on(request, pod) {
+        return request.reject(format!(
             "node {node} can only create pods with spec.nodeName set to itself"
         ));
     }
-    check_owner(asked, pod["metadata"]["ownerReferences"].list(), node)?;
-    match needs(pod) {
+    check_owner(request, pod["metadata"]["ownerReferences"].list(), node)?;
+    match api_reference(pod) {
         Ok(None) => Ok(()),
-        Ok(Some(what)) => asked.refuse(format!(
+        Ok(Some(what)) => request.reject(format!(
             "node {node} can not create pods that reference {what}"
         )),
-        Err(why) => asked.refuse(format!(
+        Err(why) => request.reject(format!(
             "error checking mirror pod for API references: {why}"
         )),
     }
 }
 
-/// The node owns what it shows, and nobody else does.
-fn check_owner(asked: &Asked, owners: &[Value], node: &str) -> Result<(), Status> {
-    let refuse = |why: &str| asked.refuse(format!("node {node} {why}"));
+/// A mirror pod is owned by its node only.
+fn check_owner(request: &NodeRequest, owners: &[Value], node: &str) -> Result<(), Status> {
+    let reject = |why: &str| request.reject(format!("node {node} {why}"));
     let owner = match owners {
-        [] => return refuse("can only create pods with an owner reference set to itself"),
+        [] => return reject("can only create pods with an owner reference set to itself"),
         [owner] => owner,
-        _ => return refuse("can only create pods with a single owner reference set to itself"),
+        _ => return reject("can only create pods with a single owner reference set to itself"),
     };
-    let said = ["apiVersion", "kind", "name"].map(|field| owner[field].str());
-    if said != ["v1", "Node", asked.node()] {
-        return refuse("can only create pods with an owner reference set to itself");
+    let owned_by = ["apiVersion", "kind", "name"].map(|field| owner[field].str());
+    if owned_by != ["v1", "Node", request.node()] {
+        return reject("can only create pods with an owner reference set to itself");
     }
     if !owner["controller"].bool() {
-        return refuse("can only create pods with a controller owner reference set to itself");
+        return reject("can only create pods with a controller owner reference set to itself");
     }
     if owner["blockOwnerDeletion"].bool() {
-        return refuse("must not set blockOwnerDeletion on an owner reference");
+        return reject("must not set blockOwnerDeletion on an owner reference");
     }
-    let itself = asked.find("node", "nodes", "", asked.node())?;
-    let (said, uid) = (owner["uid"].str(), itself["metadata"]["uid"].str());
-    if said != uid {
-        let node = asked.node();
-        return asked.refuse(format!(
-            "node {node} UID mismatch: expected {said} got {uid}"
+    let itself = request.find("node", "nodes", "", request.node())?;
+    let (stated, uid) = (owner["uid"].str(), itself["metadata"]["uid"].str());
+    if stated != uid {
+        let node = request.node();
+        return request.reject(format!(
+            "node {node} UID mismatch: expected {stated} got {uid}"
         ));
     }
     Ok(())
 }
 
-/// What a pod needs of the API, if anything; or why that cannot be told.
-fn needs(pod: &Value) -> Result<Option<&'static str>, String> {
+/// The resource that a pod references, if any. Fails for an unknown volume.
+fn api_reference(pod: &Value) -> Result<Option<&'static str>, String> {
     let spec = &pod["spec"];
     let direct = [
         (!spec["serviceAccountName"].is_empty(), "serviceaccounts"),
@@ -195,19 +195,19 @@ fn needs(pod: &Value) -> Result<Option<&'static str>, String> {
         return Ok(Some(what));
     }
     for volume in spec["volumes"].list() {
-        if let Some(what) = needs_of_volume(volume)? {
+        if let Some(what) = volume_reference(volume)? {
             return Ok(Some(what));
         }
     }
     Ok(None)
 }
 
-fn needs_of_volume(volume: &Value) -> Result<Option<&'static str>, String> {
+fn volume_reference(volume: &Value) -> Result<Option<&'static str>, String> {
     let is = |source: &str| !volume[source].is_null();
-    if HARMLESS.iter().any(|source| is(source)) {
+    if WITHOUT_REFERENCES.iter().any(|source| is(source)) {
         return Ok(None);
     }
-    if let Some((_, what)) = NEEDY.iter().find(|(source, _)| is(source)) {
+    if let Some((_, what)) = REFERENCING.iter().find(|(source, _)| is(source)) {
         return Ok(Some(what));
     }
     let name = quote(volume["name"].str());
@@ -215,7 +215,7 @@ fn needs_of_volume(volume: &Value) -> Result<Option<&'static str>, String> {
         return Err(format!("unknown volume type for volume  {name}"));
     }
     for source in volume["projected"]["sources"].list() {
-        if let Some((_, what)) = NEEDY_PROJECTED
+        if let Some((_, what)) = REFERENCING_PROJECTED
             .iter()
             .find(|(kind, _)| !source[*kind].is_null())
         {
@@ -237,11 +237,15 @@ mod tests {
     #[track_caller]
     fn check(spec: &str, expected: Result<Option<&'static str>, &str>) {
         let pod = json::parse(format!(r#"{{"spec":{spec}}}"#).as_bytes()).unwrap();
-        assert_eq!(needs(&pod), expected.map_err(str::to_string), "{spec}");
+        assert_eq!(
+            api_reference(&pod),
+            expected.map_err(str::to_string),
+            "{spec}"
+        );
     }
 
     #[test]
-    fn what_a_pod_needs_is_said_by_the_first_reference() {
+    fn the_first_reference_of_a_pod_is_reported() {
         check("{}", Ok(None));
         check(
             r#"{"serviceAccountName":"a","volumes":[{"secret":{"secretName":"s"}}]}"#,
@@ -262,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_volume_needs_depends_on_its_kind() {
+    fn references_of_a_volume_depend_on_its_kind() {
         let of = |volume: &str, expected| check(&format!(r#"{{"volumes":[{volume}]}}"#), expected);
         of(
             r#"{"emptyDir":{}},{"hostPath":{"path":"/"}},{"nfs":{}}"#,

@@ -1,14 +1,14 @@
-//! For which tokens may a node ask? For those of its pods, and for those audiences that the pods ask for.
+//! TokenRequests: a node may request tokens for its pods, with audiences that the pods use.
 
 use mizzen_kinds::references;
 use mizzen_object::{Status, in_one};
 use mizzen_value::Value;
 use mizzen_value::json::quote;
 
-use super::Asked;
+use super::NodeRequest;
 use mizzen_apiserver::authorization::Resource;
 
-/// Volumes of old, and the drivers that took their place (csi-translation-lib).
+/// In-tree volumes and the CSI drivers that replaced them (csi-translation-lib).
 const REPLACED: [(&str, &str); 7] = [
     ("awsElasticBlockStore", "ebs.csi.aws.com"),
     ("azureDisk", "disk.csi.azure.com"),
@@ -19,76 +19,80 @@ const REPLACED: [(&str, &str); 7] = [
     ("vsphereVolume", "csi.vsphere.vmware.com"),
 ];
 
-/// Whether a token is asked for.
-pub(super) fn is_asked(asked: &Asked) -> bool {
-    let attributes = asked.attributes;
+/// Whether the request is a TokenRequest.
+pub(super) fn is_token_request(request: &NodeRequest) -> bool {
+    let attributes = request.attributes;
     attributes.subresource() == "token"
         && attributes.is_create()
         && attributes.is("", "serviceaccounts")
 }
 
-/// Lets a node have a token, or refuses.
-pub(super) async fn check(asked: &Asked<'_>) -> Result<(), Status> {
-    let spec = &asked.object()["spec"];
+/// Checks a TokenRequest of a node.
+pub(super) async fn check(request: &NodeRequest<'_>) -> Result<(), Status> {
+    let spec = &request.object()["spec"];
     let reference = &spec["boundObjectRef"];
-    let said = ["apiVersion", "kind"].map(|field| reference[field].str());
+    let bound_to = ["apiVersion", "kind"].map(|field| reference[field].str());
     let (name, uid) = (reference["name"].str(), reference["uid"].str());
-    if said != ["v1", "Pod"] || name.is_empty() {
-        return asked.refuse("node requested token not bound to a pod");
+    if bound_to != ["v1", "Pod"] || name.is_empty() {
+        return request.reject("node requested token not bound to a pod");
     }
     if uid.is_empty() {
-        return asked.refuse("node requested token with a pod binding without a uid");
+        return request.reject("node requested token with a pod binding without a uid");
     }
-    let pod = asked.pod(name)?;
+    let pod = request.pod(name)?;
     if pod["metadata"]["uid"].str() != uid {
-        return asked.refuse(format!(
+        return request.reject(format!(
             "the UID in the bound object reference ({uid}) does not match the UID in record. The object might have been \
              deleted and then recreated"
         ));
     }
-    if pod["spec"]["nodeName"].str() != asked.node() {
-        return asked.refuse("node requested token bound to a pod scheduled on a different node");
+    if pod["spec"]["nodeName"].str() != request.node() {
+        return request.reject("node requested token bound to a pod scheduled on a different node");
     }
-    match check_audience(asked, spec["audiences"].list(), &pod).await {
+    match check_audience(request, spec["audiences"].list(), &pod).await {
         Ok(()) => Ok(()),
-        Err(why) => asked.refuse(why),
+        Err(why) => request.reject(why),
     }
 }
 
-/// A token is for whom one of the pod's volumes wants it, or for whom the node may ask besides.
-async fn check_audience(asked: &Asked<'_>, audiences: &[Value], pod: &Value) -> Result<(), String> {
+/// The audience must be used by a volume of the pod, or the node must be authorized for it.
+async fn check_audience(
+    request: &NodeRequest<'_>,
+    audiences: &[Value],
+    pod: &Value,
+) -> Result<(), String> {
     let audience = match audiences {
         [] => "",
         [audience] => audience.str(),
         _ => return Err("node may only request 0 or 1 audiences".into()),
     };
     let shown = quote(audience);
-    let wanted = wants(asked, pod, audience);
-    if wanted.map_err(|why| format!("error validating audience {shown}: {why}"))? {
+    let is_used = uses_audience(request, pod, audience);
+    if is_used.map_err(|why| format!("error validating audience {shown}: {why}"))? {
         return Ok(());
     }
     let resource = Resource {
         version: "v1",
         resource: audience,
-        namespace: asked.attributes.namespace(),
-        name: asked.name(),
+        namespace: request.attributes.namespace(),
+        name: request.name(),
         ..Resource::default()
     };
-    if asked
+    if request
         .attributes
         .may("request-serviceaccounts-token-audience", resource)
         .await
     {
         return Ok(());
     }
-    let user = &asked.attributes.call.request.user.name;
+    let user = &request.attributes.call.request.user.name;
     Err(format!(
         "audience {shown} not found in pod spec volume, {user} is not authorized to request tokens for this audience"
     ))
 }
 
-/// Whether a volume of the pod wants a token for this audience; what could not be found out is told if none does.
-fn wants(asked: &Asked, pod: &Value, audience: &str) -> Result<bool, String> {
+/// Whether a volume of the pod uses the audience. Lookup errors are returned only if none does.
+fn uses_audience(request: &NodeRequest, pod: &Value, audience: &str) -> Result<bool, String> {
     let mut problems = Vec::new();
     for volume in pod["spec"]["volumes"].list() {
         let projected = volume["projected"]["sources"]
@@ -101,7 +105,7 @@ fn wants(asked: &Asked, pod: &Value, audience: &str) -> Result<bool, String> {
         {
             return Ok(true);
         }
-        match driver_wants(asked, pod, volume, audience) {
+        match driver_uses_audience(request, pod, volume, audience) {
             Ok(true) => return Ok(true),
             Ok(false) => {}
             Err(problem) => problems.push(problem),
@@ -110,8 +114,8 @@ fn wants(asked: &Asked, pod: &Value, audience: &str) -> Result<bool, String> {
     in_one(problems).map_or(Ok(false), Err)
 }
 
-fn driver_wants(
-    asked: &Asked,
+fn driver_uses_audience(
+    request: &NodeRequest,
     pod: &Value,
     volume: &Value,
     audience: &str,
@@ -120,14 +124,14 @@ fn driver_wants(
         references::claim(pod, volume),
         volume["csi"]["driver"].str(),
     ) {
-        (Some(claim), _) => driver_of_claim(asked, &claim)?,
+        (Some(claim), _) => driver_of_claim(request, &claim)?,
         (None, "") => replacement(volume).into(),
         (None, driver) => driver.into(),
     };
     if driver.is_empty() {
         return Ok(false);
     }
-    let found = asked
+    let found = request
         .attributes
         .find("storage.k8s.io", "csidrivers", "", &driver);
     let found =
@@ -138,10 +142,10 @@ fn driver_wants(
         .any(|token| token["audience"].str() == audience))
 }
 
-fn driver_of_claim(asked: &Asked, claim: &str) -> Result<String, String> {
+fn driver_of_claim(request: &NodeRequest, claim: &str) -> Result<String, String> {
     let missing = |status: Status| status.message;
-    let namespace = asked.attributes.namespace();
-    let claim = asked
+    let namespace = request.attributes.namespace();
+    let claim = request
         .find(
             "persistentvolumeclaim",
             "persistentvolumeclaims",
@@ -150,7 +154,7 @@ fn driver_of_claim(asked: &Asked, claim: &str) -> Result<String, String> {
         )
         .map_err(missing)?;
     let name = claim["spec"]["volumeName"].str();
-    let volume = asked
+    let volume = request
         .find("persistentvolume", "persistentvolumes", "", name)
         .map_err(missing)?;
     Ok(match volume["spec"]["csi"]["driver"].str() {

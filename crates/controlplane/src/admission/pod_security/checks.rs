@@ -1,6 +1,6 @@
-//! Which rules are there, from which version on, and does a pod keep to them?
+//! The checks of the Pod Security Standards, by level and version.
 //!
-//! A rule belongs to a level and may have changed over time. The restricted level has the rules of the baseline as
+//! A check belongs to a level and may have changed between versions. The restricted level has the checks of the baseline as
 //! well, except those that its own replace.
 
 use mizzen_value::Value;
@@ -9,36 +9,36 @@ use super::containers as rules;
 use super::host;
 use super::policy::{Level, Standard, Version};
 
-/// The last version in which a rule changed.
+/// The last version in which a check changed.
 const NEWEST: u64 = 35;
 
-/// A pod, or a template of one.
-pub(super) struct Pod<'a> {
+/// A pod or a pod template.
+pub(super) struct CheckedPod<'a> {
     pub metadata: &'a Value,
     pub spec: &'a Value,
 }
 
-/// What a pod does that it should not.
+/// A violation of a check.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Finding {
     pub reason: &'static str,
     pub detail: String,
 }
 
-/// A rule as of a version: what it finds.
-pub(super) type Rule = fn(&Pod) -> Option<Finding>;
+/// A check as of a version.
+pub(super) type Rule = fn(&CheckedPod) -> Option<Finding>;
 
-struct Check {
+struct StandardCheck {
     name: &'static str,
     level: Level,
-    /// From which minor version on which rule holds.
+    /// The check from a minor version on.
     versions: &'static [(u64, Rule)],
-    /// The rule of the baseline that this one replaces.
+    /// The check of the baseline that this one replaces.
     replaces: &'static str,
 }
 
-const fn baseline(name: &'static str, versions: &'static [(u64, Rule)]) -> Check {
-    Check {
+const fn baseline(name: &'static str, versions: &'static [(u64, Rule)]) -> StandardCheck {
+    StandardCheck {
         name,
         level: Level::Baseline,
         versions,
@@ -50,8 +50,8 @@ const fn restricted(
     name: &'static str,
     versions: &'static [(u64, Rule)],
     replaces: &'static str,
-) -> Check {
-    Check {
+) -> StandardCheck {
+    StandardCheck {
         name,
         level: Level::Restricted,
         versions,
@@ -59,8 +59,8 @@ const fn restricted(
     }
 }
 
-/// All rules, in the order in which they are told: the baseline first, each level by name.
-const CHECKS: &[Check] = &[
+/// All checks in the order of messages: the baseline first, each level by name.
+const CHECKS: &[StandardCheck] = &[
     baseline("appArmorProfile", &[(0, rules::app_armor)]),
     baseline("capabilities_baseline", &[(0, rules::capabilities)]),
     baseline("hostNamespaces", &[(0, host::host_namespaces)]),
@@ -145,7 +145,7 @@ const CHECKS: &[Check] = &[
     ),
 ];
 
-impl Check {
+impl StandardCheck {
     fn rule(&self, minor: u64) -> Option<Rule> {
         self.versions
             .iter()
@@ -155,16 +155,16 @@ impl Check {
     }
 }
 
-impl<'a> Pod<'a> {
-    /// The pod, or the pod that a template describes.
-    pub(super) fn of(object: &'a Value) -> Pod<'a> {
-        Pod {
+impl<'a> CheckedPod<'a> {
+    /// The pod, or that of a template.
+    pub(super) fn of(object: &'a Value) -> CheckedPod<'a> {
+        CheckedPod {
             metadata: &object["metadata"],
             spec: &object["spec"],
         }
     }
 
-    /// All containers: those that run first, those that run, those that were added later.
+    /// Init, regular and ephemeral containers.
     pub(super) fn containers(&self) -> impl Iterator<Item = &'a Value> {
         let spec = self.spec;
         ["initContainers", "containers", "ephemeralContainers"]
@@ -172,14 +172,14 @@ impl<'a> Pod<'a> {
             .flat_map(|list| spec[list].list())
     }
 
-    /// What it does that a standard forbids.
+    /// The violations of a standard.
     pub(super) fn findings(&self, standard: Standard) -> Vec<Finding> {
         let minor = match standard.version {
             Version::Latest => NEWEST,
             Version::Minor(minor) => minor.min(NEWEST),
         };
-        let counts = |check: &&Check| check.level <= standard.level;
-        let mut checks: Vec<&Check> = CHECKS.iter().filter(counts).collect();
+        let counts = |check: &&StandardCheck| check.level <= standard.level;
+        let mut checks: Vec<&StandardCheck> = CHECKS.iter().filter(counts).collect();
         let replaced: Vec<&str> = checks
             .iter()
             .filter(|check| check.rule(minor).is_some())
@@ -192,7 +192,7 @@ impl<'a> Pod<'a> {
             .collect()
     }
 
-    /// A rule that does not count for pods that have users of their own.
+    /// A check that does not apply to pods in a user namespace.
     fn on_host(&self, rule: Rule) -> Option<Finding> {
         if self.spec["hostUsers"].as_bool() == Some(false) {
             None
@@ -201,7 +201,7 @@ impl<'a> Pod<'a> {
         }
     }
 
-    /// A rule that makes no sense on Windows.
+    /// A check that does not apply to Windows.
     fn on_linux(&self, rule: Rule) -> Option<Finding> {
         if self.spec["os"]["name"].str() == "windows" {
             None
@@ -219,7 +219,7 @@ mod tests {
     #[track_caller]
     fn check(level: Level, minor: u64, pod: &str, expected: &[&str]) {
         let pod = json::parse(pod.as_bytes()).unwrap();
-        let found = Pod::of(&pod).findings(Standard {
+        let found = CheckedPod::of(&pod).findings(Standard {
             level,
             version: Version::Minor(minor),
         });

@@ -1,10 +1,10 @@
-//! What containers should not be allowed, rule by rule, in upstream's words.
+//! Checks of containers, with upstream's messages.
 
 use std::collections::BTreeSet;
 
 use mizzen_value::{Value, json};
 
-use super::checks::{Finding, Pod};
+use super::checks::{CheckedPod, Finding};
 use super::words::{bad, containers, contexts, finding, plural, quoted, setters};
 
 const CAPABILITIES: &[&str] = &[
@@ -34,7 +34,7 @@ const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
 const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
 const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
 
-pub(super) fn app_armor(pod: &Pod) -> Option<Finding> {
+pub(super) fn app_armor(pod: &CheckedPod) -> Option<Finding> {
     let is_bad = |context: &Value| {
         let profile = &context["appArmorProfile"];
         !profile.is_null() && !matches!(profile["type"].str(), "RuntimeDefault" | "Localhost")
@@ -91,7 +91,7 @@ fn added<'a>(container: &'a Value, allowed: &'a [&'a str]) -> impl Iterator<Item
     added.filter(|capability| !allowed.contains(capability))
 }
 
-fn adding(pod: &Pod, allowed: &[&str]) -> Option<String> {
+fn adding(pod: &CheckedPod, allowed: &[&str]) -> Option<String> {
     let names = bad(pod, |container| added(container, allowed).next().is_some());
     let capabilities: BTreeSet<&str> = pod
         .containers()
@@ -106,11 +106,11 @@ fn adding(pod: &Pod, allowed: &[&str]) -> Option<String> {
     })
 }
 
-pub(super) fn capabilities(pod: &Pod) -> Option<Finding> {
+pub(super) fn capabilities(pod: &CheckedPod) -> Option<Finding> {
     finding("non-default capabilities", adding(pod, CAPABILITIES)?)
 }
 
-pub(super) fn dropped_capabilities(pod: &Pod) -> Option<Finding> {
+pub(super) fn dropped_capabilities(pod: &CheckedPod) -> Option<Finding> {
     let names = bad(pod, |container| {
         let dropped = container["securityContext"]["capabilities"]["drop"].list();
         !dropped.iter().any(|capability| capability.str() == "ALL")
@@ -132,7 +132,7 @@ pub(super) fn dropped_capabilities(pod: &Pod) -> Option<Finding> {
     }
 }
 
-pub(super) fn privileged(pod: &Pod) -> Option<Finding> {
+pub(super) fn privileged(pod: &CheckedPod) -> Option<Finding> {
     let names = bad(pod, |container| {
         container["securityContext"]["privileged"].bool()
     });
@@ -147,7 +147,7 @@ pub(super) fn privileged(pod: &Pod) -> Option<Finding> {
     }
 }
 
-pub(super) fn proc_mount(pod: &Pod) -> Option<Finding> {
+pub(super) fn proc_mount(pod: &CheckedPod) -> Option<Finding> {
     let unusual = |container: &Value| {
         let mount = container["securityContext"]["procMount"].as_str();
         mount.filter(|mount| *mount != "Default").map(String::from)
@@ -166,15 +166,15 @@ pub(super) fn proc_mount(pod: &Pod) -> Option<Finding> {
     }
 }
 
-pub(super) fn se_linux(pod: &Pod) -> Option<Finding> {
+pub(super) fn se_linux(pod: &CheckedPod) -> Option<Finding> {
     se_linux_with(pod, SE_LINUX)
 }
 
-pub(super) fn se_linux_31(pod: &Pod) -> Option<Finding> {
+pub(super) fn se_linux_31(pod: &CheckedPod) -> Option<Finding> {
     se_linux_with(pod, SE_LINUX_31)
 }
 
-fn se_linux_with(pod: &Pod, allowed: &[&str]) -> Option<Finding> {
+fn se_linux_with(pod: &CheckedPod, allowed: &[&str]) -> Option<Finding> {
     let sets = |context: &Value, field: &str| !context["seLinuxOptions"][field].is_empty();
     let has_bad_type =
         |context: &Value| !allowed.contains(&context["seLinuxOptions"]["type"].str());
@@ -212,7 +212,7 @@ fn se_linux_with(pod: &Pod, allowed: &[&str]) -> Option<Finding> {
     )
 }
 
-pub(super) fn seccomp_annotations(pod: &Pod) -> Option<Finding> {
+pub(super) fn seccomp_annotations(pod: &CheckedPod) -> Option<Finding> {
     let allowed = |text: &str| {
         matches!(text, "runtime/default" | "docker/default") || text.starts_with("localhost/")
     };
@@ -250,7 +250,7 @@ fn has_bad_seccomp(context: &Value) -> bool {
         )
 }
 
-pub(super) fn seccomp(pod: &Pod) -> Option<Finding> {
+pub(super) fn seccomp(pod: &CheckedPod) -> Option<Finding> {
     let of_pod = has_bad_seccomp(&pod.spec["securityContext"]);
     let names = bad(pod, |container| {
         has_bad_seccomp(&container["securityContext"])
@@ -272,7 +272,7 @@ pub(super) fn seccomp(pod: &Pod) -> Option<Finding> {
     )
 }
 
-pub(super) fn seccomp_restricted(pod: &Pod) -> Option<Finding> {
+pub(super) fn seccomp_restricted(pod: &CheckedPod) -> Option<Finding> {
     if let Some(found) = seccomp(pod) {
         return Some(found);
     }
@@ -291,7 +291,7 @@ pub(super) fn seccomp_restricted(pod: &Pod) -> Option<Finding> {
     }
 }
 
-pub(super) fn host_process(pod: &Pod) -> Option<Finding> {
+pub(super) fn host_process(pod: &CheckedPod) -> Option<Finding> {
     let is_bad = |context: &Value| context["windowsOptions"]["hostProcess"].bool();
     let of_pod = is_bad(&pod.spec["securityContext"]);
     let names = bad(pod, |container| is_bad(&container["securityContext"]));
@@ -305,7 +305,7 @@ pub(super) fn host_process(pod: &Pod) -> Option<Finding> {
     )
 }
 
-pub(super) fn escalation(pod: &Pod) -> Option<Finding> {
+pub(super) fn escalation(pod: &CheckedPod) -> Option<Finding> {
     let names = bad(pod, |container| {
         container["securityContext"]["allowPrivilegeEscalation"].as_bool() != Some(false)
     });
@@ -320,7 +320,7 @@ pub(super) fn escalation(pod: &Pod) -> Option<Finding> {
     }
 }
 
-pub(super) fn non_root(pod: &Pod) -> Option<Finding> {
+pub(super) fn non_root(pod: &CheckedPod) -> Option<Finding> {
     let said = |context: &Value| context["runAsNonRoot"].as_bool();
     let of_pod = said(&pod.spec["securityContext"]);
     let refusing = bad(pod, |container| {
@@ -346,7 +346,7 @@ pub(super) fn non_root(pod: &Pod) -> Option<Finding> {
     )
 }
 
-pub(super) fn root_user(pod: &Pod) -> Option<Finding> {
+pub(super) fn root_user(pod: &CheckedPod) -> Option<Finding> {
     let is_root = |context: &Value| context["runAsUser"].as_int() == Some(0);
     let of_pod = is_root(&pod.spec["securityContext"]);
     let names = bad(pod, |container| is_root(&container["securityContext"]));

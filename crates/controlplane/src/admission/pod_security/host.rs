@@ -1,10 +1,10 @@
-//! What pods should not have of the machine that they run on, rule by rule, in upstream's words.
+//! Checks of access to the host, with upstream's messages.
 
 use std::collections::BTreeSet;
 
 use mizzen_value::Value;
 
-use super::checks::{Finding, Pod};
+use super::checks::{CheckedPod, Finding};
 use super::words::{bad, containers, finding, plural, quoted};
 
 const SYSCTLS: &[&str] = &[
@@ -57,7 +57,7 @@ const OTHER_VOLUMES: &[&str] = &[
     "storageos",
 ];
 
-pub(super) fn host_namespaces(pod: &Pod) -> Option<Finding> {
+pub(super) fn host_namespaces(pod: &CheckedPod) -> Option<Finding> {
     let shared = ["hostNetwork", "hostPID", "hostIPC"]
         .into_iter()
         .filter(|field| pod.spec[*field].bool());
@@ -69,7 +69,7 @@ pub(super) fn host_namespaces(pod: &Pod) -> Option<Finding> {
     }
 }
 
-pub(super) fn host_path(pod: &Pod) -> Option<Finding> {
+pub(super) fn host_path(pod: &CheckedPod) -> Option<Finding> {
     let volumes = pod.spec["volumes"]
         .list()
         .iter()
@@ -91,7 +91,7 @@ fn host_ports_of(container: &Value) -> impl Iterator<Item = String> {
     ports.filter(|port| *port != 0).map(|port| port.to_string())
 }
 
-pub(super) fn host_ports(pod: &Pod) -> Option<Finding> {
+pub(super) fn host_ports(pod: &CheckedPod) -> Option<Finding> {
     let names = bad(pod, |container| host_ports_of(container).next().is_some());
     let ports: BTreeSet<String> = pod.containers().flat_map(host_ports_of).collect();
     let detail = format!(
@@ -123,7 +123,7 @@ fn probed_hosts(container: &Value) -> impl Iterator<Item = &str> {
     hosts.map(Value::str).filter(|host| !host.is_empty())
 }
 
-pub(super) fn host_probes(pod: &Pod) -> Option<Finding> {
+pub(super) fn host_probes(pod: &CheckedPod) -> Option<Finding> {
     let names: BTreeSet<&str> = bad(pod, |container| probed_hosts(container).next().is_some())
         .into_iter()
         .collect();
@@ -147,23 +147,23 @@ pub(super) fn host_probes(pod: &Pod) -> Option<Finding> {
     }
 }
 
-pub(super) fn sysctls(pod: &Pod) -> Option<Finding> {
+pub(super) fn sysctls(pod: &CheckedPod) -> Option<Finding> {
     sysctls_except(pod, &[SYSCTLS])
 }
 
-pub(super) fn sysctls_27(pod: &Pod) -> Option<Finding> {
+pub(super) fn sysctls_27(pod: &CheckedPod) -> Option<Finding> {
     sysctls_except(pod, &[SYSCTLS, SYSCTLS_27])
 }
 
-pub(super) fn sysctls_29(pod: &Pod) -> Option<Finding> {
+pub(super) fn sysctls_29(pod: &CheckedPod) -> Option<Finding> {
     sysctls_except(pod, &[SYSCTLS, SYSCTLS_27, SYSCTLS_29])
 }
 
-pub(super) fn sysctls_32(pod: &Pod) -> Option<Finding> {
+pub(super) fn sysctls_32(pod: &CheckedPod) -> Option<Finding> {
     sysctls_except(pod, &[SYSCTLS, SYSCTLS_27, SYSCTLS_29, SYSCTLS_32])
 }
 
-fn sysctls_except(pod: &Pod, allowed: &[&[&str]]) -> Option<Finding> {
+fn sysctls_except(pod: &CheckedPod, allowed: &[&[&str]]) -> Option<Finding> {
     let set = pod.spec["securityContext"]["sysctls"]
         .list()
         .iter()
@@ -178,7 +178,7 @@ fn sysctls_except(pod: &Pod, allowed: &[&[&str]]) -> Option<Finding> {
     }
 }
 
-pub(super) fn volumes(pod: &Pod) -> Option<Finding> {
+pub(super) fn volumes(pod: &CheckedPod) -> Option<Finding> {
     let has = |volume: &Value, kinds: &[&'static str]| {
         kinds.iter().find(|kind| !volume[**kind].is_null()).copied()
     };

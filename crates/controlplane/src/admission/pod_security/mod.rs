@@ -1,4 +1,4 @@
-//! Pods that may do more than their namespace allows are refused, or their maker is warned.
+//! PodSecurity: rejects, audits or warns of pods that violate the Pod Security Standard of their namespace.
 
 mod checks;
 mod containers;
@@ -15,11 +15,11 @@ use mizzen_object::{Status, Violations};
 use mizzen_value::Value;
 
 use super::{Attributes, admission};
-use checks::{Finding, Pod};
+use checks::{CheckedPod, Finding};
 
-/// How many pods are looked at when a namespace begins to demand more.
+/// How many pods are checked when the policy of a namespace becomes stricter.
 const MAX_PODS: usize = 3000;
-/// What of a pod can change without making it another pod.
+/// Pod fields whose change is not significant.
 const IGNORED: [&str; 8] = [
     "exec",
     "attach",
@@ -30,7 +30,7 @@ const IGNORED: [&str; 8] = [
     "proxy",
     "status",
 ];
-/// What holds pods to be, and where.
+/// Resources with pod templates, and the path of the template.
 const TEMPLATES: [(&str, &str, &str); 11] = [
     ("", "replicationcontrollers", "spec.template"),
     ("", "podtemplates", "template"),
@@ -45,20 +45,20 @@ const TEMPLATES: [(&str, &str, &str); 11] = [
     ("extensions", "daemonsets", "spec.template"),
 ];
 
-/// What is demanded where a namespace says nothing, and of whom nothing is demanded.
+/// The defaults and the exemptions.
 #[derive(Debug, Clone, Default)]
 pub struct PodSecurity {
-    /// Counts where a namespace's labels say nothing.
+    /// The policy of namespaces without labels.
     pub defaults: Policy,
-    /// Who may make any pod.
+    /// Exempt users.
     pub users: Vec<String>,
-    /// Where any pod may be.
+    /// Exempt namespaces.
     pub namespaces: Vec<String>,
-    /// Pods with such a runtime may be any.
+    /// Exempt runtime classes.
     pub runtime_classes: Vec<String>,
 }
 
-/// Refuses a pod, or warns of it.
+/// Checks pods, pod templates and namespaces.
 pub(super) fn check(attributes: &Attributes, object: &Value) -> Result<(), Status> {
     if attributes.is("", "pods") {
         return check_pod(attributes, object);
@@ -73,7 +73,18 @@ pub(super) fn check(attributes: &Attributes, object: &Value) -> Result<(), Statu
         .iter()
         .find(|(group, plural, _)| attributes.is(group, plural));
     if let Some((_, _, path)) = template {
-        check_template(attributes, object.at(path));
+        // Objects with a pod template are never rejected; their pods are.
+        let template = object.at(path);
+        if template.is_null() || is_exempt(attributes) {
+            return Ok(());
+        }
+        let pod = CheckedPod::of(template);
+        if let Some(policy) = policy_here(attributes)
+            && !is_exempt_by_runtime(attributes, &pod)
+        {
+            audit(attributes, &pod, policy.audit);
+            warn(attributes, &pod, policy.warn);
+        }
     }
     Ok(())
 }
@@ -95,7 +106,7 @@ fn check_pod(attributes: &Attributes, pod: &Value) -> Result<(), Status> {
     if attributes.old.is_some_and(|old| !is_significant(pod, old)) {
         return Ok(());
     }
-    let pod = Pod::of(pod);
+    let pod = CheckedPod::of(pod);
     if is_exempt_by_runtime(attributes, &pod) {
         return Ok(());
     }
@@ -118,22 +129,7 @@ fn check_pod(attributes: &Attributes, pod: &Value) -> Result<(), Status> {
     ))
 }
 
-/// What makes pods is never refused: whoever makes them is.
-fn check_template(attributes: &Attributes, template: &Value) {
-    if template.is_null() || is_exempt(attributes) {
-        return;
-    }
-    let Some(policy) = policy_here(attributes) else {
-        return;
-    };
-    let pod = Pod::of(template);
-    if !is_exempt_by_runtime(attributes, &pod) {
-        audit(attributes, &pod, policy.audit);
-        warn(attributes, &pod, policy.warn);
-    }
-}
-
-/// Notes something for auditors, if there are any.
+/// Adds an audit annotation, if the request is audited.
 fn note(attributes: &Attributes, key: &str, text: impl FnOnce() -> String) {
     let record = &attributes.call.request.record;
     if record.is_open() {
@@ -141,7 +137,7 @@ fn note(attributes: &Attributes, key: &str, text: impl FnOnce() -> String) {
     }
 }
 
-fn audit(attributes: &Attributes, pod: &Pod, standard: Standard) {
+fn audit(attributes: &Attributes, pod: &CheckedPod, standard: Standard) {
     if attributes.call.request.record.is_open() {
         let found = pod.findings(standard);
         if !found.is_empty() {
@@ -152,7 +148,7 @@ fn audit(attributes: &Attributes, pod: &Pod, standard: Standard) {
     }
 }
 
-fn warn(attributes: &Attributes, pod: &Pod, standard: Standard) {
+fn warn(attributes: &Attributes, pod: &CheckedPod, standard: Standard) {
     let found = pod.findings(standard);
     if !found.is_empty() {
         attributes.call.notes.warn(would_violate(standard, &found));
@@ -185,7 +181,7 @@ fn is_exempt(attributes: &Attributes) -> bool {
     true
 }
 
-fn is_exempt_by_runtime(attributes: &Attributes, pod: &Pod) -> bool {
+fn is_exempt_by_runtime(attributes: &Attributes, pod: &CheckedPod) -> bool {
     let is_exempt = has_exempt_runtime(attributes, pod);
     if is_exempt {
         note(attributes, "exempt", || "runtimeClass".into());
@@ -193,7 +189,7 @@ fn is_exempt_by_runtime(attributes: &Attributes, pod: &Pod) -> bool {
     is_exempt
 }
 
-fn has_exempt_runtime(attributes: &Attributes, pod: &Pod) -> bool {
+fn has_exempt_runtime(attributes: &Attributes, pod: &CheckedPod) -> bool {
     let class = pod.spec["runtimeClassName"].str();
     !class.is_empty()
         && configuration(attributes)
@@ -202,7 +198,7 @@ fn has_exempt_runtime(attributes: &Attributes, pod: &Pod) -> bool {
             .any(|name| name == class)
 }
 
-/// What the namespace of a write demands; none if there is no such namespace.
+/// The policy of the namespace; `None` if it does not exist.
 fn policy_here(attributes: &Attributes) -> Option<Policy> {
     let namespace = attributes.find("", "namespaces", "", attributes.namespace())?;
     Some(policy_of(
@@ -220,7 +216,7 @@ fn policy_of(attributes: &Attributes, namespace: &Value, problems: &mut Violatio
     )
 }
 
-/// Whether a changed pod runs something else than before.
+/// Whether an update of a pod is significant for the standard.
 fn is_significant(pod: &Value, old: &Value) -> bool {
     let (pod, old) = (&pod["spec"], &old["spec"]);
     let images = |list: &Value| {
@@ -240,12 +236,12 @@ fn is_significant(pod: &Value, old: &Value) -> bool {
         || pod["ephemeralContainers"].list().iter().any(is_new)
 }
 
-/// Labels that make no sense are refused; whoever demands more is told which pods do not keep to it.
+/// Rejects invalid labels, and warns of existing pods that violate a stricter policy.
 fn check_namespace(attributes: &Attributes, namespace: &Value) -> Result<(), Status> {
     let mut problems = Violations::default();
     let policy = policy_of(attributes, namespace, &mut problems);
     let name = namespace["metadata"]["name"].str();
-    let refused = |problems: &Violations| {
+    let invalid = |problems: &Violations| {
         Err(Status::invalid(
             &attributes.call.resource.kind().gvk,
             name,
@@ -260,7 +256,7 @@ fn check_namespace(attributes: &Attributes, namespace: &Value) -> Result<(), Sta
         return if problems.is_empty() {
             Ok(())
         } else {
-            refused(&problems)
+            invalid(&problems)
         };
     };
     let mut old_problems = Violations::default();
@@ -273,21 +269,19 @@ fn check_namespace(attributes: &Attributes, namespace: &Value) -> Result<(), Sta
             .collect::<Vec<_>>()
     };
     if !problems.is_empty() && texts(&problems) != texts(&old_problems) {
-        return refused(&problems);
+        return invalid(&problems);
     }
-    if demands_more(policy.enforce, old_policy.enforce) {
+    let (new, old) = (policy.enforce, old_policy.enforce);
+    let is_stricter = new != old
+        && new.level != Level::Privileged
+        && !(new.version == old.version && new.level <= old.level);
+    if is_stricter {
         match is_exempt {
             true => warn_of_exemption(attributes, namespace, &policy),
             false => warn_of_pods(attributes, name, policy.enforce)?,
         }
     }
     Ok(())
-}
-
-fn demands_more(new: Standard, old: Standard) -> bool {
-    new != old
-        && new.level != Level::Privileged
-        && !(new.version == old.version && new.level <= old.level)
 }
 
 fn warn_of_exemption(attributes: &Attributes, namespace: &Value, policy: &Policy) {
@@ -300,7 +294,7 @@ fn warn_of_exemption(attributes: &Attributes, namespace: &Value, policy: &Policy
         ("audit", policy.audit),
         ("warn", policy.warn),
     ];
-    let said = modes.iter().filter(|(mode, standard)| {
+    let labelled = modes.iter().filter(|(mode, standard)| {
         let is_set = |suffix: &str| {
             labels
                 .get(&format!("pod-security.kubernetes.io/{mode}{suffix}"))
@@ -308,17 +302,17 @@ fn warn_of_exemption(attributes: &Attributes, namespace: &Value, policy: &Policy
         };
         standard.level != Level::Privileged && (is_set("") || is_set("-version"))
     });
-    let said: Vec<String> = said
+    let labelled: Vec<String> = labelled
         .map(|(mode, standard)| format!("{mode}={standard}"))
         .collect();
     attributes.call.notes.warn(format!(
         "namespace \"{}\" is exempt from Pod Security, and the policy ({}) will be ignored",
         namespace["metadata"]["name"].str(),
-        said.join(", ")
+        labelled.join(", ")
     ));
 }
 
-/// Tells which of the pods that are there do not keep to a standard: one warning for all that fail alike.
+/// Warns of existing pods that violate a standard; those with the same violations share a warning.
 fn warn_of_pods(
     attributes: &Attributes,
     namespace: &str,
@@ -327,7 +321,7 @@ fn warn_of_pods(
     let all = by_importance(attributes, attributes.all("", "pods", namespace)?);
     let mut failing: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for pod in all.iter().take(MAX_PODS) {
-        let found = Pod::of(pod).findings(standard);
+        let found = CheckedPod::of(pod).findings(standard);
         if !found.is_empty() {
             failing
                 .entry(reasons(&found))
@@ -349,28 +343,26 @@ fn warn_of_pods(
     }
     let mut warnings: Vec<String> = failing
         .iter()
-        .map(|(reasons, pods)| summary(reasons, pods))
+        .map(|(reasons, pods)| {
+            let first = pods.iter().min().copied().unwrap_or_default();
+            match pods.len() {
+                1 => format!("{first}: {reasons}"),
+                2 => format!("{first} (and 1 other pod): {reasons}"),
+                n_pods => format!("{first} (and {} other pods): {reasons}", n_pods - 1),
+            }
+        })
         .collect();
     warnings.sort();
     warnings.into_iter().for_each(|warning| notes.warn(warning));
     Ok(())
 }
 
-fn summary(reasons: &str, pods: &[&str]) -> String {
-    let first = pods.iter().min().copied().unwrap_or_default();
-    match pods.len() {
-        1 => format!("{first}: {reasons}"),
-        2 => format!("{first} (and 1 other pod): {reasons}"),
-        n_pods => format!("{first} (and {} other pods): {reasons}", n_pods - 1),
-    }
-}
-
-/// One pod of each controller first: the others are like it.
+/// One pod of each controller first: its other pods are alike.
 fn by_importance(attributes: &Attributes, pods: Vec<Value>) -> Vec<Value> {
     let mut seen = Vec::new();
     let pods = pods
         .into_iter()
-        .filter(|pod| !has_exempt_runtime(attributes, &Pod::of(pod)));
+        .filter(|pod| !has_exempt_runtime(attributes, &CheckedPod::of(pod)));
     let (mut first, rest): (Vec<Value>, Vec<Value>) = pods.partition(|pod| {
         let Some(owner) = controller_of(pod) else {
             return true;

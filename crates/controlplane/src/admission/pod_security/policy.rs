@@ -1,20 +1,19 @@
-//! What does a namespace demand of its pods? Its labels say so: a level and a version of it, for each of three ways
-//! to deal with pods that do not keep to it.
+//! The policy of a namespace: a level and a version for each of the modes `enforce`, `audit` and `warn`.
 
 use std::fmt;
 
 use mizzen_object::{Path, Violations};
 use mizzen_value::Value;
 
-/// How much is demanded.
+/// A level of the Pod Security Standards.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Level {
-    /// Nothing.
+    /// Unrestricted.
     #[default]
     Privileged,
-    /// Nothing that is known to give a pod more than its due.
+    /// Prevents known privilege escalations.
     Baseline,
-    /// What is good practice.
+    /// Current best practice of hardening.
     Restricted,
 }
 
@@ -29,13 +28,13 @@ impl Level {
     }
 }
 
-/// As of which version of Kubernetes: `v1.` and this, or the latest.
+/// The version of a standard: `v1.N` or `latest`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Version {
-    /// Whatever the latest version demands.
+    /// `latest`.
     #[default]
     Latest,
-    /// What this minor version demanded.
+    /// `v1.N`.
     Minor(u64),
 }
 
@@ -56,9 +55,9 @@ impl Version {
 /// A level as of a version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Standard {
-    /// How much.
+    /// The level.
     pub level: Level,
-    /// As of when.
+    /// The version.
     pub version: Version,
 }
 
@@ -76,23 +75,23 @@ impl fmt::Display for Standard {
     }
 }
 
-/// What happens with pods that do not keep to a standard.
+/// The standards of the three modes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Policy {
-    /// They are refused.
+    /// Violating pods are rejected.
     pub enforce: Standard,
-    /// It is noted for those who look after the cluster.
+    /// Violations are audit annotations.
     pub audit: Standard,
-    /// Their maker is warned.
+    /// The user is warned.
     pub warn: Standard,
 }
 
 const PREFIX: &str = "pod-security.kubernetes.io/";
 
 impl Policy {
-    /// What a namespace's labels say; where they say nothing, `defaults` count. What makes no sense is noted.
+    /// Reads the labels of a namespace, with `defaults` for missing ones. Invalid values are added to `problems`.
     pub fn of(labels: &Value, defaults: &Policy, problems: &mut Violations) -> Policy {
-        let mut reader = Reader { labels, problems };
+        let mut reader = LabelReader { labels, problems };
         let mut policy = *defaults;
         let enforced = reader.level("enforce", Level::Restricted, &mut policy.enforce.level);
         reader.version("enforce", &mut policy.enforce.version);
@@ -100,9 +99,9 @@ impl Policy {
         reader.version("audit", &mut policy.audit.version);
         let warned = reader.level("warn", Level::Privileged, &mut policy.warn.level);
         let warned_version = reader.version("warn", &mut policy.warn.version);
-        // Whoever enforces more than is warned of is warned of that.
+        // A stricter `enforce` implies `warn`.
         if warned == Label::Absent
-            && enforced == Label::Sound
+            && enforced == Label::Valid
             && policy.enforce.level > policy.warn.level
         {
             policy.warn.level = policy.enforce.level;
@@ -113,14 +112,14 @@ impl Policy {
         policy
     }
 
-    /// Whether nothing is demanded.
+    /// Whether all modes are privileged.
     pub fn is_privileged(&self) -> bool {
         [self.enforce, self.audit, self.warn]
             .iter()
             .all(|standard| standard.level == Level::Privileged)
     }
 
-    /// Whether two policies demand the same, whatever the version of demanding nothing is.
+    /// Whether two policies are equal; the version of the privileged level does not count.
     pub fn is_like(&self, other: &Policy) -> bool {
         let like = |one: Standard, other: Standard| {
             one == other || one.level == Level::Privileged && other.level == Level::Privileged
@@ -134,61 +133,61 @@ impl Policy {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Label {
     Absent,
-    Sound,
-    Broken,
+    Valid,
+    Invalid,
 }
 
-struct Reader<'a> {
+/// How a label is parsed, and what counts if it is invalid.
+struct LabelRule<T> {
+    label: String,
+    parse: fn(&str) -> Option<T>,
+    fallback: T,
+    detail: &'static str,
+}
+
+struct LabelReader<'a> {
     labels: &'a Value,
     problems: &'a mut Violations,
 }
 
-impl Reader<'_> {
+impl LabelReader<'_> {
     fn level(&mut self, mode: &str, fallback: Level, into: &mut Level) -> Label {
-        let detail = "must be one of privileged, baseline, restricted";
-        self.read(
-            &format!("{PREFIX}{mode}"),
-            Level::parse,
+        let rule = LabelRule {
+            label: format!("{PREFIX}{mode}"),
+            parse: Level::parse,
             fallback,
-            detail,
-            into,
-        )
+            detail: "must be one of privileged, baseline, restricted",
+        };
+        self.read(rule, into)
     }
 
     fn version(&mut self, mode: &str, into: &mut Version) -> Label {
-        let label = format!("{PREFIX}{mode}-version");
-        self.read(
-            &label,
-            Version::parse,
-            Version::Latest,
-            "must be \"latest\" or \"v1.x\"",
-            into,
-        )
+        let rule = LabelRule {
+            label: format!("{PREFIX}{mode}-version"),
+            parse: Version::parse,
+            fallback: Version::Latest,
+            detail: "must be \"latest\" or \"v1.x\"",
+        };
+        self.read(rule, into)
     }
 
-    fn read<T>(
-        &mut self,
-        label: &str,
-        parse: fn(&str) -> Option<T>,
-        fallback: T,
-        detail: &str,
-        into: &mut T,
-    ) -> Label {
+    fn read<T>(&mut self, rule: LabelRule<T>, into: &mut T) -> Label {
+        let label = rule.label.as_str();
         let Some(text) = self.labels[label].as_str() else {
             return Label::Absent;
         };
-        let found = parse(text);
+        let found = (rule.parse)(text);
         let outcome = if found.is_some() {
-            Label::Sound
+            Label::Valid
         } else {
-            Label::Broken
+            Label::Invalid
         };
-        if outcome == Label::Broken {
+        if outcome == Label::Invalid {
             let path = Path::new("metadata");
             self.problems
-                .invalid(path.child("labels").key(label), text, detail);
+                .invalid(path.child("labels").key(label), text, rule.detail);
         }
-        *into = found.unwrap_or(fallback);
+        *into = found.unwrap_or(rule.fallback);
         outcome
     }
 }
@@ -213,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_say_what_is_demanded() {
+    fn labels_set_the_standards() {
         check(
             "{}",
             "privileged:latest privileged:latest privileged:latest",
@@ -233,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_as_strict_as_can_be_where_it_counts() {
+    fn an_invalid_enforce_label_is_restricted() {
         check(
             r#"{"@enforce":"x"}"#,
             "restricted:latest privileged:latest privileged:latest",

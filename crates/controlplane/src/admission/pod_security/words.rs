@@ -1,8 +1,8 @@
-//! How findings are told: who does it, one or several, and what.
+//! The wording of violations.
 
 use mizzen_value::Value;
 
-use super::checks::{Finding, Pod};
+use super::checks::{CheckedPod, Finding};
 
 pub(super) fn finding(reason: &'static str, detail: String) -> Option<Finding> {
     Some(Finding { reason, detail })
@@ -26,15 +26,15 @@ pub(super) fn containers(names: &[&str]) -> String {
     )
 }
 
-/// The names of containers of which something is true.
-pub(super) fn bad<'a>(pod: &Pod<'a>, is_bad: impl Fn(&Value) -> bool) -> Vec<&'a str> {
+/// The names of violating containers.
+pub(super) fn bad<'a>(pod: &CheckedPod<'a>, is_bad: impl Fn(&Value) -> bool) -> Vec<&'a str> {
     pod.containers()
         .filter(|container| is_bad(container))
         .map(|container| container["name"].str())
         .collect()
 }
 
-/// Who sets something: the pod, containers, or both.
+/// What sets a field: the pod, containers, or both.
 pub(super) fn setters(pod: bool, names: &[&str]) -> String {
     match (pod, names) {
         (true, []) => "pod".into(),
@@ -43,8 +43,8 @@ pub(super) fn setters(pod: bool, names: &[&str]) -> String {
     }
 }
 
-/// The contexts of a pod and of its containers.
-pub(super) fn contexts<'a>(pod: &Pod<'a>) -> impl Iterator<Item = &'a Value> {
+/// The security contexts of a pod and its containers.
+pub(super) fn contexts<'a>(pod: &CheckedPod<'a>) -> impl Iterator<Item = &'a Value> {
     std::iter::once(&pod.spec["securityContext"]).chain(
         pod.containers()
             .map(|container| &container["securityContext"]),

@@ -1,10 +1,9 @@
-//! The books: what a write has taken from quotas, and that it is given back if the write comes to nothing.
+//! Quota charges: what a write has used of quotas, and its return if the write fails.
 //!
-//! Taking is an update of the quota's status that is tried until it lands on the very state that was looked at. It
-//! runs in a task of its own, so that a client that goes away cannot leave it half done.
+//! A charge is an update of the quota's status, retried until it applies to the state that was checked. It runs in a task of
+//! its own, so that a client that disconnects cannot leave it half done.
 //!
-//! Invariant: whatever is in a book that is dropped without being settled is given back, unless the object turns
-//! out to be stored.
+//! Invariant: charges that are dropped without being settled are returned, unless the object has been stored.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -21,12 +20,12 @@ use mizzen_apiserver::request::{self, ResourcePath};
 use mizzen_apiserver::server::Inner;
 use mizzen_apiserver::verbs::Call;
 
-/// What one write has taken. Costs nothing until it takes something.
+/// The charges of one write. Allocates nothing until something is charged.
 #[derive(Default)]
-pub(crate) struct Charges(Mutex<Option<Arc<Book>>>);
+pub(crate) struct Charges(Mutex<Option<Arc<WriteCharges>>>);
 
 impl Charges {
-    /// Takes what a write needs, from all quotas or from none.
+    /// Charges a write to all quotas or to none.
     pub(super) async fn take(
         &self,
         request: &Request<'_>,
@@ -35,7 +34,7 @@ impl Charges {
         if needed.is_empty() {
             return Ok(());
         }
-        let book = Arc::new(Book::new(request));
+        let book = Arc::new(WriteCharges::new(request));
         let mut outcome = Ok(());
         for need in needed {
             outcome = match book.clone().take(need).await {
@@ -52,14 +51,14 @@ impl Charges {
         outcome
     }
 
-    /// The write is stored: what it took stays taken.
+    /// The write is stored: its charges stay.
     pub(super) fn keep(&self) {
         if let Some(book) = hold(&self.0).take() {
             hold(&book.taken).clear();
         }
     }
 
-    /// The write is refused, or is about to be tried again: it takes nothing.
+    /// The write failed or is retried: its charges are returned.
     pub(crate) async fn give_back(&self) {
         let book = hold(&self.0).take();
         if let Some(book) = book {
@@ -72,8 +71,8 @@ fn hold<T>(mutex: &Mutex<T>) -> parking_lot::MutexGuard<'_, T> {
     mutex.lock()
 }
 
-/// What was taken for one object.
-struct Book {
+/// The charges of one object.
+struct WriteCharges {
     server: Arc<Inner>,
     namespace: String,
     resource: Resource,
@@ -83,13 +82,13 @@ struct Book {
     taken: Mutex<Vec<Need>>,
 }
 
-/// A quota as it is, and what does not fit into it any more.
+/// A quota, and the amounts that exceed it.
 type Full = (Value, Amounts);
 
-impl Book {
-    fn new(request: &Request) -> Book {
+impl WriteCharges {
+    fn new(request: &Request) -> WriteCharges {
         let call = request.attributes.call;
-        Book {
+        WriteCharges {
             server: call.server.clone(),
             namespace: request.attributes.namespace().into(),
             resource: call.resource.clone(),
@@ -99,8 +98,8 @@ impl Book {
         }
     }
 
-    /// Takes what is needed from one quota, or says that it is full by now.
-    async fn take(self: Arc<Book>, need: Need) -> Result<Option<Full>, Status> {
+    /// Charges one quota; returns the quota if it is exceeded by now.
+    async fn take(self: Arc<WriteCharges>, need: Need) -> Result<Option<Full>, Status> {
         let task = tokio::spawn(async move {
             let outcome = change(&self.server, &self.namespace, &need, false).await;
             if let Ok(None) = outcome {
@@ -118,7 +117,7 @@ impl Book {
     }
 }
 
-impl Drop for Book {
+impl Drop for WriteCharges {
     fn drop(&mut self) {
         let taken = std::mem::take(&mut *hold(&self.taken));
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
@@ -138,7 +137,7 @@ impl Drop for Book {
     }
 }
 
-/// Whether an object whose writer went away came to be stored all the same. A new one is known by its uid.
+/// Whether the object was stored although its client disconnected. A new one is identified by its uid.
 async fn is_stored(server: &Inner, resource: &Resource, object: &Value, is_new: bool) -> bool {
     let metadata = &object["metadata"];
     let key = Key::new(metadata["namespace"].str(), metadata["name"].str());
@@ -154,13 +153,13 @@ async fn is_stored(server: &Inner, resource: &Resource, object: &Value, is_new: 
 
 async fn give_back(server: &Arc<Inner>, namespace: &str, taken: Vec<Need>) {
     for need in taken {
-        // A quota that is gone has nothing to get back, and one that cannot be written is counted again by its
+        // A deleted quota needs no return, and one that cannot be written is recounted by its
         // controller.
         let _ = change(server, namespace, &need, true).await;
     }
 }
 
-/// Writes into a quota's status what is taken or given back. It is the server that asks here, not the user.
+/// Writes a charge or its return to the status of a quota, as the server itself.
 async fn change(
     server: &Arc<Inner>,
     namespace: &str,
@@ -183,61 +182,54 @@ async fn change(
     let notes = Warnings::default();
     let call = Call::of_server(server, &request, &path, &quotas, &notes);
     let key = call.key();
-    let mut spend = Spend {
+    let mut charge = ChargeQuota {
         delta: &need.delta,
         give_back,
-        owning: RequestFieldManager::new(&call),
+        fields: RequestFieldManager::new(&call),
         full: None,
     };
     let update = Update {
         action: Action::Status,
         user: request.user.clone(),
-        ..Update::new(&quotas, &key, &mut spend)
+        ..Update::new(&quotas, &key, &mut charge)
     };
     let outcome = server.registry.update(update).await;
-    match (spend.full, outcome) {
+    match (charge.full, outcome) {
         (Some(quota), _) => Ok(Some((quota, need.delta.clone()))),
         (None, Err(status)) if status.reason == "NotFound" => Ok(None),
         (None, outcome) => outcome.map(|_| None),
     }
 }
 
-struct Spend<'a> {
+struct ChargeQuota<'a> {
     delta: &'a Amounts,
     give_back: bool,
-    owning: RequestFieldManager<'a>,
-    /// The quota, if there is no room left in it.
+    fields: RequestFieldManager<'a>,
+    /// The quota, if it is exceeded.
     full: Option<Value>,
 }
 
-impl Change for Spend<'_> {
+impl Change for ChargeQuota<'_> {
     fn apply<'a>(&'a mut self, current: Option<&'a Value>) -> Future<'a, Result<Value, Status>> {
-        let outcome = self.spent(current.expect("a quota that is not there is not updated"));
+        let outcome = self.charged(current.expect("the update does not create"));
         Box::pin(async { outcome })
     }
 }
 
-impl Spend<'_> {
-    fn spent(&mut self, current: &Value) -> Result<Value, Status> {
+impl ChargeQuota<'_> {
+    fn charged(&mut self, current: &Value) -> Result<Value, Status> {
         let mut quota = current.clone();
         set_used(&mut quota, self.delta, self.give_back);
-        if !self.give_back && is_over(&quota, self.delta) {
+        let [hard, used] = ["hard", "used"].map(|field| amounts(&quota["status"][field]));
+        let is_exceeded = |name: &String| {
+            let both = hard.get(name).zip(used.get(name));
+            both.is_some_and(|(hard, used)| used > hard)
+        };
+        if !self.give_back && self.delta.keys().any(is_exceeded) {
             self.full = Some(current.clone());
             return Err(Status::internal("the quota is full"));
         }
-        self.owning.update(Some(current), &mut quota);
+        self.fields.update(Some(current), &mut quota);
         Ok(quota)
     }
-}
-
-fn is_over(quota: &Value, delta: &Amounts) -> bool {
-    let (hard, used) = (
-        amounts(&quota["status"]["hard"]),
-        amounts(&quota["status"]["used"]),
-    );
-    delta.keys().any(|name| {
-        hard.get(name)
-            .zip(used.get(name))
-            .is_some_and(|(hard, used)| used > hard)
-    })
 }

@@ -1,10 +1,10 @@
-//! How much may a namespace have? Its quotas say so, and what a write takes is counted before it is stored.
+//! ResourceQuota: usage is charged to the quotas of a namespace before a write is stored.
 //!
-//! `mizzen_kinds::quota` knows what an object takes and which quotas are about it, `charge` keeps the books.
+//! `mizzen_kinds::quota` computes the usage of an object and the matching quotas; `charge` keeps the charges.
 //!
-//! Invariant: what is taken is written into a quota's status, on the condition that it is still as it was looked
-//! at, before the object is stored; it is given back if the object is not stored after all. So writers who meet
-//! never take more than there is, and nothing that was refused stays taken.
+//! Invariant: usage is written to a quota's status before the object is stored, if the quota has not changed since it was
+//! checked; it is returned if the object is not stored. So concurrent writes never exceed a quota, and a rejected write
+//! leaves no usage.
 
 mod charge;
 
@@ -23,20 +23,20 @@ use super::{Attributes, admission};
 use mizzen_apiserver::admission::{WriteStrategy, WriteTransaction};
 use mizzen_apiserver::verbs::Call;
 
-/// Something that may only be used where a quota allows it.
+/// A resource that needs a quota.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct LimitedResource {
     /// The group of the resource.
     pub group: String,
     /// Its plural name.
     pub resource: String,
-    /// Whatever is counted under a name that contains one of these needs a quota for it.
+    /// Usage whose name contains one of these needs a quota.
     pub containing: Vec<String>,
-    /// Whatever is in one of these scopes needs a quota with that scope.
+    /// Objects in one of these scopes need a quota with that scope.
     pub scopes: Vec<Value>,
 }
 
-/// Whether a write may be counted at all.
+/// Whether a write may be charged.
 fn concerns(attributes: &Attributes) -> bool {
     if attributes.namespace().is_empty() || attributes.is("", "namespaces") {
         return false;
@@ -67,7 +67,7 @@ fn has_quotas(attributes: &Attributes) -> bool {
             ..ListOptions::default()
         },
     );
-    // One that cannot be decoded may be exceeded.
+    // A quota that cannot be decoded may be exceeded.
     found.map_or(true, |found| !found.items.is_empty())
 }
 
@@ -139,21 +139,21 @@ impl Charges {
     }
 }
 
-/// A write that is counted.
+/// A write that is charged.
 pub(super) struct Request<'a> {
     attributes: &'a Attributes<'a>,
     counted: Counted,
     object: &'a Value,
 }
 
-/// What a write takes from a quota.
+/// The usage of a write in one quota.
 pub(super) struct Need {
     quota: String,
     delta: Amounts,
 }
 
 impl Request<'_> {
-    /// What the write takes from each quota, or why it may not.
+    /// The usage in each quota, or why the write is rejected.
     fn needed(&self, quotas: &[Value]) -> Result<Vec<Need>, Status> {
         let mut interesting = Vec::new();
         let mut covered_names = BTreeSet::new();
@@ -198,9 +198,10 @@ impl Request<'_> {
         for (quota, delta) in &needed {
             self.check_fits(quota, delta)?;
         }
-        let need = |(quota, delta): (&Value, Amounts)| Need {
-            quota: quota["metadata"]["name"].str().to_string(),
-            delta: masked(&delta, &quota["status"]["hard"]),
+        let need = |(quota, mut delta): (&Value, Amounts)| {
+            delta.retain(|name, _| quota["status"]["hard"].get(name).is_some());
+            let quota = quota["metadata"]["name"].str().to_string();
+            Need { quota, delta }
         };
         Ok(needed.into_iter().map(need).collect())
     }
@@ -210,7 +211,7 @@ impl Request<'_> {
             .usage(object, self.attributes.call.server.registry.now())
     }
 
-    /// What a quota is asked for must be known: what the object takes of it, and how much is used already.
+    /// Both the object's usage and the quota's current usage must be known.
     fn check_known(&self, quota: &Value, names: &[&str]) -> Result<(), Status> {
         let name = quota["metadata"]["name"].str();
         if let Some(missing) = self.counted.missing(names, self.object) {
@@ -244,7 +245,7 @@ impl Request<'_> {
         )))
     }
 
-    /// How much more the object takes than before.
+    /// The increase of the object's usage.
     fn delta(&self, usage: &Amounts) -> Amounts {
         let before = self
             .attributes
@@ -254,7 +255,7 @@ impl Request<'_> {
         more_than(usage, &before)
     }
 
-    /// The same for one quota: an object that was of no concern to it before takes everything anew.
+    /// The same for one quota: an object that did not match it before counts in full.
     fn delta_for(&self, quota: &Value, usage: &Amounts, delta: &Amounts) -> Amounts {
         let was_counted = |old: &Value| {
             selectors(quota)
@@ -267,7 +268,7 @@ impl Request<'_> {
         }
     }
 
-    /// Whether there are quotas for what may not be used without one.
+    /// Checks that limited resources are covered by a quota.
     fn check_covered(&self, names: &BTreeSet<String>, scopes: &[Selector]) -> Result<(), Status> {
         let limited = &admission(self.attributes).limited_resources;
         let resource = self.attributes.resource();
@@ -309,14 +310,14 @@ impl Request<'_> {
         if uncovered.is_empty() {
             return Ok(());
         }
-        // Kubernetes: this refusal is no Forbidden (resourcequota/controller.go).
+        // Kubernetes: this error is no Forbidden (resourcequota/controller.go).
         Err(Status::unknown(format!(
             "insufficient quota to match these scopes: [{}]",
             uncovered.join(" ")
         )))
     }
 
-    /// Whether a quota, as it is now, has room for what is wanted.
+    /// Checks that the usage fits into a quota.
     fn check_fits(&self, quota: &Value, delta: &Amounts) -> Result<(), Status> {
         if self.attributes.subresource() == "status" {
             return Ok(());
@@ -357,7 +358,7 @@ impl Request<'_> {
     }
 }
 
-/// What `amounts` has more than `before`, without what it has not.
+/// The positive differences between `amounts` and `before`.
 fn more_than(amounts: &Amounts, before: &Amounts) -> Amounts {
     let more = amounts.iter().map(|(name, amount)| {
         let more = before
@@ -369,15 +370,7 @@ fn more_than(amounts: &Amounts, before: &Amounts) -> Amounts {
         .collect()
 }
 
-/// Of `amounts` those that `names` names.
-fn masked(amounts: &Amounts, names: &Value) -> Amounts {
-    let named = amounts.iter().filter(|(name, _)| names.get(name).is_some());
-    named
-        .map(|(name, amount)| (name.clone(), *amount))
-        .collect()
-}
-
-/// Writes `used` with `delta` added or, where it is given back, taken away; never below nothing.
+/// Adds `delta` to `used`, or subtracts it; never below zero.
 fn set_used(quota: &mut Value, delta: &Amounts, give_back: bool) {
     let mut used = amounts(&quota["status"]["used"]);
     match give_back {
