@@ -225,11 +225,9 @@ impl MetricEvaluation<'_> {
 
     /// A metric of type Object.
     async fn object(&self, spec: &Value) -> Result<ReplicaProposal, MetricError> {
-        let (name, described, target) = (
-            spec["metric"]["name"].str(),
-            &spec["describedObject"],
-            &spec["target"],
-        );
+        let name = spec["metric"]["name"].str();
+        let described = &spec["describedObject"];
+        let target = &spec["target"];
         let refuse = |inner: &str, error: String| MetricError {
             reason: "FailedGetObjectMetric",
             summary: format!("failed to get object metric value: {inner}{error}"),
@@ -254,11 +252,9 @@ impl MetricEvaluation<'_> {
             .await;
         let usage = asked.map_err(|error| {
             // Kubernetes: the message names the parts in this order (replica_calculator.go).
-            let (kind, namespace, object) = (
-                described["kind"].str(),
-                self.namespace,
-                described["name"].str(),
-            );
+            let kind = described["kind"].str();
+            let namespace = self.namespace;
+            let object = described["name"].str();
             refuse(
                 &inner,
                 format!("unable to get metric {name}: {kind} on {namespace} {object}/{error}"),

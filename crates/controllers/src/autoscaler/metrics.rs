@@ -71,10 +71,8 @@ impl MetricsClient {
         metric_selector: &str,
     ) -> Result<i64, String> {
         let query = query(&[("metricLabelSelector", metric_selector)]);
-        let (group, kind) = (
-            group(described["apiVersion"].str()),
-            described["kind"].str(),
-        );
+        let group = group(described["apiVersion"].str());
+        let kind = described["kind"].str();
         let root = self.custom_root().await?;
         let (resource, name) = match (group, kind) {
             ("", "Namespace") => ("metrics".to_string(), metric),

@@ -61,14 +61,11 @@ struct AutoscalerState {
     selector: Option<LabelSelector>,
 }
 
-/// Creates the controller.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("horizontal-pod-autoscaler");
     let queue = context.queue("horizontalpodautoscaler");
-    let (autoscalers, pods) = (
-        context.informer(&HORIZONTAL_POD_AUTOSCALERS),
-        context.informer(&PODS),
-    );
+    let autoscalers = context.informer(&HORIZONTAL_POD_AUTOSCALERS);
+    let pods = context.informer(&PODS);
     index_labels(&pods);
     let (todo, period) = (queue.clone(), context.options.autoscaler_sync_period);
     autoscalers

@@ -45,10 +45,8 @@ struct BestProposal {
 impl<'a> AutoscalerSync<'a> {
     pub(super) fn new(all: &'a Autoscalers, autoscaler: &'a Object) -> AutoscalerSync<'a> {
         let spec = &autoscaler["spec"];
-        let (min, max) = (
-            spec["minReplicas"].as_int().unwrap_or(1),
-            spec["maxReplicas"].int(),
-        );
+        let min = spec["minReplicas"].as_int().unwrap_or(1);
+        let max = spec["maxReplicas"].int();
         let draft = StatusDraft::new(autoscaler["status"].clone(), all.context.now_text());
         AutoscalerSync {
             all,

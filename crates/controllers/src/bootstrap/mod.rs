@@ -49,15 +49,12 @@ pub(crate) fn start_signer(context: &ControllerContext) -> Controller {
             todo.add(cluster_info());
         }
     });
-    Controller::new(
-        queue,
-        1,
-        Arc::new(BootstrapSigner {
-            context,
-            secrets,
-            config_maps,
-        }),
-    )
+    let reconciler = BootstrapSigner {
+        context,
+        secrets,
+        config_maps,
+    };
+    Controller::new(queue, 1, Arc::new(reconciler))
 }
 
 /// Creates the token-cleaner controller.

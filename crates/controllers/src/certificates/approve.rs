@@ -29,7 +29,6 @@ const RECOGNIZERS: [(&str, &str); 2] = [
     ),
 ];
 
-/// Creates the controller.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("certificate-controller");
     let queue = context.queue("certificate");

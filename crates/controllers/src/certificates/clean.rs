@@ -21,7 +21,6 @@ const ANSWERED: i64 = 3600;
 /// How many seconds pending requests are kept.
 const PENDING: i64 = 24 * 3600;
 
-/// Creates the controller.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("certificate-controller");
     let requests = context.informer(&CERTIFICATE_SIGNING_REQUESTS);

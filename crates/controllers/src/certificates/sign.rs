@@ -62,15 +62,12 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
     let queue = context.queue("certificate_signing");
     let requests = context.informer(&CERTIFICATE_SIGNING_REQUESTS);
     enqueue_objects(&requests, &queue);
-    Controller::new(
-        queue,
-        5,
-        Arc::new(CsrSigner {
-            context,
-            requests,
-            authority,
-        }),
-    )
+    let reconciler = CsrSigner {
+        context,
+        requests,
+        authority,
+    };
+    Controller::new(queue, 5, Arc::new(reconciler))
 }
 
 impl Reconcile for CsrSigner {

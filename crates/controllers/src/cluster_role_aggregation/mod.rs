@@ -23,7 +23,6 @@ struct Roles {
     roles: Informer<Object>,
 }
 
-/// Creates the controller.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named(NAME);
     let queue = context.queue("ClusterRoleAggregator");

@@ -36,7 +36,6 @@ struct CronJobs {
     jobs: Informer<Object>,
 }
 
-/// Creates the controller.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("cronjob-controller");
     let (cron_jobs, jobs) = (context.informer(&CRON_JOBS), context.informer(&JOBS));
@@ -46,15 +45,12 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
     cron_jobs.add_handler(move |event: Event<Object>| on_cron_job_event(&todo, &clock, &event));
     let todo = queue.clone();
     jobs.add_handler(move |event: Event<Object>| on_job_event(&todo, &event));
-    Controller::new(
-        queue,
-        N_WORKERS,
-        Arc::new(CronJobs {
-            context,
-            cron_jobs,
-            jobs,
-        }),
-    )
+    let reconciler = CronJobs {
+        context,
+        cron_jobs,
+        jobs,
+    };
+    Controller::new(queue, N_WORKERS, Arc::new(reconciler))
 }
 
 /// Kubernetes: a changed schedule counts from its next time; earlier times are not made up for

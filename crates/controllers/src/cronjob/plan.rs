@@ -194,10 +194,8 @@ fn rfc1123z(time: i64) -> String {
     const WEEKDAYS: [&str; 7] = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
     let (days, second) = (time.div_euclid(86_400), time.rem_euclid(86_400));
     let (year, month, day) = date_of(days);
-    let (weekday, month) = (
-        WEEKDAYS[(days + 4).rem_euclid(7) as usize],
-        MONTHS[month as usize - 1],
-    );
+    let weekday = WEEKDAYS[(days + 4).rem_euclid(7) as usize];
+    let month = MONTHS[month as usize - 1];
     let (hour, minute, second) = (second / 3600, second / 60 % 60, second % 60);
     format!("{weekday}, {day:02} {month} {year:04} {hour:02}:{minute:02}:{second:02} +0000")
 }

@@ -58,17 +58,14 @@ struct DaemonSets {
     failures: FailedPodsBackoff,
 }
 
-/// Creates the controller.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context
         .named("daemon-set-controller")
         .with_event_source("daemonset-controller");
     let queue = context.queue("daemonset");
-    let (sets, pods, nodes) = (
-        context.informer(&DAEMON_SETS),
-        context.informer(&PODS),
-        context.informer(&NODES),
-    );
+    let sets = context.informer(&DAEMON_SETS);
+    let pods = context.informer(&PODS);
+    let nodes = context.informer(&NODES);
     let history = ControllerHistory::new(&context);
     controller_index::add_controller_index(&pods);
     pod_index::add_node_index(&pods);

@@ -134,10 +134,8 @@ impl DaemonSets {
     /// Increments the collision count in the status: another template has the same hash.
     async fn increment_collision_count(&self, set: &Object) -> Result<Error, Error> {
         let mut fresh = self.context.api.get(&DAEMON_SETS, &set.key()).await?;
-        let (known, actual) = (
-            set.at("status.collisionCount").clone(),
-            fresh.at("status.collisionCount").clone(),
-        );
+        let known = set.at("status.collisionCount").clone();
+        let actual = fresh.at("status.collisionCount").clone();
         if known == actual {
             fresh.entry("status").set("collisionCount", known.int() + 1);
             self.written

@@ -163,11 +163,9 @@ mod tests {
 
     #[track_caller]
     fn check(rolling: Value, nodes: &str, pods: &str, expect: &str) {
-        let (set, nodes, pods) = (
-            set(rolling),
-            self::nodes(nodes),
-            self::pods(&pods.replace("OLD", OLD)),
-        );
+        let set = set(rolling);
+        let nodes = self::nodes(nodes);
+        let pods = self::pods(&pods.replace("OLD", OLD));
         let view = DaemonSetView {
             set: &set,
             hash: "new",

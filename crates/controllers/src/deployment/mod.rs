@@ -40,14 +40,11 @@ struct Deployments {
     written: LastWrites,
 }
 
-/// Creates the controller.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("deployment-controller");
     let queue = context.queue("deployment");
-    let (deployments, sets) = (
-        context.informer(&DEPLOYMENTS),
-        context.informer(&REPLICA_SETS),
-    );
+    let deployments = context.informer(&DEPLOYMENTS);
+    let sets = context.informer(&REPLICA_SETS);
     let pods = context.informer(&PODS);
     controller_index::add_controller_index(&sets);
     controller_index::add_controller_index(&pods);
@@ -58,17 +55,14 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
     }
     .register(&pods);
     let written = LastWrites::default();
-    Controller::new(
-        queue,
-        WORKERS,
-        Arc::new(Deployments {
-            context,
-            deployments,
-            sets,
-            pods,
-            written,
-        }),
-    )
+    let reconciler = Deployments {
+        context,
+        deployments,
+        sets,
+        pods,
+        written,
+    };
+    Controller::new(queue, WORKERS, Arc::new(reconciler))
 }
 
 impl Reconcile for Deployments {

@@ -189,10 +189,8 @@ mod tests {
 
     #[test]
     fn sets_grow_and_shrink_in_proportion() {
-        let (old, new) = (
-            annotated("old", 1, 10, 10, 10),
-            annotated("new", 2, 5, 10, 10),
-        );
+        let old = annotated("old", 1, 10, 10, 10);
+        let new = annotated("new", 2, 5, 10, 10);
         check(
             15,
             "0",

@@ -132,10 +132,8 @@ pub(super) fn max_unavailable(deployment: &Object) -> i64 {
 /// maxSurge and maxUnavailable. If both round to zero, maxUnavailable is 1, so that the rollout can
 /// proceed.
 fn resolve_fenceposts(deployment: &Object) -> (i64, i64) {
-    let (limits, n_wanted) = (
-        &deployment["spec"]["strategy"]["rollingUpdate"],
-        replicas(deployment),
-    );
+    let limits = &deployment["spec"]["strategy"]["rollingUpdate"];
+    let n_wanted = replicas(deployment);
     let limit =
         |field: &str, round| scaled_value(&limits[field], n_wanted, round).unwrap_or_default();
     match (

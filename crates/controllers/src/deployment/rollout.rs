@@ -106,10 +106,8 @@ impl Rollout<'_> {
         if self.has_old_pods()? {
             return Ok(());
         }
-        let (new, to) = (
-            self.get_or_create_new_set().await?,
-            replicas(&self.deployment),
-        );
+        let new = self.get_or_create_new_set().await?;
+        let to = replicas(&self.deployment);
         self.scale_replica_set(ReplicaSetScale { set: new, to }, false)
             .await?;
         self.clean_up_when_complete().await

@@ -37,7 +37,6 @@ struct DeviceTaintEviction {
     planned: Mutex<HashSet<Key>>,
 }
 
-/// Creates the controller.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("device-taint-eviction-controller");
     let queue = context.queue("device-taint-eviction-controller");
@@ -72,17 +71,14 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
     });
     let (todo, all) = (queue.clone(), claims.clone());
     slices.add_handler(move |event: Event<Object>| on_slice_event(&event, &all, &todo));
-    Controller::new(
-        queue,
-        WORKERS,
-        Arc::new(DeviceTaintEviction {
-            context,
-            pods,
-            claims,
-            slices,
-            planned: Mutex::default(),
-        }),
-    )
+    let reconciler = DeviceTaintEviction {
+        context,
+        pods,
+        claims,
+        slices,
+        planned: Mutex::default(),
+    };
+    Controller::new(queue, WORKERS, Arc::new(reconciler))
 }
 
 fn by_pool(pools: fn(&Object) -> Vec<String>) -> IndexFunction<Object> {

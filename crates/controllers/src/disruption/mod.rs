@@ -42,27 +42,20 @@ struct StalePodDisruption {
     pods: Informer<Object>,
 }
 
-/// Creates the controller.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context
         .named("disruption-controller")
         .with_event_source(COMPONENT);
-    let (queue, stale) = (
-        context.queue("disruption"),
-        context.queue("stale_pod_disruption"),
-    );
-    let (budgets, pods) = (
-        context.informer(&POD_DISRUPTION_BUDGETS),
-        context.informer(&PODS),
-    );
+    let queue = context.queue("disruption");
+    let stale = context.queue("stale_pod_disruption");
+    let budgets = context.informer(&POD_DISRUPTION_BUDGETS);
+    let pods = context.informer(&PODS);
     index_labels(&pods);
     index_selectors(&budgets, selector);
     enqueue_objects(&budgets, &queue);
-    let (mut guarded, todo, clock) = (
-        on_pod_event(&context, &budgets, &queue),
-        stale.clone(),
-        context.clone(),
-    );
+    let mut guarded = on_pod_event(&context, &budgets, &queue);
+    let todo = stale.clone();
+    let clock = context.clone();
     pods.add_handler(move |event: Event<Object>| {
         let Ok(pod) = event.object().object() else {
             return;
@@ -77,17 +70,17 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
         context: context.clone(),
         pods: pods.clone(),
     };
-    Controller::new(
-        queue,
+    let reconciler = Budgets {
+        context,
+        budgets,
+        pods,
+        scales,
+    };
+    Controller::new(queue, 1, Arc::new(reconciler)).merge(Controller::new(
+        stale,
         1,
-        Arc::new(Budgets {
-            context,
-            budgets,
-            pods,
-            scales,
-        }),
-    )
-    .merge(Controller::new(stale, 1, Arc::new(stale_pods)))
+        Arc::new(stale_pods),
+    ))
 }
 
 /// The selector of a budget.

@@ -30,7 +30,6 @@ struct EndpointSliceMirroring {
     publisher: SlicePublisher,
 }
 
-/// Creates the controller.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("endpointslicemirroring-controller");
     let context = context.with_event_source("endpoint-slice-mirroring-controller");
@@ -41,16 +40,13 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
         followed.add_handler(move |event: Event<Object>| todo.add(event.key().clone()));
     }
     let publisher = SlicePublisher::new(&context, CONTROLLER, &queue, Duration::ZERO);
-    Controller::new(
-        queue,
-        WORKERS,
-        Arc::new(EndpointSliceMirroring {
-            context,
-            services,
-            endpoints,
-            publisher,
-        }),
-    )
+    let reconciler = EndpointSliceMirroring {
+        context,
+        services,
+        endpoints,
+        publisher,
+    };
+    Controller::new(queue, WORKERS, Arc::new(reconciler))
 }
 
 impl Reconcile for EndpointSliceMirroring {

@@ -55,17 +55,14 @@ struct EndpointSliceController {
     topology_cache: TopologyCache,
 }
 
-/// Creates the controller.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context
         .named("endpointslice-controller")
         .with_event_source("endpoint-slice-controller");
     let queue = slow_retry_queue("endpoint_slice", MAX_BACKOFF);
-    let (services, pods, nodes) = (
-        context.informer(&SERVICES),
-        context.informer(&PODS),
-        context.informer(&NODES),
-    );
+    let services = context.informer(&SERVICES);
+    let pods = context.informer(&PODS);
+    let nodes = context.informer(&NODES);
     index_labels(&pods);
     index_selectors(&services, selector);
     enqueue_objects(&services, &queue);

@@ -37,7 +37,6 @@ struct EndpointsController {
     triggers: TriggerTimeTracker,
 }
 
-/// Creates the controller.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("endpoint-controller");
     let queue = context.queue("endpoint");
@@ -58,17 +57,14 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
         _ => {}
     });
     let triggers = TriggerTimeTracker::default();
-    Controller::new(
-        queue,
-        WORKERS,
-        Arc::new(EndpointsController {
-            context,
-            services,
-            pods,
-            endpoints,
-            triggers,
-        }),
-    )
+    let reconciler = EndpointsController {
+        context,
+        services,
+        pods,
+        endpoints,
+        triggers,
+    };
+    Controller::new(queue, WORKERS, Arc::new(reconciler))
 }
 
 impl Reconcile for EndpointsController {

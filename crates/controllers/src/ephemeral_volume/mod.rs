@@ -19,16 +19,13 @@ struct EphemeralVolumes {
     claims: Informer<Object>,
 }
 
-/// Creates the controller.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context
         .named("ephemeral-volume-controller")
         .with_event_source("ephemeral_volume");
     let queue = context.queue("ephemeral_volume");
-    let (pods, claims) = (
-        context.informer(&PODS),
-        context.informer(&PERSISTENT_VOLUME_CLAIMS),
-    );
+    let pods = context.informer(&PODS);
+    let claims = context.informer(&PERSISTENT_VOLUME_CLAIMS);
     pod_index::add_claim_index(&pods);
     let todo = queue.clone();
     pods.add_handler(move |event: Event<Object>| {
@@ -46,15 +43,12 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
             users.iter().for_each(|pod| todo.add(pod.key()));
         }
     });
-    Controller::new(
-        queue,
-        5,
-        Arc::new(EphemeralVolumes {
-            context,
-            pods,
-            claims,
-        }),
-    )
+    let reconciler = EphemeralVolumes {
+        context,
+        pods,
+        claims,
+    };
+    Controller::new(queue, 5, Arc::new(reconciler))
 }
 
 impl Reconcile for EphemeralVolumes {

@@ -57,7 +57,6 @@ struct GarbageCollector {
     failures: FailureLog,
 }
 
-/// Creates the controller.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("generic-garbage-collector");
     let metadata_informers = context.metadata_informers().clone();

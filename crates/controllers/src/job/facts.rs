@@ -171,10 +171,8 @@ mod tests {
 
     #[test]
     fn a_pod_ends_with_its_last_container() {
-        let (early, late) = (
-            ended("a", "1970-01-01T00:00:10Z"),
-            ended("side", "1970-01-01T00:00:30Z"),
-        );
+        let early = ended("a", "1970-01-01T00:00:10Z");
+        let late = ended("side", "1970-01-01T00:00:30Z");
         check(value!({"containerStatuses": [early]}), value!({}), 10);
         let early = ended("a", "1970-01-01T00:00:10Z");
         check(

@@ -102,11 +102,9 @@ mod tests {
     #[track_caller]
     fn check(rules: Value, expect: FailurePolicyAction) {
         let ended = |name: &str, code: i64| value!({"name": name, "state": {"terminated": {"exitCode": code}}});
-        let (done, broken, running) = (
-            ended("fine", 0),
-            ended("main", 42),
-            value!({"name": "other", "state": {}}),
-        );
+        let done = ended("fine", 0);
+        let broken = ended("main", 42);
+        let running = value!({"name": "other", "state": {}});
         let init = ended("init", 7);
         let pod = Object::from(value!({
             "metadata": {"namespace": "ns", "name": "p"},

@@ -96,10 +96,8 @@ pub(super) fn completions_reached(
 
 /// The time until activeDeadlineSeconds.
 pub(super) fn time_to_deadline(job: &Value, now: Timestamp) -> Option<Duration> {
-    let (seconds, start) = (
-        job["spec"]["activeDeadlineSeconds"].as_int()?,
-        &job["status"]["startTime"],
-    );
+    let seconds = job["spec"]["activeDeadlineSeconds"].as_int()?;
+    let start = &job["status"]["startTime"];
     let start = to_unix(start.str()).filter(|_| !facts::is_suspended(job))?;
     let left = i128::from(start.saturating_add(seconds)) * 1_000_000_000 - now.as_nanosecond();
     Some(Duration::from_nanos(

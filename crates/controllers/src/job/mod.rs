@@ -71,7 +71,6 @@ struct Jobs {
     orphans: Queue<Key>,
 }
 
-/// Creates the controller.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("job-controller");
     let (jobs, pods) = (context.informer(&JOBS), context.informer(&PODS));

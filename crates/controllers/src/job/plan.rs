@@ -48,7 +48,7 @@ pub(super) fn plan(job: &Value, progress: &JobProgress, elapsed: Elapsed) -> Job
     };
     match n_wanted - n_leaving - n_active {
         ..=0 => JobPlan::Keep,
-        n => progress.create(job, (n as usize).min(MAX_PODS_PER_SYNC), elapsed),
+        n => progress.plan_creation(job, (n as usize).min(MAX_PODS_PER_SYNC), elapsed),
     }
 }
 
@@ -90,7 +90,7 @@ fn misplaced(job: &Value, pods: Vec<Arc<Object>>) -> (Vec<Arc<Object>>, Vec<Arc<
 }
 
 impl JobProgress {
-    fn create(&self, job: &Value, n: usize, elapsed: Elapsed) -> JobPlan {
+    fn plan_creation(&self, job: &Value, n: usize, elapsed: Elapsed) -> JobPlan {
         let has_own_limit = facts::has_limit_per_index(job);
         let wait = self.backoff.remaining(elapsed);
         if !has_own_limit && !wait.is_zero() {

@@ -79,10 +79,8 @@ fn carry_failure_count(pod: &mut Object, job: &Object, replaced: Option<&Object>
     let (n_counted, n_ignored) = match replaced {
         None => (0, 0),
         Some(replaced) => {
-            let (n_counted, n_ignored) = (
-                facts::failure_count(replaced),
-                facts::ignored_failure_count(replaced),
-            );
+            let n_counted = facts::failure_count(replaced);
+            let n_ignored = facts::ignored_failure_count(replaced);
             match match_pod_failure_policy(job, replaced).is_counted() {
                 true => (n_counted + 1, n_ignored),
                 false => (n_counted, n_ignored + 1),

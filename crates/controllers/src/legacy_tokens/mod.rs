@@ -31,13 +31,10 @@ struct LegacyTokenCleaner {
     pods: Informer<Object>,
 }
 
-/// Creates the controller.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("legacy-service-account-token-cleaner");
-    let (secrets, accounts) = (
-        context.informer(&SECRETS),
-        context.informer(&SERVICE_ACCOUNTS),
-    );
+    let secrets = context.informer(&SECRETS);
+    let accounts = context.informer(&SERVICE_ACCOUNTS);
     let pods = context.informer(&PODS);
     Controller::default().with_task(
         LegacyTokenCleaner {

@@ -40,33 +40,22 @@ pub(super) fn update(conditions: &mut Vec<Value>, progress: &DeletionProgress, n
 }
 
 fn wanted_conditions(progress: &DeletionProgress) -> [WantedCondition; 5] {
-    let errors = join_sorted(progress.errors.iter().cloned()).map(|list| {
-        let n = progress.errors.len();
-        let message = format!("Failed to delete all resource types, {n} remaining: {list}");
-        ("ContentDeletionFailed", message)
-    });
+    let n_errors = progress.errors.len();
+    let failed = format!("Failed to delete all resource types, {n_errors} remaining");
     let resources = progress.remaining.iter().map(|((resource, group), count)| {
         format!("{resource}.{group} has {count} resource instances")
-    });
-    let resources = join_sorted(resources).map(|list| {
-        let message = format!("Some resources are remaining: {list}");
-        ("SomeResourcesRemain", message)
     });
     let finalizers = progress.finalizers.iter();
     let finalizers =
         finalizers.map(|(name, count)| format!("{name} in {count} resource instances"));
-    let finalizers = join_sorted(finalizers).map(|list| {
-        let message = format!("Some content in the namespace has finalizers remaining: {list}");
-        ("SomeFinalizersRemain", message)
-    });
-    let discovery = progress
-        .discovery
-        .clone()
-        .map(|why| ("DiscoveryFailed", why));
+    let held = "Some content in the namespace has finalizers remaining";
     [
         (
             "NamespaceDeletionDiscoveryFailure",
-            discovery,
+            progress
+                .discovery
+                .clone()
+                .map(|why| ("DiscoveryFailed", why)),
             (
                 "ResourcesDiscovered",
                 "All resources successfully discovered",
@@ -82,7 +71,11 @@ fn wanted_conditions(progress: &DeletionProgress) -> [WantedCondition; 5] {
         ),
         (
             "NamespaceDeletionContentFailure",
-            errors,
+            list_sorted(
+                "ContentDeletionFailed",
+                &failed,
+                progress.errors.iter().cloned(),
+            ),
             (
                 "ContentDeleted",
                 "All content successfully deleted, may be waiting on finalization",
@@ -90,12 +83,16 @@ fn wanted_conditions(progress: &DeletionProgress) -> [WantedCondition; 5] {
         ),
         (
             "NamespaceContentRemaining",
-            resources,
+            list_sorted(
+                "SomeResourcesRemain",
+                "Some resources are remaining",
+                resources,
+            ),
             ("ContentRemoved", "All content successfully removed"),
         ),
         (
             "NamespaceFinalizersRemaining",
-            finalizers,
+            list_sorted("SomeFinalizersRemain", held, finalizers),
             (
                 "ContentHasNoFinalizers",
                 "All content-preserving finalizers finished",
@@ -104,11 +101,15 @@ fn wanted_conditions(progress: &DeletionProgress) -> [WantedCondition; 5] {
     ]
 }
 
-/// Sorts and joins items; none if there are none.
-fn join_sorted(items: impl Iterator<Item = String>) -> Option<String> {
+/// The reason with a message that lists the items; none if there are none.
+fn list_sorted(
+    reason: &'static str,
+    prefix: &str,
+    items: impl Iterator<Item = String>,
+) -> Option<(&'static str, String)> {
     let mut items: Vec<String> = items.collect();
     items.sort();
-    (!items.is_empty()).then(|| items.join(", "))
+    (!items.is_empty()).then(|| (reason, format!("{prefix}: {}", items.join(", "))))
 }
 
 #[cfg(test)]

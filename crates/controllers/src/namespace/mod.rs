@@ -33,7 +33,6 @@ struct NamespaceController {
     context: ControllerContext,
 }
 
-/// Creates the controller.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("namespace-controller");
     let queue = queue();

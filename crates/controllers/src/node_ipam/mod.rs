@@ -44,15 +44,12 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
     let queue = context.queue("cidrallocator_node");
     let nodes = context.informer(&NODES);
     enqueue_objects(&nodes, &queue);
-    Controller::new(
-        queue,
-        4,
-        Arc::new(RangeAllocator {
-            context,
-            nodes,
-            ranges: Mutex::default(),
-        }),
-    )
+    let reconciler = RangeAllocator {
+        context,
+        nodes,
+        ranges: Mutex::default(),
+    };
+    Controller::new(queue, 4, Arc::new(reconciler))
 }
 
 impl Reconcile for RangeAllocator {

@@ -27,7 +27,6 @@ use monitor::HealthMonitor;
 
 pub use health::NodeMonitor;
 
-/// Creates the controller.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("node-controller");
     let (nodes, pods) = (context.informer(&NODES), context.informer(&PODS));

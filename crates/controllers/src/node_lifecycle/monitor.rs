@@ -252,10 +252,8 @@ impl HealthMonitor {
 
     async fn swap_taint(&mut self, node: &str, key: &str, opposite: &str) -> bool {
         let now = self.context.now_text();
-        let (add, remove) = (
-            [taint::new_taint(key, "NoExecute", &now)],
-            [taint::new_taint(opposite, "NoExecute", &now)],
-        );
+        let add = [taint::new_taint(key, "NoExecute", &now)];
+        let remove = [taint::new_taint(opposite, "NoExecute", &now)];
         let change =
             |node: &Object| taint::updated_taints(node["spec"]["taints"].list(), &add, &remove);
         taints::change(&self.context, node, change).await.is_ok()

@@ -36,7 +36,6 @@ struct PodGc {
     nodes: Informer<Object>,
 }
 
-/// Creates the controller.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("pod-garbage-collector");
     let (pods, nodes) = (context.informer(&PODS), context.informer(&NODES));

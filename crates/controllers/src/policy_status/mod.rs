@@ -45,7 +45,6 @@ struct PolicyStatusController {
     policies: Informer<Object>,
 }
 
-/// Creates the controller.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("validatingadmissionpolicy-status-controller");
     let queue = context.queue(MANAGER);

@@ -24,7 +24,6 @@ struct VacProtection {
     users: [Informer<Object>; 2],
 }
 
-/// Creates the controller.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("volumeattributesclass-protection-controller");
     let queue = context.queue("vacprotection");
@@ -53,15 +52,12 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
             }
         });
     }
-    Controller::new(
-        queue,
-        1,
-        Arc::new(VacProtection {
-            context,
-            classes,
-            users,
-        }),
-    )
+    let reconciler = VacProtection {
+        context,
+        classes,
+        users,
+    };
+    Controller::new(queue, 1, Arc::new(reconciler))
 }
 
 /// The classes of a claim or volume: wanted, current and target.

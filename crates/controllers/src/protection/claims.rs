@@ -23,27 +23,21 @@ struct PvcProtection {
     pods: Informer<Object>,
 }
 
-/// Creates the controller.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("pvc-protection-controller");
     let queue = context.queue("pvcprotection");
-    let (claims, pods) = (
-        context.informer(&PERSISTENT_VOLUME_CLAIMS),
-        context.informer(&PODS),
-    );
+    let claims = context.informer(&PERSISTENT_VOLUME_CLAIMS);
+    let pods = context.informer(&PODS);
     pod_index::add_claim_index(&pods);
     enqueue_objects(&claims, &queue);
     let todo = queue.clone();
     pods.add_handler(move |event: Event<Object>| on_pod_event(&event, &todo));
-    Controller::new(
-        queue,
-        10,
-        Arc::new(PvcProtection {
-            context,
-            claims,
-            pods,
-        }),
-    )
+    let reconciler = PvcProtection {
+        context,
+        claims,
+        pods,
+    };
+    Controller::new(queue, 10, Arc::new(reconciler))
 }
 
 /// Enqueues the claims that a pod may not use any more, and those of its predecessor of the same

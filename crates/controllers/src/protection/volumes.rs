@@ -17,7 +17,6 @@ struct PvProtection {
     volumes: Informer<Object>,
 }
 
-/// Creates the controller.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("pv-protection-controller");
     let queue = context.queue("pvprotection");

@@ -78,10 +78,8 @@ fn start(context: &ControllerContext, set_kind: &'static SetKind) -> Controller 
     controller_index::add_controller_index(&sets);
     select::index_selectors(&sets, set_kind.selector);
     controller_index::add_controller_index(&pods);
-    let (known, expectations) = (
-        Arc::<PodFactsCache>::default(),
-        Arc::new(Expectations::new(EXPECTATIONS_TIMEOUT)),
-    );
+    let known = Arc::<PodFactsCache>::default();
+    let expectations = Arc::new(Expectations::new(EXPECTATIONS_TIMEOUT));
     let handlers = ReplicaSetEventHandlers {
         set_kind,
         sets,
@@ -90,16 +88,13 @@ fn start(context: &ControllerContext, set_kind: &'static SetKind) -> Controller 
         queue: queue.clone(),
     };
     handlers.register(&pods);
-    Controller::new(
-        queue,
-        WORKERS,
-        Arc::new(ReplicaSetController {
-            context,
-            handlers,
-            pods,
-            written: LastWrites::default(),
-        }),
-    )
+    let reconciler = ReplicaSetController {
+        context,
+        handlers,
+        pods,
+        written: LastWrites::default(),
+    };
+    Controller::new(queue, WORKERS, Arc::new(reconciler))
 }
 
 /// An empty selector would claim all pods; validation rejects it.

@@ -78,10 +78,8 @@ impl ClaimSync {
             .iter()
             .filter(|share| is_pod(share))
         {
-            let (key, uid) = (
-                Key::new(claim.namespace(), share["name"].str()),
-                share["uid"].str(),
-            );
+            let key = Key::new(claim.namespace(), share["name"].str());
+            let uid = share["uid"].str();
             let pod = match self.pods.lister().by_key(&key)? {
                 Some(pod) => Some(Object::clone(&pod)),
                 None => self.context.api.find(&PODS, &key).await?,

@@ -25,15 +25,12 @@ const BY_CLAIM: &str = "resource claim";
 /// The index of pods by template.
 const BY_TEMPLATE: &str = "resource claim template";
 
-/// Creates the controller.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context
         .named("resource-claim-controller")
         .with_event_source("resource_claim");
-    let (pod_queue, claim_queue) = (
-        context.queue("resource_claim_pods"),
-        context.queue("resource_claim"),
-    );
+    let pod_queue = context.queue("resource_claim_pods");
+    let claim_queue = context.queue("resource_claim");
     let (pods, claims) = (context.informer(&PODS), context.informer(&RESOURCE_CLAIMS));
     let templates = context.informer(&RESOURCE_CLAIM_TEMPLATES);
     claims.add_index(OF_POD, by_owner());

@@ -38,7 +38,6 @@ struct Quotas {
     metadata_informers: MetadataInformers,
 }
 
-/// Creates the controller.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("resourcequota-controller");
     let queue = context.queue("resourcequota_primary");

@@ -44,15 +44,12 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
                 todo.add(event.key().clone());
             }
         });
-    Controller::new(
-        queue,
-        1,
-        Arc::new(RootCaPublisher {
-            context,
-            configs,
-            certificate,
-        }),
-    )
+    let reconciler = RootCaPublisher {
+        context,
+        configs,
+        certificate,
+    };
+    Controller::new(queue, 1, Arc::new(reconciler))
 }
 
 impl Reconcile for RootCaPublisher {

@@ -35,10 +35,8 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
         return Controller::default();
     };
     let queue = context.queue("serviceaccount_tokens_secret");
-    let (secrets, accounts) = (
-        context.informer(&SECRETS),
-        context.informer(&SERVICE_ACCOUNTS),
-    );
+    let secrets = context.informer(&SECRETS);
+    let accounts = context.informer(&SERVICE_ACCOUNTS);
     let todo = queue.clone();
     secrets.add_handler(move |event: Event<Object>| {
         if event
@@ -66,16 +64,13 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
                 .for_each(|secret| todo.add(secret.key()));
         }
     });
-    Controller::new(
-        queue,
-        WORKERS,
-        Arc::new(TokensController {
-            context,
-            secrets,
-            accounts,
-            sign,
-        }),
-    )
+    let reconciler = TokensController {
+        context,
+        secrets,
+        accounts,
+        sign,
+    };
+    Controller::new(queue, WORKERS, Arc::new(reconciler))
 }
 
 impl Reconcile for TokensController {

@@ -20,14 +20,11 @@ struct ServiceAccountsController {
     accounts: Informer<Object>,
 }
 
-/// Creates the controller.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("service-account-controller");
     let queue = context.queue("serviceaccount");
-    let (namespaces, accounts) = (
-        context.informer(&NAMESPACES),
-        context.informer(&SERVICE_ACCOUNTS),
-    );
+    let namespaces = context.informer(&NAMESPACES);
+    let accounts = context.informer(&SERVICE_ACCOUNTS);
     enqueue_objects(&namespaces, &queue);
     let todo = queue.clone();
     accounts.add_handler(move |event: Event<Object>| {
@@ -35,15 +32,12 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
             todo.add(Key::cluster(last.key().namespace()));
         }
     });
-    Controller::new(
-        queue,
-        1,
-        Arc::new(ServiceAccountsController {
-            context,
-            namespaces,
-            accounts,
-        }),
-    )
+    let reconciler = ServiceAccountsController {
+        context,
+        namespaces,
+        accounts,
+    };
+    Controller::new(queue, 1, Arc::new(reconciler))
 }
 
 impl Reconcile for ServiceAccountsController {

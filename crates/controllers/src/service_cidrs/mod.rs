@@ -25,16 +25,13 @@ struct ServiceCidrController {
     addresses: Informer<Object>,
 }
 
-/// Creates the controller.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context
         .named("service-cidrs-controller")
         .with_event_source(MANAGER);
     let queue = context.queue("ipaddresses");
-    let (ranges, addresses) = (
-        context.informer(&SERVICE_CIDRS),
-        context.informer(&IP_ADDRESSES),
-    );
+    let ranges = context.informer(&SERVICE_CIDRS);
+    let addresses = context.informer(&IP_ADDRESSES);
     // A ServiceCIDR in deletion may wait for any other ServiceCIDR or IPAddress.
     let (todo, all) = (queue.clone(), ranges.clone());
     let look_again = move || {
@@ -54,15 +51,12 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
             look_again();
         }
     });
-    Controller::new(
-        queue,
-        WORKERS,
-        Arc::new(ServiceCidrController {
-            context,
-            ranges,
-            addresses,
-        }),
-    )
+    let reconciler = ServiceCidrController {
+        context,
+        ranges,
+        addresses,
+    };
+    Controller::new(queue, WORKERS, Arc::new(reconciler))
 }
 
 impl Reconcile for ServiceCidrController {
@@ -70,10 +64,8 @@ impl Reconcile for ServiceCidrController {
         let Some(range) = self.ranges.lister().by_key(key)? else {
             return Ok(Action::AwaitChange);
         };
-        let (ranges, addresses) = (
-            self.ranges.lister().list()?,
-            self.addresses.lister().list()?,
-        );
+        let ranges = self.ranges.lister().list()?;
+        let addresses = self.addresses.lister().list()?;
         match plan(&range, &ranges, &addresses, self.context.now().as_second()) {
             ServiceCidrPlan::Serve => {
                 if !range.has_finalizer(FINALIZER) {

@@ -108,10 +108,8 @@ impl SlicePublisher {
     /// Deletes a slice. It counts as deleted from then on, even while the cache has it.
     pub(crate) async fn delete(&self, slice: &Value) -> Result<(), kube::Error> {
         let metadata = &slice["metadata"];
-        let (key, uid) = (
-            Key::new(metadata["namespace"].str(), metadata["name"].str()),
-            metadata["uid"].str(),
-        );
+        let key = Key::new(metadata["namespace"].str(), metadata["name"].str());
+        let uid = metadata["uid"].str();
         self.own.note(uid, None);
         let api = &self.context.api;
         match api

@@ -52,15 +52,12 @@ struct StatefulSets {
     pace: StatusPace,
 }
 
-/// Creates the controller.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("statefulset-controller");
     let queue = context.queue("statefulset");
     let (sets, pods) = (context.informer(&STATEFUL_SETS), context.informer(&PODS));
-    let (claims, history) = (
-        context.informer(&PERSISTENT_VOLUME_CLAIMS),
-        ControllerHistory::new(&context),
-    );
+    let claims = context.informer(&PERSISTENT_VOLUME_CLAIMS);
+    let history = ControllerHistory::new(&context);
     controller_index::add_controller_index(&pods);
     enqueue_objects(&sets, &queue);
     let todo = queue.clone();

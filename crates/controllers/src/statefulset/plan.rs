@@ -564,11 +564,9 @@ mod tests {
         claims: &[Arc<Object>],
         expect: &str,
     ) {
-        let (set, current, update) = (
-            set(replicas, claiming(policy)),
-            revision("old"),
-            revision("new"),
-        );
+        let set = set(replicas, claiming(policy));
+        let current = revision("old");
+        let update = revision("new");
         let find = |name: &str| claims.iter().find(|claim| claim.name() == name).cloned();
         let view = StatefulSetView {
             set: &set,

@@ -50,10 +50,8 @@ pub(super) fn new_versioned_pod(
 
 /// Whether a new pod gets the current revision.
 fn uses_current_revision(set: &Object, ordinal: i64) -> bool {
-    let (strategy, start) = (
-        &set["spec"]["updateStrategy"],
-        identity::ordinals(set).start,
-    );
+    let strategy = &set["spec"]["updateStrategy"];
+    let start = identity::ordinals(set).start;
     match strategy["rollingUpdate"].as_map() {
         Some(rolling) => ordinal < start + rolling.get("partition").map_or(0, Value::int),
         None => {

@@ -19,10 +19,8 @@ pub(super) enum RevisionChoice {
 
 /// `revisions` is sorted.
 pub(super) fn choose_revision(set: &Object, revisions: &[Arc<Object>]) -> RevisionChoice {
-    let (patch, number) = (
-        revision::template_patch(set),
-        revision::next_number(revisions),
-    );
+    let patch = revision::template_patch(set);
+    let number = revision::next_number(revisions);
     let equal = revisions
         .iter()
         .rfind(|known| revision::equals_patch(known, &patch));

@@ -115,10 +115,8 @@ impl Migrator {
     }
 
     async fn rewrite_one(&self, of: &Resource, object: &Object) -> Result<(), RewriteError> {
-        let (api, how) = (
-            self.context.api.metadata_only(),
-            Patch::Apply { manager: MANAGER },
-        );
+        let api = self.context.api.metadata_only();
+        let how = Patch::Apply { manager: MANAGER };
         let answer = api
             .patch(of, &object.key(), "", how, &empty_patch(of, object))
             .await;

@@ -33,14 +33,11 @@ use schedule::MigrationScheduler;
 /// How many migrations run at a time.
 const WORKERS: usize = 5;
 
-/// Creates the controller.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("storage-version-migrator-controller");
     let metadata_informers = context.metadata_informers().clone();
-    let (turns, migrations) = (
-        context.queue("migration_runner"),
-        context.queue("storage_version_migrator"),
-    );
+    let turns = context.queue("migration_runner");
+    let migrations = context.queue("storage_version_migrator");
     metadata_informers.add_handler(Arc::new(MigrationEnqueuer {
         turns: turns.clone(),
     }));

@@ -29,7 +29,6 @@ struct TaintEviction {
     known: Mutex<HashMap<Key, EvictionRecord>>,
 }
 
-/// Creates the controller.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context
         .named("node-controller")
@@ -40,16 +39,13 @@ pub(crate) fn start(context: &ControllerContext) -> Controller {
     enqueue_objects(&pods, &queue);
     let (todo, all) = (queue.clone(), pods.clone());
     nodes.add_handler(move |event: Event<Object>| on_node_event(&event, &all, &todo));
-    Controller::new(
-        queue,
-        8,
-        Arc::new(TaintEviction {
-            context,
-            nodes,
-            pods,
-            known: Mutex::default(),
-        }),
-    )
+    let reconciler = TaintEviction {
+        context,
+        nodes,
+        pods,
+        known: Mutex::default(),
+    };
+    Controller::new(queue, 8, Arc::new(reconciler))
 }
 
 /// Enqueues all pods of a node whose taints changed.
@@ -75,10 +71,8 @@ impl Reconcile for TaintEviction {
             return Ok(Action::AwaitChange);
         };
         let tolerated = self.toleration_time(&pod)?;
-        let (now, known) = (
-            self.context.monotonic_now(),
-            self.known.lock().get(key).cloned(),
-        );
+        let now = self.context.monotonic_now();
+        let known = self.known.lock().get(key).cloned();
         match plan::plan(known.as_ref(), pod.uid(), tolerated, now) {
             EvictionPlan::Nothing => (),
             EvictionPlan::Forget | EvictionPlan::Cancel => self.forget(key),

@@ -43,20 +43,16 @@ struct TtlController {
     step: Mutex<usize>,
 }
 
-/// Creates the controller.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("ttl-controller");
     let (queue, nodes) = (context.queue("ttlcontroller"), context.informer(&NODES));
     enqueue_objects(&nodes, &queue);
-    Controller::new(
-        queue,
-        5,
-        Arc::new(TtlController {
-            context,
-            nodes,
-            step: Mutex::default(),
-        }),
-    )
+    let reconciler = TtlController {
+        context,
+        nodes,
+        step: Mutex::default(),
+    };
+    Controller::new(queue, 5, Arc::new(reconciler))
 }
 
 impl Reconcile for TtlController {

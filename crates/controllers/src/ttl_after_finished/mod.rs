@@ -21,7 +21,6 @@ struct TtlAfterFinished {
     jobs: Informer<Object>,
 }
 
-/// Creates the controller.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context.named("ttl-after-finished-controller");
     let (queue, jobs) = (context.queue("ttl_jobs_to_delete"), context.informer(&JOBS));

@@ -25,7 +25,6 @@ struct ExpandController {
     claims: Informer<Object>,
 }
 
-/// Creates the controller.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context
         .named("expand-controller")

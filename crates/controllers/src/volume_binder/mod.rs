@@ -46,7 +46,6 @@ struct PersistentVolumeController {
     queue: Queue<Key>,
 }
 
-/// Creates the controller.
 pub(crate) fn start(context: &ControllerContext) -> Controller {
     let context = context
         .named("persistent-volume-binder")
