@@ -37,6 +37,7 @@ pub struct Request {
     pub body: Bytes,
     /// The user, authenticated and perhaps impersonated.
     pub user: User,
+    /// The URI.
     pub uri: Uri,
     /// The unread body and the upgrade, for proxies.
     pub streams: Streams,

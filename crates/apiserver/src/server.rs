@@ -21,7 +21,6 @@ use crate::authentication::{Authentication, Caller, Claim};
 use crate::authorization::{self, Access, Attributes, Authorization, Authorizer, Decision};
 use crate::catalog::Catalog;
 use crate::chain::{self, IncomingRequest};
-use crate::cors::Browsers;
 use crate::cors::Cors;
 use crate::crd::{self, Definitions};
 use crate::extend::{Extensions, NonResourceHandler};

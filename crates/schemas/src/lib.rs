@@ -8,7 +8,7 @@
 
 use std::sync::{Arc, LazyLock};
 
-use mizzen_object::schema::{ParseError, Schemas, Struct, parse, parse_with};
+use mizzen_object::schema::{SchemaParseError, Schemas, Struct, parse, parse_with};
 
 macro_rules! data {
     ($($file:literal),* $(,)?) => {
@@ -91,7 +91,7 @@ pub fn legacy_schemas() -> &'static Schemas {
 
 /// The kinds of other files, each given with its name. They may use every built-in type; what they may not is add to a
 /// built-in group and version.
-pub fn others(files: &[(&str, &str)]) -> Result<Schemas, ParseError> {
+pub fn others(files: &[(&str, &str)]) -> Result<Schemas, SchemaParseError> {
     parse_with(schemas().types.clone(), files.iter().copied())
 }
 

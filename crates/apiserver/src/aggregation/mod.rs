@@ -32,7 +32,7 @@ pub(crate) use documents::{group, groups, mark_stale, openapi_index, openapi_v2}
 use fetch::RemoteDocuments;
 use local::{LocalServer, local_server};
 pub(crate) use proxy::proxy_request;
-pub use upgrade::{Arriving, Streams, join};
+pub use upgrade::{Streams, UnreadStreams, join};
 
 /// The state of aggregated API servers.
 pub(crate) struct Aggregation {

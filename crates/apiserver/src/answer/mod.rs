@@ -16,8 +16,8 @@ pub(crate) use negotiate::{
     negotiate_document, negotiate_route, negotiate_status, not_acceptable_because,
     stream_not_acceptable,
 };
-pub use object::{Renderer, status_kind, value};
-pub(crate) use object::{message, meta_kind, partial, status, status_value};
+pub use object::{Renderer, status_kind, status_value, value};
+pub(crate) use object::{message, meta_kind, partial, status};
 pub(crate) use table::{Table, single};
 
 use bytes::Bytes;

@@ -17,11 +17,15 @@ const LONG: usize = 64 * 1024;
 
 /// How objects of a resource are rendered for one request.
 pub struct Renderer<'a> {
+    /// The types that every server has.
     pub types: &'a Types,
+    /// The resource of the objects.
     pub resource: &'a Resource,
+    /// The negotiated media type.
     pub accept: Accept,
     /// How much of the object a table row has: `None`, `Metadata` or `Object`.
     pub include: &'a str,
+    /// The current time, in Unix seconds.
     pub now: i64,
 }
 
@@ -219,7 +223,7 @@ pub fn status_kind() -> GroupVersionKind {
 }
 
 /// The response with a Status object.
-pub(crate) fn status_value(types: &Types, status: &Value, accept: Accept, code: u16) -> Answer {
+pub fn status_value(types: &Types, status: &Value, accept: Accept, code: u16) -> Answer {
     let (gvk, ty) = (status_kind(), Some(&*types.status));
     value(&gvk, ty, status, accept.whole(), code)
 }

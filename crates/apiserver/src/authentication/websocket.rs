@@ -1,4 +1,4 @@
-//! Which token does a page show that opens a WebSocket? Browsers let it say nothing but which protocols it speaks, so
+//! Which token does a page show that opens a WebSocket? Cors let it say nothing but which protocols it speaks, so
 //! one of them is the token (request/websocket/protocol.go).
 
 use base64::Engine as _;

@@ -137,7 +137,7 @@ fn hold<'a>(call: &Call, rules: impl Iterator<Item = &'a Rule>) -> Result<(), St
     if !own.problems.is_empty() {
         why += &format!(
             "; resolution errors: [{}]",
-            authorization::aggregate(&own.problems)
+            crate::authorization::aggregate(&own.problems)
         );
     }
     Err(why)

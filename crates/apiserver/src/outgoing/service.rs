@@ -18,7 +18,9 @@ use crate::catalog::Catalog;
 /// A port of a Service.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Default)]
 pub struct ServiceReference {
+    /// The namespace of the Service.
     pub namespace: String,
+    /// The name of the Service.
     pub name: String,
     /// The port of the Service, not of its endpoints.
     pub port: u16,

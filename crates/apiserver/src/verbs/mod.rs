@@ -14,7 +14,7 @@ mod scale;
 mod update;
 mod watch;
 
-pub use create::wipe;
+pub use create::wipe_system_metadata;
 pub(crate) use frames::Frames;
 
 use std::sync::Arc;
@@ -28,7 +28,6 @@ use mizzen_value::Value;
 use tokio::time::Instant;
 
 use crate::answer::{self, Accept, Answer, ResponseOffer, negotiate_among};
-use crate::authorization::second;
 use crate::catalog::Nowhere;
 use crate::chain::failure;
 use crate::crd;
@@ -75,7 +74,7 @@ pub(crate) async fn answer(
         let notes = Warnings::default();
         let call = Call::of_server(server, request, path, resource, &notes);
         let outcome = connect(&call).await;
-        return finish(server, request, outcome, &notes.take());
+        return add_warnings(server, request, outcome, &notes.take());
     }
     if resource.is_custom() && custom::is_unrouted(resource, path, verb) {
         return Ok(answer::text(404, "404 page not found\n"));
@@ -409,7 +408,7 @@ impl Call<'_> {
     }
 
     /// How this request wants objects rendered.
-    pub(crate) fn renderer(&self) -> answer::Renderer<'_> {
+    pub fn renderer(&self) -> answer::Renderer<'_> {
         answer::Renderer {
             types: &self.server.types,
             resource: self.resource,

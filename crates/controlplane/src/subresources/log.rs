@@ -43,7 +43,10 @@ pub(super) async fn get(call: &Call<'_>) -> Result<Answer, Status> {
         .body(whole(Default::default()))
         .map_err(|error| failed(error.to_string()))?;
     let target = kubelet::target(call.server, address);
-    let answered = call.server.kubelets.send(&target, request).await;
+    let answered = ControlPlane::of(call.server)
+        .kubelets
+        .send(&target, request)
+        .await;
     let response = answered.map_err(|SendError(why)| failed(why))?;
     match response.status().as_u16() {
         200..=206 => Ok(answer::answer(
@@ -145,30 +148,9 @@ impl LogOptions {
     }
 }
 
-async fn pass_on(call: &Call<'_>, address: &str, path: &str) -> Result<Answer, Status> {
-    let url = format!("https://{address}{path}");
-    let failed = |why: String| Status::unknown(format!("Get {}: {why}", json::quote(&url)));
-    let request = Outward::get(&url)
-        .body(whole(Default::default()))
-        .map_err(|error| failed(error.to_string()))?;
-    let answered = ControlPlane::of(call.server)
-        .kubelets
-        .send(&kubelet::target(call.server, address), request)
-        .await;
-    let response = answered.map_err(|SendError(why)| failed(why))?;
-    match response.status().as_u16() {
-        200..=206 => Ok(answer::answer(
-            200,
-            "text/plain",
-            Body::relay(response.into_body()),
-        )),
-        code => Err(refusal(code, response.into_body(), &call.path.name).await),
-    }
-}
-
-/// What a kubelet's refusal means to the client.
-async fn refusal(code: u16, body: Incoming, name: &str) -> Status {
-    let text = match Limited::new(body, MAX_REFUSAL).collect().await {
+/// The Status for an error of the kubelet.
+async fn kubelet_error(code: u16, body: Incoming, name: &str) -> Status {
+    let text = match Limited::new(body, MAX_ERROR).collect().await {
         Ok(text) => String::from_utf8_lossy(&text.to_bytes()).into_owned(),
         Err(error) => return Status::internal(error),
     };

@@ -44,7 +44,7 @@ pub(super) async fn connect(call: &Call<'_>) -> Result<Answer, Status> {
     if request.query.get("dryRun").is_some() {
         return Err(Status::bad_request("dryRun is not supported"));
     }
-    pass_on(call).await
+    proxy_request(call).await
 }
 
 async fn proxy_request(call: &Call<'_>) -> Result<Answer, Status> {

@@ -25,11 +25,11 @@ pub(super) struct AuthorizerChecks {
 
     /// The resource of the request.
     resource: CheckedResource,
-    asked: Mutex<AuthorizerCheck>,
+    asked: Mutex<CheckState>,
 }
 
 #[derive(Default)]
-struct AuthorizerCheck {
+struct CheckState {
     known: Vec<(AuthorizerCheck, AuthorizerDecision)>,
     open: Vec<AuthorizerCheck>,
 }
@@ -70,7 +70,7 @@ impl AuthorizerChecks {
         !open.is_empty()
     }
 
-    fn asked(&self) -> MutexGuard<'_, AuthorizerCheck> {
+    fn asked(&self) -> MutexGuard<'_, CheckState> {
         self.asked.lock()
     }
 
