@@ -1,4 +1,5 @@
-//! How does a pod get to its node? Beside the loop, many at a time: what its volumes and devices need first, then the pod.
+//! The binding cycle: PreBind steps for volumes and devices, then Bind. It runs beside the
+//! scheduling loop, many pods at a time.
 
 use std::sync::Arc;
 
@@ -8,56 +9,55 @@ use mizzen_sdk::resource::PODS;
 use mizzen_value::{Str, value};
 use tokio::sync::mpsc::Sender;
 
+use crate::event_recorder::{EventNote, EventRecorder};
+use crate::events::SchedulerMessage;
 use crate::extender::Extender;
-use crate::inbox::Letter;
-use crate::model::Pod;
-use crate::report::patch;
-use crate::reserve::{Doer, Step};
-use crate::tell::{Herald, Note};
+use crate::model::PodInfo;
+use crate::pod_status::patch_pod_status;
+use crate::reserve::{PreBindStep, PreBinder};
 
-/// A pod on its way to a node.
-pub(crate) struct Bind {
+/// The binding cycle of one pod.
+pub(crate) struct BindingCycle {
     pub api: Api,
-    pub herald: Herald,
-    pub sender: Sender<Letter>,
+    pub recorder: EventRecorder,
+    pub sender: Sender<SchedulerMessage>,
     pub scheduler: Str,
-    pub pod: Arc<Pod>,
+    pub pod: Arc<PodInfo>,
     pub node: Str,
-    /// What is to be done first.
-    pub steps: Vec<Step>,
-    pub doer: Doer,
+    /// The PreBind steps, run before the pod is bound.
+    pub steps: Vec<PreBindStep>,
+    pub pre_binder: PreBinder,
     pub extenders: Arc<[Extender]>,
 }
 
-impl Bind {
-    /// Binds the pod, tells the loop how that went, and people if it went well.
+impl BindingCycle {
+    /// Binds the pod, sends the result to the loop, and records an Event on success.
     pub(crate) async fn run(self) {
-        let outcome = self.prepare_and_bind().await;
+        let mut outcome = Ok(());
+        if !self.steps.is_empty() {
+            // PreBind may take long, so the nomination is published first.
+            let change = value!({"status": {"nominatedNodeName": (&self.node)}});
+            patch_pod_status(&self.api, &self.pod, &change).await;
+            outcome = self.pre_binder.run(&self.steps).await;
+        }
+        if outcome.is_ok() {
+            outcome = self.bind().await;
+        }
         let bound = outcome.is_ok();
         if !bound {
-            // Before the loop hears of it, so that the pod's next try does not cross this.
-            self.doer.undo(&self.steps).await;
+            // Before the loop gets the result, so that the next attempt does not race with this.
+            self.pre_binder.unreserve_claims(&self.steps).await;
         }
         let _ = self
             .sender
-            .send(Letter::Bound {
+            .send(SchedulerMessage::Bound {
                 uid: self.pod.uid.clone(),
                 outcome,
             })
             .await;
         if bound {
-            self.tell().await;
+            self.record_scheduled().await;
         }
-    }
-
-    async fn prepare_and_bind(&self) -> Result<(), String> {
-        if !self.steps.is_empty() {
-            // This may take a while, so that others know where the pod will be.
-            let change = value!({"status": {"nominatedNodeName": (&self.node)}});
-            patch(&self.api, &self.pod, &change).await;
-            self.doer.carry_out(&self.steps).await?;
-        }
-        self.bind().await
     }
 
     async fn bind(&self) -> Result<(), String> {
@@ -71,13 +71,13 @@ impl Bind {
                     tracing::info!(
                         extender = extender.options.url,
                         error,
-                        "an extender is left out"
+                        "ignoring an extender that failed"
                     );
                 }
                 outcome => return outcome,
             }
         }
-        let Pod {
+        let PodInfo {
             namespace,
             name,
             uid,
@@ -94,29 +94,32 @@ impl Bind {
             .api
             .create_at(&PODS, &self.pod.key(), "binding", &binding)
             .await;
-        bound
-            .map(drop)
-            .map_err(|error| format!("running Bind plugin \"DefaultBinder\": {}", message(error)))
+        bound.map(drop).map_err(|error| {
+            format!(
+                "running Bind plugin \"DefaultBinder\": {}",
+                error_message(error)
+            )
+        })
     }
 
-    async fn tell(&self) {
-        let Pod {
+    async fn record_scheduled(&self) {
+        let PodInfo {
             namespace, name, ..
         } = &*self.pod;
-        let note = Note {
+        let note = EventNote {
             severity: Severity::Normal,
             reason: "Scheduled",
             action: "Binding",
             text: format!("Successfully assigned {namespace}/{name} to {}", self.node),
         };
-        self.herald
-            .tell_once(&self.scheduler, &self.pod, note)
+        self.recorder
+            .record_once(&self.scheduler, &self.pod, note)
             .await;
     }
 }
 
-/// What the server said, without what we make of it.
-pub(crate) fn message(error: kube::Error) -> String {
+/// The server's message, without the client's wrapping.
+pub(crate) fn error_message(error: kube::Error) -> String {
     match error {
         kube::Error::Api(status) => status.message.clone(),
         error => error.to_string(),

@@ -1,5 +1,5 @@
-//! What is known of devices? Claims, slices of devices that drivers publish, classes, and what we allocate until the API
-//! says so.
+//! ResourceClaims, ResourceSlices and DeviceClasses, and allocations that are assumed until the API
+//! has them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,67 +8,67 @@ use mizzen_sdk::{Key, Object};
 use mizzen_value::quantity::Quantity;
 use mizzen_value::{Str, Value};
 
-use crate::model::Pod;
+use crate::model::PodInfo;
 use crate::{HashMap, HashSet};
 
 /// A device: its driver, pool and name.
 pub(crate) type DeviceId = (Str, Str, Str);
 
-/// Amounts by the names of capacities.
+/// Quantities by capacity name.
 pub(crate) type Amounts = BTreeMap<Str, Quantity>;
 
-/// Adds amounts to others.
-pub(crate) fn add(to: &mut Amounts, amounts: &Amounts) {
+/// Adds `amounts` to `to`.
+pub(crate) fn add_amounts(to: &mut Amounts, amounts: &Amounts) {
     for (name, amount) in amounts {
         let sum = to.get(name).map_or(*amount, |known| known.add(amount));
         to.insert(name.clone(), sum);
     }
 }
 
-/// What somebody has. Administrators have nothing for themselves.
+/// Allocated devices. Admin access allocates nothing.
 #[derive(Debug, Default)]
-pub(crate) struct Taken {
-    /// Devices that one claim has.
+pub(crate) struct AllocatedDevices {
+    /// Devices that one claim has alone.
     pub whole: HashSet<DeviceId>,
-    /// Devices that claims share, and how much of them is taken.
+    /// Shared devices, and the capacity of each that is consumed.
     pub parts: HashMap<DeviceId, Amounts>,
 }
 
-impl Taken {
-    /// Whether anybody has anything of a device.
-    pub(crate) fn has(&self, id: &DeviceId) -> bool {
+impl AllocatedDevices {
+    /// Whether any part of a device is allocated.
+    pub(crate) fn is_allocated(&self, id: &DeviceId) -> bool {
         self.whole.contains(id) || self.parts.contains_key(id)
     }
 
     fn add(&mut self, result: &Value) {
         if result["shareID"].is_null() {
-            self.whole.insert(id(result));
+            self.whole.insert(device_id(result));
             return;
         }
         let consumed = result["consumedCapacity"].entries();
         let consumed = consumed
             .map(|(name, amount)| (name.into(), Quantity::of(amount.str())))
             .collect();
-        add(self.parts.entry(id(result)).or_default(), &consumed);
+        add_amounts(self.parts.entry(device_id(result)).or_default(), &consumed);
     }
 }
 
-/// Everything that is known of devices.
+/// The objects of dynamic resource allocation.
 #[derive(Debug, Default)]
 pub(crate) struct Devices {
     pub claims: HashMap<Key, Arc<Object>>,
     pub slices: HashMap<Str, Arc<Object>>,
     pub classes: HashMap<Str, Arc<Object>>,
-    /// What we allocate, by the claim's uid.
-    pending: HashMap<Str, Value>,
+    /// Assumed allocations, by claim UID.
+    assumed: HashMap<Str, Value>,
 }
 
 impl Devices {
-    /// The claims of a pod, or why it has to wait for them.
-    pub(crate) fn claims_of(&self, pod: &Pod) -> Result<Vec<&Arc<Object>>, String> {
+    /// The ResourceClaims of a pod, or why it must wait for them.
+    pub(crate) fn pod_claims(&self, pod: &PodInfo) -> Result<Vec<&Arc<Object>>, String> {
         let mut claims = Vec::new();
-        for used in pod.resource_claims.iter().filter(|used| !used.needless) {
-            let Pod {
+        for used in pod.resource_claims.iter().filter(|used| !used.not_needed) {
+            let PodInfo {
                 namespace,
                 name: pod_name,
                 ..
@@ -96,28 +96,28 @@ impl Devices {
         Ok(claims)
     }
 
-    /// Whether we are allocating devices for a claim.
-    pub(crate) fn is_pending(&self, claim: &Object) -> bool {
-        self.pending.contains_key(claim.uid())
+    /// Whether an allocation of the claim is assumed.
+    pub(crate) fn is_assumed(&self, claim: &Object) -> bool {
+        self.assumed.contains_key(claim.uid())
     }
 
-    /// The devices that somebody has.
-    pub(crate) fn taken(&self) -> Taken {
+    /// All devices that are allocated or assumed to be.
+    pub(crate) fn allocated(&self) -> AllocatedDevices {
         let allocated = self
             .claims
             .values()
             .map(|claim| &claim["status"]["allocation"]);
         let results = allocated
-            .chain(self.pending.values())
+            .chain(self.assumed.values())
             .flat_map(|one| one["devices"]["results"].list());
-        let mut taken = Taken::default();
+        let mut taken = AllocatedDevices::default();
         results
             .filter(|result| !result["adminAccess"].bool())
             .for_each(|result| taken.add(result));
         taken
     }
 
-    /// Follows a claim. What it was before.
+    /// Sets or removes a claim. Returns the old one.
     pub(crate) fn set_claim(
         &mut self,
         key: &Key,
@@ -127,7 +127,7 @@ impl Devices {
             .as_ref()
             .filter(|claim| !claim["status"]["allocation"].is_null())
         {
-            self.pending.remove(claim.uid());
+            self.assumed.remove(claim.uid());
         }
         match claim {
             Some(claim) => self.claims.insert(key.clone(), claim),
@@ -136,15 +136,15 @@ impl Devices {
     }
 
     pub(crate) fn assume(&mut self, uid: &Str, allocation: &Value) {
-        self.pending.insert(uid.clone(), allocation.clone());
+        self.assumed.insert(uid.clone(), allocation.clone());
     }
 
     pub(crate) fn forget(&mut self, uid: &str) {
-        self.pending.remove(uid);
+        self.assumed.remove(uid);
     }
 }
 
-fn id(result: &Value) -> DeviceId {
+fn device_id(result: &Value) -> DeviceId {
     (
         result["driver"].str().into(),
         result["pool"].str().into(),

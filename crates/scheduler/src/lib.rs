@@ -1,4 +1,4 @@
-//! Which node? One pod through queue, filter, score, reserve, bind, preempt.
+//! The scheduler: one pod through queue, filter, score, reserve, bind, preemption.
 //!
 //! ```no_run
 //! # async fn example(client: kube::Client) -> Result<(), mizzen_scheduler::StartError> {
@@ -11,37 +11,38 @@
 //! # }
 //! ```
 //!
-//! One loop owns all that is known (`world`) and the pods that wait (`queue`). What happens is told to it as letters
-//! (`inbox`); between two letters it takes the next pod, asks the plugins of its profile (`plugin`) on which nodes it may
-//! be and which is best (`cycle`), and assumes that it is there. Writing that down (`bind`) is done beside the loop.
-//! Where there is no room, pods that matter less are let go (`preempt`).
+//! One loop owns the cluster state (`cluster_state`) and the scheduling queue (`queue`). Informer
+//! events reach it as messages (`events`, `event_handlers`). Between two messages it pops the next
+//! pod, runs the plugins of its profile (`plugin`) to filter and score nodes (`cycle`), and assumes
+//! the pod on the selected node. The binding cycle (`bind`) runs beside the loop. If no node fits,
+//! PostFilter (`post_filter`) preempts pods of lower priority (`preemption`).
 //!
-//! Invariant: nothing here reads the wall clock or draws a number; [`Options`] has the seams.
+//! Invariant: nothing here reads the wall clock or a random source; [`Options`] has both.
 
 mod bind;
 mod cache;
+mod cluster_event;
+mod cluster_state;
 mod configuration;
-mod consult;
 mod cycle;
 mod devices;
+mod event_handlers;
+mod event_recorder;
+mod events;
 mod extender;
-mod happening;
-mod inbox;
-mod make_room;
-mod meter;
+mod extender_phases;
+mod metrics;
 mod model;
 mod plugin;
-mod preempt;
+mod pod_status;
+mod post_filter;
+mod preemption;
 mod profile;
 mod queue;
-mod report;
 mod reserve;
 mod run;
 mod scheduler;
 mod storage;
-mod take_in;
-mod tell;
-mod world;
 
 pub use configuration::{Configuration, ConfigurationError};
 pub use run::{Handle, Options, StartError, start};

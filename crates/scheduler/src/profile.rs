@@ -1,34 +1,35 @@
-//! Which plugins decide about the pods of a scheduler's name?
+//! Profiles: the plugins for the pods of one scheduler name.
 
 use mizzen_value::Str;
 
-use crate::model::Pod;
-use crate::plugin::{Filter, Name, Score};
-use crate::preempt::Breadth;
-use crate::world::World;
+use crate::cluster_state::ClusterState;
+use crate::model::PodInfo;
+use crate::plugin::{FilterPlugin, Name, ScorePlugin};
+use crate::preemption::CandidateLimits;
 
-/// The plugins for one scheduler's name.
+/// The plugins for one scheduler name.
 pub(crate) struct Profile {
     pub name: Str,
-    pub filters: Vec<Box<dyn Filter>>,
-    pub scores: Vec<(Box<dyn Score>, i64)>,
-    /// Whether pods wait for their gates.
-    pub gates: bool,
-    /// Whether pods wait for their claims of devices.
+    pub filters: Vec<Box<dyn FilterPlugin>>,
+    pub scores: Vec<(Box<dyn ScorePlugin>, i64)>,
+    /// SchedulingGates at PreEnqueue.
+    pub scheduling_gates: bool,
+    /// DynamicResources at PreEnqueue: pods wait for their ResourceClaims.
     pub awaits_claims: bool,
-    /// Whether devices are given back for a pod that cannot be where they are.
-    pub frees_devices: bool,
-    /// How room is made; none if it is not.
-    pub preemption: Option<Breadth>,
-    /// Of how many nodes in a hundred the best is chosen.
-    pub share: Option<usize>,
+    /// DynamicResources at PostFilter: claims that do not fit are deallocated.
+    pub deallocates_claims: bool,
+    /// DefaultPreemption at PostFilter.
+    pub preemption: Option<CandidateLimits>,
+    /// `percentageOfNodesToScore`.
+    pub percentage_of_nodes_to_score: Option<usize>,
 }
 
 impl Profile {
-    /// Who does not let a pod be tried.
-    pub(crate) fn gate(&self, pod: &Pod, world: &World) -> Option<Name> {
-        let has_claims = || pod.resource_claims.is_empty() || world.devices.claims_of(pod).is_ok();
-        if self.gates && pod.has_gates {
+    /// Runs PreEnqueue. Returns the plugin that gates the pod.
+    pub(crate) fn run_pre_enqueue(&self, pod: &PodInfo, cluster: &ClusterState) -> Option<Name> {
+        let has_claims =
+            || pod.resource_claims.is_empty() || cluster.devices.pod_claims(pod).is_ok();
+        if self.scheduling_gates && pod.has_gates {
             Some(Name::SchedulingGates)
         } else if self.awaits_claims && !has_claims() {
             Some(Name::DynamicResources)

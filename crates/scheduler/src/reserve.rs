@@ -1,6 +1,7 @@
-//! What must be done before a pod is bound, so that its volumes and devices are there?
+//! Reserve and PreBind: volumes and devices of a pod.
 //!
-//! What will be is assumed at once, so that no other pod gets the same; doing it is the binding's business.
+//! Reserve assumes the result at once, so that no other pod gets the same. PreBind writes it in the
+//! binding cycle.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,173 +16,179 @@ use mizzen_sdk::{Key, Object};
 use mizzen_value::{Str, Value, time, value};
 use tokio::time::{sleep, timeout};
 
-use crate::bind::message;
-use crate::model::Pod;
+use crate::bind::error_message;
+use crate::cluster_state::ClusterState;
+use crate::model::PodInfo;
 use crate::storage::{SELECTED_NODE, is_bound};
-use crate::world::World;
 
-/// Keeps a claim of devices until nobody uses them.
+/// The finalizer of claims with an allocation.
 const FINALIZER: &str = "resource.kubernetes.io/delete-protection";
-/// How often a claim is written that others write, too.
-const MOST_TRIES: usize = 5;
-/// How often they are looked at.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The number of attempts to write a claim on conflicts.
+const MAX_ATTEMPTS: usize = 5;
+/// How often claims are checked while PreBind waits for their volumes.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Something to be done first.
+/// One step of PreBind.
 #[derive(Debug, Clone)]
-pub(crate) enum Step {
+pub(crate) enum PreBindStep {
     /// Binds a volume to a claim.
     BindVolume {
-        /// The volume as it will be.
+        /// The volume with its claimRef.
         volume: Arc<Object>,
         claim: Key,
-        /// How long it is waited for.
-        patience: Duration,
+        /// `bindTimeoutSeconds`.
+        bind_timeout: Duration,
     },
-    /// Lets somebody make a volume for a claim on a node.
+    /// Has a volume provisioned for a claim on the selected node.
     Provision {
-        /// The claim as it will be.
+        /// The claim with its selected-node annotation.
         claim: Arc<Object>,
-        /// How long it is waited for.
-        patience: Duration,
+        /// `bindTimeoutSeconds`.
+        bind_timeout: Duration,
     },
-    /// Lets a pod use a claim of devices.
+    /// Allocates a ResourceClaim and reserves it for the pod.
     Claim {
         claim: Key,
         uid: Str,
-        /// The devices that it gets; none if it has them.
+        /// The new allocation; `None` if it has one.
         allocation: Option<Value>,
-        pod: Arc<Pod>,
+        pod: Arc<PodInfo>,
     },
 }
 
-/// Assumes what steps will do.
-pub(crate) fn assume(steps: &[Step], world: &mut World) {
+/// Reserve: assumes the result of the steps.
+pub(crate) fn assume(steps: &[PreBindStep], cluster: &mut ClusterState) {
     for step in steps {
         match step {
-            Step::BindVolume { volume, .. } => world.storage.assume_volume(volume.clone()),
-            Step::Provision { claim, .. } => world.storage.assume_claim(claim.clone()),
-            Step::Claim {
+            PreBindStep::BindVolume { volume, .. } => cluster.storage.assume_volume(volume.clone()),
+            PreBindStep::Provision { claim, .. } => cluster.storage.assume_claim(claim.clone()),
+            PreBindStep::Claim {
                 uid,
                 allocation: Some(allocation),
                 ..
-            } => world.devices.assume(uid, allocation),
-            Step::Claim { .. } => {}
+            } => cluster.devices.assume(uid, allocation),
+            PreBindStep::Claim { .. } => {}
         }
     }
 }
 
-/// Forgets what steps would have done.
-pub(crate) fn forget(steps: &[Step], world: &mut World) {
+/// Unreserve: forgets the result of the steps.
+pub(crate) fn forget(steps: &[PreBindStep], cluster: &mut ClusterState) {
     for step in steps {
         match step {
-            Step::BindVolume { volume, .. } => world.storage.forget_volume(volume.name()),
-            Step::Provision { claim, .. } => world.storage.forget_claim(&claim.key()),
-            Step::Claim { uid, .. } => world.devices.forget(uid),
+            PreBindStep::BindVolume { volume, .. } => cluster.storage.forget_volume(volume.name()),
+            PreBindStep::Provision { claim, .. } => cluster.storage.forget_claim(&claim.key()),
+            PreBindStep::Claim { uid, .. } => cluster.devices.forget(uid),
         }
     }
 }
 
-/// Does what is to be done before a pod is bound.
+/// Runs PreBind.
 #[derive(Clone)]
-pub(crate) struct Doer {
+pub(crate) struct PreBinder {
     api: Api,
     clock: Clock,
     claims: Lister<Object>,
 }
 
-impl Doer {
-    pub(crate) fn new(api: Api, clock: Clock, informers: &Factory) -> Doer {
-        Doer {
+impl PreBinder {
+    pub(crate) fn new(api: Api, clock: Clock, informers: &Factory) -> PreBinder {
+        PreBinder {
             api,
             clock,
             claims: informers.objects(&PERSISTENT_VOLUME_CLAIMS).lister(),
         }
     }
 
-    /// Does all steps, and waits until what others have to do is done.
-    pub(crate) async fn carry_out(&self, steps: &[Step]) -> Result<(), String> {
-        let mut promises = Vec::with_capacity(steps.len());
+    /// Runs all steps, and waits until the claims are bound.
+    pub(crate) async fn run(&self, steps: &[PreBindStep]) -> Result<(), String> {
+        let mut pending_claims = Vec::with_capacity(steps.len());
         for step in steps {
-            promises.extend(self.write(step).await.map_err(|error| {
-                let plugin = if matches!(step, Step::Claim { .. }) {
+            pending_claims.extend(self.write_step(step).await.map_err(|error| {
+                let plugin = if matches!(step, PreBindStep::Claim { .. }) {
                     "DynamicResources"
                 } else {
                     "VolumeBinding"
                 };
-                format!("running PreBind plugin \"{plugin}\": {}", message(error))
+                format!(
+                    "running PreBind plugin \"{plugin}\": {}",
+                    error_message(error)
+                )
             })?);
         }
-        if promises.is_empty() {
+        if pending_claims.is_empty() {
             return Ok(());
         }
-        let waiting = self.wait(&promises).await;
+        let waiting = self.wait_for_bound_claims(&pending_claims).await;
         waiting.map_err(|error| {
             format!("running PreBind plugin \"VolumeBinding\": binding volumes: {error}")
         })
     }
 
-    async fn write(&self, step: &Step) -> Result<Option<Promise>, kube::Error> {
+    async fn write_step(&self, step: &PreBindStep) -> Result<Option<PendingClaim>, kube::Error> {
         Ok(Some(match step {
-            Step::Claim {
+            PreBindStep::Claim {
                 claim,
                 allocation,
                 pod,
                 ..
             } => {
-                self.claim(claim, allocation.as_ref(), pod).await?;
+                self.reserve_claim(claim, allocation.as_ref(), pod).await?;
                 return Ok(None);
             }
-            Step::BindVolume {
+            PreBindStep::BindVolume {
                 volume,
                 claim,
-                patience,
+                bind_timeout,
             } => {
                 self.api.update(&PERSISTENT_VOLUMES, volume).await?;
-                Promise {
+                PendingClaim {
                     claim: claim.clone(),
                     node: None,
                     since: Version::default(),
-                    patience: *patience,
+                    bind_timeout: *bind_timeout,
                 }
             }
-            Step::Provision { claim, patience } => {
+            PreBindStep::Provision {
+                claim,
+                bind_timeout,
+            } => {
                 let written = self.api.update(&PERSISTENT_VOLUME_CLAIMS, claim).await?;
                 let node = claim.annotation(SELECTED_NODE).map(String::from);
                 let since = Version::parse(written.version());
-                Promise {
+                PendingClaim {
                     claim: claim.key(),
                     node,
                     since,
-                    patience: *patience,
+                    bind_timeout: *bind_timeout,
                 }
             }
         }))
     }
 
-    /// Gives a claim its devices, and the pod the claim. Whoever else writes it at the same time is waited for.
-    async fn claim(
+    /// Writes the allocation of a claim and reserves the claim for the pod. Retries on conflicts.
+    async fn reserve_claim(
         &self,
         key: &Key,
         allocation: Option<&Value>,
-        pod: &Pod,
+        pod: &PodInfo,
     ) -> Result<(), kube::Error> {
         let mut tries = 0;
         loop {
-            let outcome = self.try_claim(key, allocation, pod).await;
+            let outcome = self.try_reserve_claim(key, allocation, pod).await;
             tries += 1;
             match outcome {
-                Err(error) if is_conflict(&error) && tries < MOST_TRIES => {}
+                Err(error) if is_conflict(&error) && tries < MAX_ATTEMPTS => {}
                 outcome => return outcome,
             }
         }
     }
 
-    async fn try_claim(
+    async fn try_reserve_claim(
         &self,
         key: &Key,
         allocation: Option<&Value>,
-        pod: &Pod,
+        pod: &PodInfo,
     ) -> Result<(), kube::Error> {
         let mut claim = self.api.get(&RESOURCE_CLAIMS, key).await?;
         if !claim.has_finalizer(FINALIZER) {
@@ -208,7 +215,7 @@ impl Doer {
             .iter()
             .any(|consumer| consumer["uid"].str() == pod.uid)
         {
-            let Pod { name, uid, .. } = pod;
+            let PodInfo { name, uid, .. } = pod;
             consumers.push(value!({"resource": "pods", "name": name, "uid": uid}));
         }
         self.api
@@ -217,18 +224,19 @@ impl Doer {
             .map(drop)
     }
 
-    /// Gives back the claims of devices that were written for a pod which is not bound after all.
+    /// Unreserve: removes a pod that was not bound from `reservedFor` of its claims.
     ///
-    /// Kubernetes: a claim keeps its devices; whoever cleans up claims frees them, or the pod finds them again.
-    pub(crate) async fn undo(&self, steps: &[Step]) {
+    /// Kubernetes: the allocation stays. The resource claim controller deallocates it, or the pod
+    /// uses it again.
+    pub(crate) async fn unreserve_claims(&self, steps: &[PreBindStep]) {
         for step in steps {
-            let Step::Claim {
+            let PreBindStep::Claim {
                 claim, uid, pod, ..
             } = step
             else {
                 continue;
             };
-            // The answer to our write may have been lost, so that every claim is asked for.
+            // The response to the earlier write may have been lost, so every claim is patched.
             let change = value!({
                 "metadata": {"uid": uid},
                 "status": {"reservedFor": [{"$patch": "delete", "uid": (&pod.uid)}]}
@@ -240,48 +248,48 @@ impl Doer {
             if let Err(error) = written.map(drop)
                 && !is_not_found(&error)
             {
-                // The next try of the pod comes here again, if it fails.
+                // The next attempt of the pod unreserves again, if it fails.
                 tracing::warn!(%claim, %error, "a claim is still reserved for a pod that is not bound");
             }
         }
     }
 
-    async fn wait(&self, promises: &[Promise]) -> Result<(), String> {
-        let patience = promises
+    async fn wait_for_bound_claims(&self, pending_claims: &[PendingClaim]) -> Result<(), String> {
+        let bind_timeout = pending_claims
             .iter()
-            .map(|promise| promise.patience)
+            .map(|pending_claim| pending_claim.bind_timeout)
             .max()
             .unwrap_or_default();
         let all_kept = async {
             loop {
-                sleep(LOOK_EVERY).await;
-                let kept: Vec<bool> = promises
+                sleep(POLL_INTERVAL).await;
+                let kept: Vec<bool> = pending_claims
                     .iter()
-                    .map(|promise| self.is_kept(promise))
+                    .map(|pending_claim| self.is_claim_bound(pending_claim))
                     .collect::<Result<_, _>>()?;
                 if !kept.contains(&false) {
                     return Ok(());
                 }
             }
         };
-        timeout(patience, all_kept)
+        timeout(bind_timeout, all_kept)
             .await
             .unwrap_or_else(|_| Err("context deadline exceeded".into()))
     }
 
-    /// Whether a claim has its volume; an error if it will not get one on this node.
-    fn is_kept(&self, promise: &Promise) -> Result<bool, String> {
-        let Promise {
+    /// Whether a claim is bound; an error if provisioning failed on this node.
+    fn is_claim_bound(&self, pending_claim: &PendingClaim) -> Result<bool, String> {
+        let PendingClaim {
             claim: key,
             node,
             since,
             ..
-        } = promise;
+        } = pending_claim;
         let claim = self.claims.by_key(key).map_err(|error| error.to_string())?;
         let claim = claim.ok_or_else(|| {
             format!("failed to check provisioning pvc: could not find v1.PersistentVolumeClaim \"{key}\"")
         })?;
-        // The cache may not know yet what we wrote.
+        // The informer may not have the written version yet.
         if Version::parse(claim.version()) < *since {
             return Ok(false);
         }
@@ -292,13 +300,13 @@ impl Doer {
     }
 }
 
-/// A claim that will have a volume.
-struct Promise {
+/// A claim whose volume PreBind waits for.
+struct PendingClaim {
     claim: Key,
-    /// The node on which it is made; none if it is there.
+    /// The selected node; `None` if the volume exists.
     node: Option<String>,
-    /// The version in which we said so.
+    /// The resource version of our write.
     since: Version,
-    /// How long it is waited for.
-    patience: Duration,
+    /// `bindTimeoutSeconds`.
+    bind_timeout: Duration,
 }

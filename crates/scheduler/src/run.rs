@@ -1,4 +1,4 @@
-//! A scheduler at work: set up, caches filled, until stopped.
+//! Starting and stopping a scheduler.
 
 use std::sync::Arc;
 
@@ -11,47 +11,43 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use crate::configuration::Configuration;
+use crate::events::{self, SchedulerMessage};
 use crate::extender::Extender;
-use crate::inbox::{self, Letter};
-use crate::meter::Meter;
+use crate::metrics::SchedulerMetrics;
 use crate::scheduler::Scheduler;
 
-/// How a scheduler is set up.
+/// The dependencies of a scheduler.
 #[derive(Clone)]
 pub struct Options {
-    /// Reads and writes under the scheduler's name.
+    /// The client.
     pub api: Api,
-    /// What follows objects.
+    /// The informers.
     pub informers: Factory,
-    /// The time of day.
+    /// The wall clock.
     pub clock: Clock,
-    /// Where chance comes from.
+    /// The random source.
     pub chance: Chance,
-    /// The machine's name, which tells this scheduler from others of its name.
+    /// The host name, part of the Events' `reportingInstance`.
     pub host: String,
     /// Profiles, plugins, extenders.
     pub configuration: Arc<Configuration>,
 }
 
 impl Options {
-    /// On the wall clock, with caches of its own.
+    /// With the system clock and informers of its own.
     pub fn new(client: Client) -> Options {
         Options {
             api: Api::new(client.clone()),
             informers: Factory::new(client),
             clock: seam::wall_clock(),
             chance: seam::chance(),
-            host: host(),
+            host: nix::unistd::gethostname()
+                .ok()
+                .and_then(|name| name.into_string().ok())
+                .unwrap_or_default(),
             configuration: Arc::default(),
         }
     }
-}
-
-fn host() -> String {
-    nix::unistd::gethostname()
-        .ok()
-        .and_then(|name| name.into_string().ok())
-        .unwrap_or_default()
 }
 
 /// Why a scheduler does not start.
@@ -59,15 +55,15 @@ fn host() -> String {
 #[error("{0}")]
 pub struct StartError(String);
 
-/// A scheduler at work. It stops when this is dropped, and what it follows with it.
+/// A running scheduler. Dropping it stops the scheduler and its informers.
 pub struct Handle {
     informers: Factory,
     synced: watch::Receiver<bool>,
-    meter: Meter,
+    metrics: SchedulerMetrics,
     _tasks: JoinSet<()>,
 }
 
-/// Starts a scheduler. To be called within a runtime.
+/// Starts a scheduler. Must be called within a Tokio runtime.
 pub fn start(options: Options) -> Result<Handle, StartError> {
     let extenders = options
         .configuration
@@ -76,43 +72,43 @@ pub fn start(options: Options) -> Result<Handle, StartError> {
         .cloned()
         .map(|extender| Extender::new(extender, &options.clock));
     let extenders: Vec<Extender> = extenders.collect::<Result<_, _>>().map_err(StartError)?;
-    let (sender, inbox) = mpsc::channel(inbox::ROOM);
-    let registrations = inbox::follow(&options.informers, &sender);
+    let (sender, inbox) = mpsc::channel(events::CHANNEL_CAPACITY);
+    let registrations = events::add_event_handlers(&options.informers, &sender);
     options.informers.start();
     let (done, synced) = watch::channel(false);
-    let meter = Meter::default();
-    let scheduler = Scheduler::new(&options, extenders, sender.clone(), meter.clone());
+    let metrics = SchedulerMetrics::default();
+    let scheduler = Scheduler::new(&options, extenders, sender.clone(), metrics.clone());
     let mut tasks = JoinSet::new();
     tasks.spawn(scheduler.run(inbox));
     tasks.spawn(async move {
         for registration in &registrations {
             registration.wait_for_sync().await;
         }
-        let _ = sender.send(Letter::Synced).await;
+        let _ = sender.send(SchedulerMessage::Synced).await;
         done.send_replace(true);
-        // Handlers listen for as long as somebody holds their registrations.
+        // Handlers stay registered for as long as their registrations live.
         std::future::pending::<()>().await;
     });
     Ok(Handle {
         informers: options.informers,
         synced,
-        meter,
+        metrics,
         _tasks: tasks,
     })
 }
 
 impl Handle {
-    /// Waits until all caches are filled.
+    /// Waits until all informers have synced.
     pub async fn synced(&self) {
         let mut synced = self.synced.clone();
         let _ = synced.wait_for(|synced| *synced).await;
     }
 }
 
-/// Those of the scheduler and of its informers.
+/// The metrics of the scheduler and of its informers.
 impl Collector for Handle {
     fn collect(&self, families: &mut Families) {
-        self.meter.collect(families);
+        self.metrics.collect(families);
         self.informers.collect(families);
     }
 }

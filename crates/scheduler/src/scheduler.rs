@@ -1,4 +1,4 @@
-//! The loop: hear what happened, try the next pod.
+//! The scheduling loop: apply events, schedule the next pod.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,77 +15,78 @@ use tokio::time::{Instant, sleep_until};
 use tracing::Instrument as _;
 
 use crate::HashMap;
-use crate::bind::Bind;
+use crate::bind::BindingCycle;
 use crate::cache::Slot;
+use crate::cluster_state::ClusterState;
 use crate::cycle::{
-    Diagnosis, Prepared, check_with_nominated, filter, how_many, pick, prepare, rank,
+    CycleState, Diagnosis, FilterRun, num_feasible_nodes_to_find, prioritize_nodes,
+    run_pre_filters, select_host,
 };
+use crate::event_recorder::{EventNote, EventRecorder, EventSeriesCache};
+use crate::events::SchedulerMessage;
 use crate::extender::Extender;
-use crate::inbox::Letter;
-use crate::meter::{Levels, Meter, Outcome};
-use crate::model::Pod;
-use crate::plugin::Names;
+use crate::metrics::{AttemptResult, GaugeValues, SchedulerMetrics};
+use crate::model::PodInfo;
+use crate::plugin::PluginNames;
+use crate::pod_status::{PodStatusUpdate, PodStatusWriter, UnscheduledCondition};
 use crate::profile::Profile;
-use crate::queue::{Queue, Waiting};
-use crate::report::{Condition, Report, Reports};
-use crate::reserve::{self, Doer, Step};
+use crate::queue::{QueuedPodInfo, SchedulingQueue};
+use crate::reserve::{self, PreBindStep, PreBinder};
 use crate::run::Options;
-use crate::tell::{Herald, Note, Told};
-use crate::world::World;
 
-/// How many pods are tried before others have a turn.
-const TURN: u32 = 8;
-/// How often it is noted how much there is of everything.
-const NOTE_EVERY: Duration = Duration::from_secs(1);
-/// How many pods may be on their way to their nodes.
-const MOST_IN_FLIGHT: usize = 512;
+/// The number of attempts before the loop yields to other tasks.
+const ATTEMPTS_PER_TURN: u32 = 8;
+/// How often gauges are updated.
+const GAUGE_INTERVAL: Duration = Duration::from_secs(1);
+/// The most concurrent binding cycles.
+const MAX_BINDING_PODS: usize = 512;
 
-/// What the loop has.
+/// The state of the scheduling loop.
 pub(crate) struct Scheduler {
-    pub world: World,
-    pub queue: Queue,
+    pub cluster: ClusterState,
+    pub queue: SchedulingQueue,
     pub profiles: HashMap<Str, Arc<Profile>>,
     pub extenders: Arc<[Extender]>,
     /// Nodes as the API has them, for extenders.
     pub nodes: Lister<Object>,
-    /// Pods that are being bound.
-    pub flight: HashMap<Str, Flight>,
-    doer: Doer,
-    /// Where the next search begins.
-    start: usize,
+    /// Pods in their binding cycle.
+    pub binding_pods: HashMap<Str, BindingPod>,
+    pre_binder: PreBinder,
+    /// The node at which the next search starts (upstream: nextStartNodeIndex).
+    next_start_node: usize,
     pub api: Api,
     pub clock: Clock,
     pub chance: Chance,
-    pub herald: Herald,
-    pub told: Told,
-    pub reports: Reports,
-    pub sender: Sender<Letter>,
-    pub meter: Meter,
+    pub recorder: EventRecorder,
+    pub event_series: EventSeriesCache,
+    pub status_writer: PodStatusWriter,
+    pub sender: Sender<SchedulerMessage>,
+    pub metrics: SchedulerMetrics,
     pub is_synced: bool,
-    noted: Option<Instant>,
-    /// Pods for which others were just let go.
-    pub holding: Vec<Str>,
+    gauges_updated: Option<Instant>,
+    /// Preemptors of this cycle whose victims are being deleted.
+    pub preemptors: Vec<Str>,
 }
 
-/// A pod that is being bound.
-pub(crate) struct Flight {
-    pub waiting: Waiting,
-    /// When the attempt began that found its node.
-    pub began: Instant,
-    /// What is done for it first.
-    pub steps: Vec<Step>,
+/// A pod in its binding cycle.
+pub(crate) struct BindingPod {
+    pub queued_pod: QueuedPodInfo,
+    /// When the scheduling attempt began.
+    pub attempt_started: Instant,
+    /// Its PreBind steps.
+    pub steps: Vec<PreBindStep>,
 }
 
-/// Why a pod has no node.
-pub(crate) enum Failure {
-    /// There are no nodes.
+/// Why a pod was not scheduled.
+pub(crate) enum SchedulingFailure {
+    /// The cluster has no nodes.
     NoNodes,
-    /// None fits; in `nominate` is what becomes of the node that is nominated for it.
-    Unfit {
+    /// No node fits; `nominate` is the new nomination.
+    FitError {
         diagnosis: Diagnosis,
         nominate: Option<Str>,
     },
-    /// Something went wrong.
+    /// An internal error.
     Error(String),
 }
 
@@ -93,8 +94,8 @@ impl Scheduler {
     pub(crate) fn new(
         options: &Options,
         extenders: Vec<Extender>,
-        sender: Sender<Letter>,
-        meter: Meter,
+        sender: Sender<SchedulerMessage>,
+        metrics: SchedulerMetrics,
     ) -> Scheduler {
         let Options {
             api,
@@ -105,8 +106,8 @@ impl Scheduler {
             ..
         } = options.clone();
         Scheduler {
-            world: World::default(),
-            queue: Queue::new(configuration.delays),
+            cluster: ClusterState::default(),
+            queue: SchedulingQueue::new(configuration.backoff_durations),
             profiles: configuration
                 .profiles
                 .iter()
@@ -114,171 +115,177 @@ impl Scheduler {
                 .collect(),
             extenders: extenders.into(),
             nodes: options.informers.objects(&NODES).lister(),
-            flight: HashMap::default(),
-            doer: Doer::new(api.clone(), options.clock.clone(), &options.informers),
-            start: 0,
-            herald: Herald::new(api.clone(), clock.clone(), host.into()),
-            told: Told::default(),
-            reports: Reports::new(api.clone(), clock.clone(), sender.clone()),
+            binding_pods: HashMap::default(),
+            pre_binder: PreBinder::new(api.clone(), options.clock.clone(), &options.informers),
+            next_start_node: 0,
+            recorder: EventRecorder::new(api.clone(), clock.clone(), host.into()),
+            event_series: EventSeriesCache::default(),
+            status_writer: PodStatusWriter::new(api.clone(), clock.clone(), sender.clone()),
             api,
             clock,
             chance,
             sender,
-            meter,
+            metrics,
             is_synced: false,
-            noted: None,
-            holding: Vec::new(),
+            gauges_updated: None,
+            preemptors: Vec::new(),
         }
     }
 
-    /// Schedules until nobody is there any more.
-    pub(crate) async fn run(mut self, mut inbox: Receiver<Letter>) {
+    /// Schedules pods until the channel is closed.
+    pub(crate) async fn run(mut self, mut inbox: Receiver<SchedulerMessage>) {
         let mut n_tried = 0;
         loop {
-            while let Ok(letter) = inbox.try_recv() {
-                self.take_in(letter);
+            while let Ok(message) = inbox.try_recv() {
+                self.on_message(message);
             }
             self.flush();
-            if let Some(waiting) = self.next() {
-                self.try_one(waiting).await;
+            if let Some(queued_pod) = self.next_pod() {
+                self.schedule_one(queued_pod).await;
                 n_tried += 1;
-                if n_tried % TURN == 0 {
+                if n_tried % ATTEMPTS_PER_TURN == 0 {
                     tokio::task::yield_now().await;
                 }
                 continue;
             }
-            self.note_levels();
+            self.update_gauges();
             tokio::select! {
-                letter = inbox.recv() => match letter {
-                    Some(letter) => self.take_in(letter),
+                message = inbox.recv() => match message {
+                    Some(message) => self.on_message(message),
                     None => return,
                 },
-                () = sleep_until(self.queue.next_deadline()) => self.told.prune(&self.herald),
+                () = sleep_until(self.queue.next_deadline()) => self.event_series.prune(&self.recorder),
             }
         }
     }
 
-    fn next(&mut self) -> Option<Waiting> {
-        // Those that wait for volumes may wait long, and hold up nobody.
+    fn next_pod(&mut self) -> Option<QueuedPodInfo> {
+        // Pods that wait for volumes may wait long and do not count against the limit.
         let n_quick = self
-            .flight
+            .binding_pods
             .values()
-            .filter(|flight| flight.steps.is_empty());
+            .filter(|binding_pods| binding_pods.steps.is_empty());
         let may = self.is_synced
-            && (self.flight.len() < MOST_IN_FLIGHT || n_quick.count() < MOST_IN_FLIGHT);
+            && (self.binding_pods.len() < MAX_BINDING_PODS || n_quick.count() < MAX_BINDING_PODS);
         if may { self.queue.pop() } else { None }
     }
 
-    fn note_levels(&mut self) {
-        if self.noted.is_some_and(|noted| noted.elapsed() < NOTE_EVERY) {
+    fn update_gauges(&mut self) {
+        if self
+            .gauges_updated
+            .is_some_and(|gauges_updated| gauges_updated.elapsed() < GAUGE_INTERVAL)
+        {
             return;
         }
-        self.noted = Some(Instant::now());
-        let cache = &self.world.cache;
-        self.meter.levels(Levels {
+        self.gauges_updated = Some(Instant::now());
+        let cache = &self.cluster.cache;
+        self.metrics.set_gauges(GaugeValues {
             depths: self.queue.depths(),
-            n_nodes: cache.order().len(),
+            n_nodes: cache.node_order().len(),
             n_pods: cache.n_pods(),
-            n_assumed: self.flight.len(),
-            dropped_events: self.herald.dropped(),
-            rejected: self.queue.rejected(),
+            n_assumed: self.binding_pods.len(),
+            dropped_events: self.recorder.dropped(),
+            rejected: self.queue.unschedulable_by_plugin(),
         });
     }
 
-    /// Tries to place one pod.
-    async fn try_one(&mut self, waiting: Waiting) {
-        let began = Instant::now();
-        let Some(profile) = self.profiles.get(&waiting.pod.scheduler).cloned() else {
+    /// One scheduling cycle (upstream: ScheduleOne).
+    async fn schedule_one(&mut self, queued_pod: QueuedPodInfo) {
+        let attempt_started = Instant::now();
+        let Some(profile) = self.profiles.get(&queued_pod.pod.scheduler).cloned() else {
             return;
         };
-        if waiting.pod.is_going {
-            let Pod {
+        if queued_pod.pod.is_terminating {
+            let PodInfo {
                 namespace, name, ..
-            } = &*waiting.pod;
+            } = &*queued_pod.pod;
             let text = format!("skip schedule deleting pod: {namespace}/{name}");
-            return self.tell_failure(&profile, &waiting.pod, text);
+            return self.record_failure(&profile, &queued_pod.pod, text);
         }
-        self.world.cache.refresh();
+        self.cluster.cache.refresh_node_order();
         let span = tracing::debug_span!(
             "reconcile",
             controller = "kube-scheduler",
-            key = %waiting.pod.key(),
+            key = %queued_pod.pod.key(),
             outcome = tracing::field::Empty,
         );
-        let found = self.find(&profile, &waiting.pod).instrument(span.clone());
+        let found = self
+            .schedule_pod(&profile, &queued_pod.pod)
+            .instrument(span.clone());
         match found.await {
             Ok((slot, steps)) => {
-                self.meter.algorithm(began.elapsed());
-                span.record("outcome", Outcome::Scheduled.as_str());
-                self.place(&profile, (waiting, began), slot, steps);
+                self.metrics.observe_algorithm(attempt_started.elapsed());
+                span.record("outcome", AttemptResult::Scheduled.as_str());
+                self.assume_and_bind(&profile, (queued_pod, attempt_started), slot, steps);
             }
             Err(failure) => {
-                let outcome = if matches!(failure, Failure::Error(_)) {
-                    Outcome::Error
+                let outcome = if matches!(failure, SchedulingFailure::Error(_)) {
+                    AttemptResult::Error
                 } else {
-                    Outcome::Unschedulable
+                    AttemptResult::Unschedulable
                 };
-                self.meter.attempt(outcome, &profile.name, began.elapsed());
+                self.metrics
+                    .observe_attempt(outcome, &profile.name, attempt_started.elapsed());
                 span.record("outcome", outcome.as_str());
-                self.fail(&profile, waiting, failure);
+                self.handle_scheduling_failure(&profile, queued_pod, failure);
             }
         }
-        let duration_us = began.elapsed().as_micros() as u64;
+        let duration_us = attempt_started.elapsed().as_micros() as u64;
         span.in_scope(|| tracing::debug!(duration_us, "scheduling attempt is over"));
     }
 
-    /// The best node for a pod.
-    async fn find(
+    /// The best node for a pod (upstream: schedulePod).
+    async fn schedule_pod(
         &mut self,
         profile: &Profile,
-        pod: &Arc<Pod>,
-    ) -> Result<(Slot, Vec<Step>), Failure> {
-        let n_nodes = self.world.cache.order().len();
+        pod: &Arc<PodInfo>,
+    ) -> Result<(Slot, Vec<PreBindStep>), SchedulingFailure> {
+        let n_nodes = self.cluster.cache.node_order().len();
         if n_nodes == 0 {
-            return Err(Failure::NoNodes);
+            return Err(SchedulingFailure::NoNodes);
         }
         let mut diagnosis = Diagnosis::default();
-        let prepared =
-            prepare(profile, pod, &mut self.world, &mut diagnosis).map_err(Failure::Error)?;
+        let state = run_pre_filters(profile, pod, &mut self.cluster, &mut diagnosis)
+            .map_err(SchedulingFailure::Error)?;
         let mut feasible = Vec::new();
-        if diagnosis.before.is_empty() {
+        if diagnosis.pre_filter_message.is_empty() {
             feasible = self
-                .feasible(profile, pod, &prepared, &mut diagnosis)
+                .find_nodes_that_fit_pod(profile, pod, &state, &mut diagnosis)
                 .await
-                .map_err(Failure::Error)?;
+                .map_err(SchedulingFailure::Error)?;
         }
         let slot = match feasible.as_slice() {
-            [] => return Err(self.make_room(profile, pod, &prepared, diagnosis).await),
+            [] => return Err(self.run_post_filter(profile, pod, &state, diagnosis).await),
             [only] => *only,
             nodes => {
-                let mut scores = rank(profile, pod, &mut self.world, nodes);
-                self.consult_scores(pod, nodes, &mut scores).await;
-                pick(nodes, &scores, &self.chance).ok_or(Failure::NoNodes)?
+                let mut scores = prioritize_nodes(profile, pod, &mut self.cluster, nodes);
+                self.score_with_extenders(pod, nodes, &mut scores).await;
+                select_host(nodes, &scores, &self.chance).ok_or(SchedulingFailure::NoNodes)?
             }
         };
-        let steps = prepared
-            .reserve(self.world.cache.node(slot), &self.world)
-            .map_err(Failure::Error)?;
+        let steps = state
+            .reserve(self.cluster.cache.node(slot), &self.cluster)
+            .map_err(SchedulingFailure::Error)?;
         Ok((slot, steps))
     }
 
-    /// The nodes on which a pod may be: the one that is nominated for it, or enough to choose from.
-    async fn feasible(
+    /// The nodes that fit a pod: its nominated node, or enough to choose from (upstream:
+    /// findNodesThatFitPod).
+    async fn find_nodes_that_fit_pod(
         &mut self,
         profile: &Profile,
-        pod: &Pod,
-        prepared: &Prepared,
+        pod: &PodInfo,
+        state: &CycleState,
         diagnosis: &mut Diagnosis,
     ) -> Result<Vec<Slot>, String> {
-        if let Some(slot) = self.nominated_slot(pod, prepared) {
-            let left = self.consult_nodes(pod, vec![slot], diagnosis).await;
+        if let Some(slot) = self.evaluate_nominated_node(pod, state) {
+            let left = self.filter_with_extenders(pod, vec![slot], diagnosis).await;
             if let Ok([slot]) = left.as_deref() {
                 return Ok(vec![*slot]);
             }
         }
-        let (world, nominated) = (&self.world, &self.queue.nominated);
-        let n_nodes = world.cache.order().len();
-        let n_looked_at = prepared.only.as_ref().map_or(n_nodes, Vec::len);
+        let n_nodes = self.cluster.cache.node_order().len();
+        let n_looked_at = state.only_nodes.as_ref().map_or(n_nodes, Vec::len);
         let asks = |extender: &Extender| {
             !extender.options.filter.is_empty() || !extender.options.prioritize.is_empty()
         };
@@ -286,117 +293,132 @@ impl Scheduler {
         let enough = if is_one_enough {
             1
         } else {
-            how_many(profile.share, n_looked_at)
+            num_feasible_nodes_to_find(profile.percentage_of_nodes_to_score, n_looked_at)
         };
-        let feasible = filter(
-            prepared,
-            pod,
-            world,
-            nominated,
-            (self.start, enough),
+        let feasible = self.filter_run(pod, state).find_nodes_that_pass_filters(
+            self.next_start_node,
+            enough,
             diagnosis,
         )?;
-        self.start = (self.start + feasible.len() + diagnosis.refusals.len()) % n_nodes;
-        self.consult_nodes(pod, feasible, diagnosis).await
+        self.next_start_node =
+            (self.next_start_node + feasible.len() + diagnosis.rejections.len()) % n_nodes;
+        self.filter_with_extenders(pod, feasible, diagnosis).await
     }
 
-    /// The node that is nominated for a pod, if it may be there.
-    fn nominated_slot(&self, pod: &Pod, prepared: &Prepared) -> Option<Slot> {
-        let node = self.world.cache.find(&pod.nominated)?;
-        let allowed = prepared
-            .only
+    /// The node that is nominated for a pod, if the pod fits (upstream: evaluateNominatedNode).
+    fn evaluate_nominated_node(&self, pod: &PodInfo, state: &CycleState) -> Option<Slot> {
+        let node = self.cluster.cache.node_by_name(&pod.nominated_node)?;
+        let allowed = state
+            .only_nodes
             .as_ref()
             .is_none_or(|only| only.contains(&node.slot));
-        let nominated = &self.queue.nominated;
-        let refusal = check_with_nominated(prepared, pod, node, &self.world, nominated);
-        (allowed && refusal.is_none()).then_some(node.slot)
+        let rejection = self
+            .filter_run(pod, state)
+            .run_filters_with_nominated_pods(node);
+        (allowed && rejection.is_none()).then_some(node.slot)
     }
 
-    /// Assumes that a pod is on a node, and lets it be bound.
-    fn place(
+    fn filter_run<'a>(&'a self, pod: &'a PodInfo, state: &'a CycleState) -> FilterRun<'a> {
+        FilterRun {
+            state,
+            pod,
+            cluster: &self.cluster,
+            nominated: &self.queue.nominated,
+        }
+    }
+
+    /// Assumes the pod on a node and starts its binding cycle.
+    fn assume_and_bind(
         &mut self,
         profile: &Profile,
-        (waiting, began): (Waiting, Instant),
+        (queued_pod, attempt_started): (QueuedPodInfo, Instant),
         slot: Slot,
-        steps: Vec<Step>,
+        steps: Vec<PreBindStep>,
     ) {
-        let pod = waiting.pod.clone();
-        let node = self.world.cache.node(slot).name().clone();
-        self.world.cache.assume(pod.clone(), slot);
+        let pod = queued_pod.pod.clone();
+        let node = self.cluster.cache.node(slot).name().clone();
+        self.cluster.cache.assume(pod.clone(), slot);
         self.queue.nominated.remove(&pod.uid);
-        reserve::assume(&steps, &mut self.world);
-        self.flight.insert(
+        reserve::assume(&steps, &mut self.cluster);
+        self.binding_pods.insert(
             pod.uid.clone(),
-            Flight {
-                waiting,
-                began,
+            BindingPod {
+                queued_pod,
+                attempt_started,
                 steps: steps.clone(),
             },
         );
-        let bind = Bind {
+        let bind = BindingCycle {
             api: self.api.clone(),
-            herald: self.herald.clone(),
+            recorder: self.recorder.clone(),
             sender: self.sender.clone(),
             scheduler: profile.name.clone(),
             pod,
             node,
             steps,
-            doer: self.doer.clone(),
+            pre_binder: self.pre_binder.clone(),
             extenders: self.extenders.clone(),
         };
         tokio::spawn(bind.run());
     }
 
-    /// Puts a pod back, and says why.
-    pub(crate) fn fail(&mut self, profile: &Profile, waiting: Waiting, failure: Failure) {
-        let n_nodes = self.world.cache.order().len();
-        let (reason, message, rejectors, nominate) = match failure {
-            Failure::NoNodes => {
+    /// Puts a pod back into the queue, and reports why (upstream: handleSchedulingFailure).
+    pub(crate) fn handle_scheduling_failure(
+        &mut self,
+        profile: &Profile,
+        queued_pod: QueuedPodInfo,
+        failure: SchedulingFailure,
+    ) {
+        let n_nodes = self.cluster.cache.node_order().len();
+        let (reason, message, unschedulable_plugins, nominate) = match failure {
+            SchedulingFailure::NoNodes => {
                 let message = "no nodes available to schedule pods".to_string();
                 (
                     "Unschedulable",
                     message,
-                    Names::default(),
+                    PluginNames::default(),
                     Some(Str::default()),
                 )
             }
-            Failure::Unfit {
+            SchedulingFailure::FitError {
                 diagnosis,
                 nominate,
             } => (
                 "Unschedulable",
-                diagnosis.text(n_nodes),
-                diagnosis.rejectors,
+                diagnosis.message(n_nodes),
+                diagnosis.unschedulable_plugins,
                 nominate,
             ),
-            Failure::Error(message) => (
+            SchedulingFailure::Error(message) => (
                 "SchedulerError",
                 message,
-                Names::default(),
+                PluginNames::default(),
                 Some(Str::default()),
             ),
         };
-        let pod = waiting.pod.clone();
-        self.queue.fail(waiting, rejectors);
+        let pod = queued_pod.pod.clone();
+        self.queue
+            .add_unschedulable(queued_pod, unschedulable_plugins);
         self.queue.nominated.add(&pod, nominate.as_ref());
-        for uid in std::mem::take(&mut self.holding) {
+        for uid in std::mem::take(&mut self.preemptors) {
             self.queue.hold(&uid);
         }
-        self.tell_failure(profile, &pod, message.clone());
-        self.reports.send(Report {
+        self.record_failure(profile, &pod, message.clone());
+        self.status_writer.send(PodStatusUpdate {
             pod,
-            condition: Some(Condition { reason, message }),
+            condition: Some(UnscheduledCondition { reason, message }),
             nominated: nominate,
         });
     }
 
-    fn tell_failure(&mut self, profile: &Profile, pod: &Pod, text: String) {
-        let note = Note {
+    fn record_failure(&mut self, profile: &Profile, pod: &PodInfo, text: String) {
+        let note = EventNote {
             severity: Severity::Warning,
             reason: "FailedScheduling",
             action: "Scheduling",
             text,
         };
-        self.herald.tell(&mut self.told, &profile.name, pod, note);
+        self.recorder
+            .record(&mut self.event_series, &profile.name, pod, note);
     }
 }

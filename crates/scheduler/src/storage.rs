@@ -1,4 +1,4 @@
-//! What is known of storage? Claims, volumes, classes, and what we assume of them until the API says so.
+//! PersistentVolumes, claims and storage classes, and what is assumed of them until the API has it.
 
 use std::sync::Arc;
 
@@ -8,27 +8,27 @@ use mizzen_value::Str;
 use crate::HashMap;
 use crate::model::{Labels, NodeRule};
 
-/// The node that was chosen for a claim, for whoever makes its volume.
+/// The node that was selected for a claim, for its provisioner.
 pub(crate) const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 const BIND_COMPLETED: &str = "pv.kubernetes.io/bind-completed";
 const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
-/// A volume, and on which nodes it can be used.
+/// A PersistentVolume, and the nodes that it can be used on.
 #[derive(Debug, Clone)]
-pub(crate) struct Volume {
+pub(crate) struct PersistentVolume {
     pub object: Arc<Object>,
     nodes: Option<NodeRule>,
     pub labels: Labels,
 }
 
-impl Volume {
-    pub(crate) fn of(object: Arc<Object>) -> Volume {
+impl PersistentVolume {
+    pub(crate) fn from_object(object: Arc<Object>) -> PersistentVolume {
         let nodes = NodeRule::new(
             &mizzen_value::Value::Null,
             &object["spec"]["nodeAffinity"]["required"],
         );
-        let labels = Labels::of(&object["metadata"]["labels"]);
-        Volume {
+        let labels = Labels::from_value(&object["metadata"]["labels"]);
+        PersistentVolume {
             object,
             nodes,
             labels,
@@ -36,14 +36,14 @@ impl Volume {
     }
 
     /// Whether it can be used on a node with these labels.
-    pub(crate) fn reaches(&self, labels: &Labels) -> bool {
+    pub(crate) fn allows_node(&self, labels: &Labels) -> bool {
         self.nodes
             .as_ref()
             .is_none_or(|rule| rule.allows("", labels))
     }
 
-    /// Whether it is bound to a claim, or was made for it.
-    pub(crate) fn is_for(&self, claim: &Object) -> bool {
+    /// Whether it is bound to a claim, or pre-bound to it.
+    pub(crate) fn is_bound_or_prebound_to(&self, claim: &Object) -> bool {
         let reference = &self.object["spec"]["claimRef"];
         let uid = reference["uid"].str();
         !reference.is_null()
@@ -53,23 +53,23 @@ impl Volume {
     }
 }
 
-/// Everything that is known of storage.
+/// The objects of storage.
 #[derive(Debug, Default)]
-pub(crate) struct Storage {
+pub(crate) struct StorageState {
     claims: HashMap<Key, Arc<Object>>,
-    volumes: HashMap<Str, Arc<Volume>>,
+    volumes: HashMap<Str, Arc<PersistentVolume>>,
     pub classes: HashMap<Str, Arc<Object>>,
     pub csi_nodes: HashMap<Str, Arc<Object>>,
     pub csi_drivers: HashMap<Str, Arc<Object>>,
     pub capacities: HashMap<Key, Arc<Object>>,
     pub attachments: HashMap<Str, Arc<Object>>,
-    /// Claims for which we chose a node.
+    /// Claims with an assumed selected node.
     assumed_claims: HashMap<Key, Arc<Object>>,
-    /// Volumes that we bind.
-    assumed_volumes: HashMap<Str, Arc<Volume>>,
+    /// Volumes with an assumed claimRef.
+    assumed_volumes: HashMap<Str, Arc<PersistentVolume>>,
 }
 
-impl Storage {
+impl StorageState {
     pub(crate) fn claim(&self, namespace: &str, name: &str) -> Option<&Arc<Object>> {
         let key = Key::new(namespace, name);
         self.assumed_claims
@@ -77,14 +77,14 @@ impl Storage {
             .or_else(|| self.claims.get(&key))
     }
 
-    pub(crate) fn volume(&self, name: &str) -> Option<&Arc<Volume>> {
+    pub(crate) fn volume(&self, name: &str) -> Option<&Arc<PersistentVolume>> {
         self.assumed_volumes
             .get(name)
             .or_else(|| self.volumes.get(name))
     }
 
     /// All volumes of a class, by name.
-    pub(crate) fn volumes_of(&self, class: &str) -> Vec<Arc<Volume>> {
+    pub(crate) fn volumes_of_class(&self, class: &str) -> Vec<Arc<PersistentVolume>> {
         let assumed = |name: &Str, volume| self.assumed_volumes.get(name).unwrap_or(volume).clone();
         let volumes = self
             .volumes
@@ -97,7 +97,7 @@ impl Storage {
         volumes
     }
 
-    /// Follows a claim. What it was before.
+    /// Sets or removes a claim. Returns the old one.
     pub(crate) fn set_claim(
         &mut self,
         key: &Key,
@@ -117,13 +117,13 @@ impl Storage {
         }
     }
 
-    /// Follows a volume. What it was before.
+    /// Sets or removes a volume. Returns the old one.
     pub(crate) fn set_volume(
         &mut self,
         name: &str,
         volume: Option<Arc<Object>>,
     ) -> Option<Arc<Object>> {
-        let newer = |assumed: &Arc<Volume>| {
+        let newer = |assumed: &Arc<PersistentVolume>| {
             volume
                 .as_ref()
                 .is_none_or(|volume| volume.version() != assumed.object.version())
@@ -134,21 +134,23 @@ impl Storage {
         let old = match volume {
             Some(volume) => self
                 .volumes
-                .insert(name.into(), Arc::new(Volume::of(volume))),
+                .insert(name.into(), Arc::new(PersistentVolume::from_object(volume))),
             None => self.volumes.remove(name),
         };
         old.map(|old| old.object.clone())
     }
 
-    /// Assumes a claim as it will be.
+    /// Assumes a claim until the API has its next version.
     pub(crate) fn assume_claim(&mut self, claim: Arc<Object>) {
         self.assumed_claims.insert(claim.key(), claim);
     }
 
-    /// Assumes a volume as it will be.
+    /// Assumes a volume until the API has its next version.
     pub(crate) fn assume_volume(&mut self, volume: Arc<Object>) {
-        self.assumed_volumes
-            .insert(volume.name().into(), Arc::new(Volume::of(volume)));
+        self.assumed_volumes.insert(
+            volume.name().into(),
+            Arc::new(PersistentVolume::from_object(volume)),
+        );
     }
 
     pub(crate) fn forget_claim(&mut self, key: &Key) {
@@ -160,14 +162,14 @@ impl Storage {
     }
 }
 
-/// The class of a claim; empty if it has none.
-pub(crate) fn class_of(claim: &Object) -> &str {
+/// The storage class of a claim; empty if it has none.
+pub(crate) fn storage_class(claim: &Object) -> &str {
     claim
         .annotation(BETA_CLASS)
         .unwrap_or_else(|| claim["spec"]["storageClassName"].str())
 }
 
-/// Whether a claim has its volume, and both know.
+/// Whether a claim is fully bound.
 pub(crate) fn is_bound(claim: &Object) -> bool {
     !claim["spec"]["volumeName"].str().is_empty() && claim.annotation(BIND_COMPLETED).is_some()
 }

@@ -1,4 +1,4 @@
-//! Which pods, and where are they?
+//! Benchmark cases: pods and the cluster they are scheduled on.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,17 +16,17 @@ use mizzen_sdk::watch::ListWatch;
 use mizzen_sdk::{Object, Resource};
 use mizzen_value::{Value, value};
 
-/// How many requests are under way while objects are made.
+/// The number of concurrent requests while objects are created.
 const AT_ONCE: usize = 64;
 
-/// One sort of pods.
+/// A template of pods.
 pub(crate) struct Case {
     pub name: &'static str,
-    /// What a pod's spec has beside its container.
+    /// Additional fields of the pod spec.
     spec: fn() -> Value,
 }
 
-/// What is measured.
+/// All benchmark cases.
 pub(crate) const CASES: &[Case] = &[
     Case {
         name: "standard",
@@ -51,7 +51,7 @@ pub(crate) const CASES: &[Case] = &[
 ];
 
 fn anti_affinity() -> Value {
-    // Far from pods of another colour, so that there is room for more pods than nodes.
+    // The term matches none of the pods, so that more pods than nodes fit.
     let term = value!({"labelSelector": {"matchLabels": {"color": "red"}}, "topologyKey": "kubernetes.io/hostname"});
     value!({"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}})
 }
@@ -70,7 +70,7 @@ fn preferred() -> Value {
     ]}}})
 }
 
-/// A server with nodes and pods.
+/// An API server with nodes and pods.
 pub(crate) struct Cluster {
     server: Server,
     bound: Arc<AtomicUsize>,
@@ -105,13 +105,13 @@ impl Cluster {
         client(&self.server)
     }
 
-    /// How many pods have a node, as a client sees it.
+    /// The number of bound pods, as a client sees it.
     pub(crate) fn n_bound(&self) -> usize {
         self.bound.load(Ordering::Relaxed)
     }
 }
 
-/// Counts pods that get a node, without reading them whole.
+/// Counts bound pods without decoding them whole.
 async fn follow(server: &Server) -> Arc<AtomicUsize> {
     let pods = Informer::new(ListWatch::<Object>::at(client(server), PODS.path("")));
     let bound: Arc<AtomicUsize> = Arc::default();
@@ -129,7 +129,7 @@ async fn follow(server: &Server) -> Arc<AtomicUsize> {
     });
     pods.start();
     pods.wait_for_sync().await;
-    // It follows for as long as the process lives.
+    // The task runs until the process ends.
     std::mem::forget(pods);
     bound
 }
@@ -174,12 +174,12 @@ fn pod(case: &Case, number: usize) -> Value {
         "resources": {"requests": {"cpu": "100m", "memory": "500Mi"}}
     });
     spec.set("containers", vec![container]);
-    // New nodes are tainted until somebody says that they are ready.
+    // Removes the not-ready taint that the server adds to new nodes.
     spec.set("tolerations", vec![value!({"operator": "Exists"})]);
     value!({"metadata": {"name": name, "namespace": "bench", "labels": {"app": "web", "color": "blue"}}, "spec": spec})
 }
 
-/// How long the loop took for each pod, from its metrics.
+/// The duration of the scheduling cycle per pod, from the metrics.
 pub(crate) fn micros_in_loop(text: &str) -> f64 {
     let value = |suffix: &str| {
         let name = format!("scheduler_scheduling_algorithm_duration_seconds_{suffix} ");

@@ -1,7 +1,7 @@
-//! Pods from the API to their nodes: filter, score, bind, event, all through the server in the same process.
+//! Scheduling throughput: filter, score, bind and event, through the API server in the same process.
 //!
-//! Claim: with 5,000 nodes at least 5,000 pods a second are bound with the standard plugins, and 2,200 where pods want to be
-//! apart or spread.
+//! Claim: with 5,000 nodes at least 5,000 pods a second are bound with the default plugins, and 2,200 with
+//! pod anti-affinity or topology spread constraints.
 //!
 //!     cargo bench -p mizzen-scheduler --bench bind -- [NODES [PODS]]
 
@@ -19,7 +19,7 @@ use mimalloc::MiMalloc;
 use mizzen_scheduler::{Options, start};
 use mizzen_sdk::metrics::Families;
 
-/// As the binary has it.
+/// The allocator of the binary.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
@@ -28,7 +28,7 @@ fn main() {
         .skip(1)
         .filter_map(|argument| argument.parse().ok())
         .collect();
-    // Small numbers by default: a build without optimisation shall be done soon.
+    // Small defaults, so that a debug build ends soon.
     let n_nodes = numbers.first().copied().unwrap_or(100);
     let n_pods = numbers.get(1).copied().unwrap_or(500);
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -44,7 +44,7 @@ fn main() {
     }
 }
 
-/// Makes nodes and pods, then starts a scheduler and waits until all are bound.
+/// Creates nodes and pods, starts a scheduler and waits until all pods are bound.
 async fn run(case: &Case, n_nodes: usize, n_pods: usize) {
     let cluster = case::Cluster::start(case, n_nodes, n_pods).await;
     let began = Instant::now();

@@ -1,4 +1,4 @@
-//! Which nodes have an image, and how large is it?
+//! Which nodes have an image, and its size (upstream: ImageStateSummary).
 
 use mizzen_value::Str;
 
@@ -13,7 +13,7 @@ pub(crate) struct ImageState {
     pub nodes: HashSet<Slot>,
 }
 
-/// Images by their names.
+/// Images by name.
 #[derive(Debug, Default)]
 pub(super) struct Images(HashMap<Str, ImageState>);
 

@@ -1,25 +1,26 @@
-//! What is where? Nodes, the pods on them, and sums that are kept as pods come and go, so that placing a pod costs nothing
-//! that grows with the number of pods.
+//! The scheduler's cache: nodes, the pods on them, and sums that are kept up to date as pods come
+//! and go.
 //!
-//! The loop that schedules owns the cache and takes in what happened between two pods. While it looks for a node nothing
-//! changes, so the cache is its own snapshot and nothing is ever copied.
+//! The scheduling loop owns the cache and applies events between two pods. Nothing changes while it
+//! looks for a node, so the cache is its own snapshot and nothing is copied. Scheduling a pod costs
+//! nothing that grows with the number of pods.
 //!
-//! Invariant: every pod that is placed or assumed is counted exactly once, on one node.
-//! Invariant: `slot` of a node is its place in `nodes` for as long as it, or a pod on it, is known.
+//! Invariant: every assigned or assumed pod is counted exactly once, on one node.
+//! Invariant: a node's `slot` is its index in `nodes` for as long as it, or a pod on it, is cached.
 
-mod carried;
-mod counted;
-mod domain;
+mod default_selectors;
+mod existing_terms;
 mod image;
 mod node;
-mod order;
-mod owners;
-mod rules;
+mod node_rules;
+mod nodes_by_zone;
+mod selector_counts;
 mod store;
 mod taints;
+mod topology;
 
-pub(crate) use carried::Sort;
-pub(crate) use counted::Matcher;
-pub(crate) use domain::NOWHERE;
-pub(crate) use node::Node;
-pub(crate) use store::{Cache, Slot};
+pub(crate) use existing_terms::TermKind;
+pub(crate) use node::NodeInfo;
+pub(crate) use selector_counts::PodMatcher;
+pub(crate) use store::{SchedulerCache, Slot};
+pub(crate) use topology::NO_DOMAIN;

@@ -1,4 +1,4 @@
-//! One node and what is on it.
+//! A node and its pods (upstream: NodeInfo).
 
 use std::sync::Arc;
 
@@ -6,42 +6,42 @@ use mizzen_kinds::host_ports::HostPort;
 use mizzen_value::Str;
 
 use super::store::Slot;
-use crate::model::{NodeFacts, Pod, Resources};
+use crate::model::{NodeFacts, PodInfo, ResourceAmounts};
 
 /// A node, and the sums of its pods.
 #[derive(Debug, Clone)]
-pub(crate) struct Node {
+pub(crate) struct NodeInfo {
     pub slot: Slot,
-    /// Whether the API has it; pods may be known before their node, and after it.
+    /// Whether the API has it. Pods may arrive before their node and outlive it.
     pub exists: bool,
-    /// Which list of taints it has, of those that there are.
+    /// The number of its taint list in `TaintLists`.
     pub taints: u32,
-    /// What it has, as its facts say: compared most often, and so kept beside what is used.
-    pub allocatable: Resources,
-    /// How many pods it takes.
+    /// The same as in `facts`: compared most often, so kept beside the sums.
+    pub allocatable: ResourceAmounts,
+    /// The number of pods that it can run.
     pub max_pods: i64,
-    /// What its pods ask for.
-    pub requested: Resources,
-    /// CPU that its pods are taken to ask for.
-    pub assumed_cpu: i64,
-    /// Memory that its pods are taken to ask for.
-    pub assumed_memory: i64,
+    /// The sum of its pods' requests.
+    pub requested: ResourceAmounts,
+    /// CPU requests, with the default for containers without any.
+    pub non_zero_cpu: i64,
+    /// Memory requests, with the default for containers without any.
+    pub non_zero_memory: i64,
     pub facts: Arc<NodeFacts>,
-    pub pods: Vec<Arc<Pod>>,
+    pub pods: Vec<Arc<PodInfo>>,
     ports: Vec<HostPort>,
 }
 
-impl Node {
-    pub(crate) fn new(slot: Slot, name: Str) -> Node {
-        Node {
+impl NodeInfo {
+    pub(crate) fn new(slot: Slot, name: Str) -> NodeInfo {
+        NodeInfo {
             slot,
             exists: false,
             taints: 0,
-            allocatable: Resources::default(),
+            allocatable: ResourceAmounts::default(),
             max_pods: 0,
-            requested: Resources::default(),
-            assumed_cpu: 0,
-            assumed_memory: 0,
+            requested: ResourceAmounts::default(),
+            non_zero_cpu: 0,
+            non_zero_memory: 0,
             facts: Arc::new(NodeFacts {
                 name,
                 ..NodeFacts::default()
@@ -51,7 +51,6 @@ impl Node {
         }
     }
 
-    /// Takes in what the API says of it.
     pub(crate) fn set_facts(&mut self, facts: Arc<NodeFacts>) {
         (self.allocatable, self.max_pods) = (facts.allocatable.clone(), facts.max_pods);
         (self.facts, self.exists) = (facts, true);
@@ -61,18 +60,16 @@ impl Node {
         &self.facts.name
     }
 
-    /// Puts a pod there.
-    pub(crate) fn add(&mut self, pod: Arc<Pod>) {
-        self.sum(&pod, 1);
+    pub(crate) fn add_pod(&mut self, pod: Arc<PodInfo>) {
+        self.add_requests(&pod, 1);
         self.ports.extend(pod.host_ports.iter().cloned());
         self.pods.push(pod);
     }
 
-    /// Takes a pod away.
-    pub(crate) fn remove(&mut self, uid: &str) -> Option<Arc<Pod>> {
+    pub(crate) fn remove_pod(&mut self, uid: &str) -> Option<Arc<PodInfo>> {
         let at = self.pods.iter().position(|pod| pod.uid == uid)?;
         let pod = self.pods.swap_remove(at);
-        self.sum(&pod, -1);
+        self.add_requests(&pod, -1);
         for port in &pod.host_ports {
             if let Some(at) = self.ports.iter().position(|known| known == port) {
                 self.ports.swap_remove(at);
@@ -81,14 +78,14 @@ impl Node {
         Some(pod)
     }
 
-    fn sum(&mut self, pod: &Pod, times: i64) {
+    fn add_requests(&mut self, pod: &PodInfo, times: i64) {
         self.requested.add(&pod.requests.stated, times);
-        self.assumed_cpu += pod.requests.assumed_cpu * times;
-        self.assumed_memory += pod.requests.assumed_memory * times;
+        self.non_zero_cpu += pod.requests.non_zero_cpu * times;
+        self.non_zero_memory += pod.requests.non_zero_memory * times;
     }
 
-    /// Whether a port that somebody wants is taken.
-    pub(crate) fn is_taken(&self, port: &HostPort) -> bool {
+    /// Whether a host port is in use.
+    pub(crate) fn is_port_in_use(&self, port: &HostPort) -> bool {
         self.ports.iter().any(|taken| taken.conflicts(port))
     }
 }

@@ -1,4 +1,4 @@
-//! Nodes and pods as they come, change, and go.
+//! The cache itself.
 
 use std::sync::Arc;
 
@@ -6,68 +6,68 @@ use mizzen_kinds::tolerations::Taint;
 use mizzen_sdk::{Key, Object};
 use mizzen_value::Str;
 
-use super::carried::{Carried, Terms};
-use super::counted::{Counted, Counts, Matcher};
-use super::domain::{Domains, Topologies};
+use super::default_selectors::DefaultSelectors;
+use super::existing_terms::{ExistingTerm, ExistingTerms};
 use super::image::{ImageState, Images};
-use super::node::Node;
-use super::order::Order;
-use super::owners::Owners;
-use super::rules::Rules;
+use super::node::NodeInfo;
+use super::node_rules::NodeRuleCache;
+use super::nodes_by_zone::NodesByZone;
+use super::selector_counts::{PodCounts, PodMatcher, SelectorCounts};
 use super::taints::TaintLists;
-use crate::model::{Labels, Namespaces, NodeFacts, NodeRule, Pod, Term};
+use super::topology::{Domains, Topologies};
+use crate::model::{AffinityTerm, Labels, NodeFacts, NodeRule, PodInfo, TermNamespaces};
 use crate::{HashMap, HashSet};
 
-/// The place of a node.
+/// The index of a node.
 pub(crate) type Slot = u32;
 
-/// A pod that is somewhere.
+/// A pod that is assigned or assumed.
 #[derive(Debug)]
-struct Placed {
-    pod: Arc<Pod>,
+struct CachedPod {
+    pod: Arc<PodInfo>,
     slot: Slot,
-    /// Whether only we know.
+    /// Whether it is assumed: the API does not have the binding yet.
     assumed: bool,
 }
 
-/// What is where.
+/// Nodes, and the pods on them.
 #[derive(Debug, Default)]
-pub(crate) struct Cache {
-    nodes: Vec<Node>,
+pub(crate) struct SchedulerCache {
+    nodes: Vec<NodeInfo>,
     slots: HashMap<Str, Slot>,
     free: Vec<Slot>,
-    pods: HashMap<Str, Placed>,
+    pods: HashMap<Str, CachedPod>,
     by_namespace: HashMap<Str, HashSet<Str>>,
     namespaces: HashMap<Str, Labels>,
-    order: Order,
+    order: NodesByZone,
     topologies: Topologies,
-    counts: Counts,
-    terms: Terms,
-    rules: Rules,
+    counts: SelectorCounts,
+    terms: ExistingTerms,
+    rules: NodeRuleCache,
     taints: TaintLists,
     images: Images,
-    pub owners: Owners,
-    /// How many pods use a claim, by namespace and name.
+    pub default_selectors: DefaultSelectors,
+    /// The number of pods that use a PersistentVolumeClaim, by namespace and name.
     claims: HashMap<(Str, Str), u32>,
     no_labels: Labels,
 }
 
 /// Reading.
-impl Cache {
-    pub(crate) fn node(&self, slot: Slot) -> &Node {
+impl SchedulerCache {
+    pub(crate) fn node(&self, slot: Slot) -> &NodeInfo {
         &self.nodes[slot as usize]
     }
 
     /// The node of a name, if the API has it.
-    pub(crate) fn find(&self, name: &str) -> Option<&Node> {
+    pub(crate) fn node_by_name(&self, name: &str) -> Option<&NodeInfo> {
         self.slots
             .get(name)
             .map(|slot| self.node(*slot))
             .filter(|node| node.exists)
     }
 
-    /// Nodes in the order in which they are looked at.
-    pub(crate) fn order(&self) -> &[Slot] {
+    /// Nodes in the order in which they are tried.
+    pub(crate) fn node_order(&self) -> &[Slot] {
         self.order.list()
     }
 
@@ -75,14 +75,14 @@ impl Cache {
         self.pods.get(uid).is_some_and(|placed| placed.assumed)
     }
 
-    /// A pod that is somewhere.
-    pub(crate) fn pod(&self, uid: &str) -> Option<&Arc<Pod>> {
+    /// An assigned or assumed pod.
+    pub(crate) fn pod(&self, uid: &str) -> Option<&Arc<PodInfo>> {
         self.pods.get(uid).map(|placed| &placed.pod)
     }
 
-    /// All pods that are somewhere.
+    /// All assigned and assumed pods.
     #[cfg(test)]
-    pub(crate) fn pods(&self) -> impl Iterator<Item = (&Arc<Pod>, Slot)> {
+    pub(crate) fn pods(&self) -> impl Iterator<Item = (&Arc<PodInfo>, Slot)> {
         self.pods.values().map(|placed| (&placed.pod, placed.slot))
     }
 
@@ -94,32 +94,35 @@ impl Cache {
         self.topologies.at(topology)
     }
 
-    pub(crate) fn counted(&self, place: usize) -> &Counted {
+    pub(crate) fn pod_counts(&self, place: usize) -> &PodCounts {
         self.counts.at(place)
     }
 
-    /// The terms of others that mean a pod.
-    pub(crate) fn terms_meaning<'a>(&'a self, pod: &'a Pod) -> impl Iterator<Item = &'a Carried> {
+    /// The affinity terms of existing pods that match a pod.
+    pub(crate) fn matching_terms<'a>(
+        &'a self,
+        pod: &'a PodInfo,
+    ) -> impl Iterator<Item = &'a ExistingTerm> {
         self.terms
-            .meaning(pod, self.namespace_labels(&pod.namespace))
+            .matching(pod, self.namespace_labels(&pod.namespace))
     }
 
     pub(crate) fn namespace_labels(&self, namespace: &str) -> &Labels {
         self.namespaces.get(namespace).unwrap_or(&self.no_labels)
     }
 
-    /// The namespaces in which a term looks.
-    pub(crate) fn resolve(&self, term: &Term) -> Namespaces {
-        term.resolve(self.namespaces.iter())
+    /// The namespaces that a term selects.
+    pub(crate) fn resolve_namespaces(&self, term: &AffinityTerm) -> TermNamespaces {
+        term.resolve_namespaces(self.namespaces.iter())
     }
 
-    /// All lists of taints by their numbers.
+    /// All taint lists by number.
     pub(crate) fn taint_lists(&self) -> &[Box<[Taint]>] {
         self.taints.lists()
     }
 
-    /// How many pods that are somewhere use a claim.
-    pub(crate) fn n_users(&self, namespace: &Str, claim: &Str) -> u32 {
+    /// The number of assigned pods that use a claim.
+    pub(crate) fn n_claim_users(&self, namespace: &Str, claim: &Str) -> u32 {
         self.claims
             .get(&(namespace.clone(), claim.clone()))
             .copied()
@@ -130,30 +133,30 @@ impl Cache {
         self.images.get(name)
     }
 
-    /// What a rule says of each node; it was learnt before.
-    pub(crate) fn answers(&self, rule: &NodeRule) -> &[bool] {
-        self.rules.answers(rule).unwrap_or_default()
+    /// Whether each node matches a rule, by slot. The rule must have been evaluated.
+    pub(crate) fn rule_matches(&self, rule: &NodeRule) -> &[bool] {
+        self.rules.matches(rule).unwrap_or_default()
     }
 }
 
-/// What is counted from now on.
-impl Cache {
-    /// Readies the order of nodes.
-    pub(crate) fn refresh(&mut self) {
+/// Sums that are kept from now on.
+impl SchedulerCache {
+    /// Rebuilds the node order.
+    pub(crate) fn refresh_node_order(&mut self) {
         self.order.refresh();
     }
 
-    /// The place of a label among topologies.
-    pub(crate) fn topology(&mut self, label: &Str) -> usize {
+    /// The index of a topology key.
+    pub(crate) fn topology_index(&mut self, label: &Str) -> usize {
         let existing = self.nodes.iter().filter(|node| node.exists);
         self.topologies
-            .place(label, existing.map(|node| (node.slot, &node.facts.labels)))
+            .index_of(label, existing.map(|node| (node.slot, &node.facts.labels)))
     }
 
-    /// The place of what is counted.
-    pub(crate) fn count(&mut self, matcher: &Matcher) -> usize {
+    /// The index of the counts of a selector.
+    pub(crate) fn count_matching(&mut self, matcher: &PodMatcher) -> usize {
         let (pods, by_namespace) = (&self.pods, &self.by_namespace);
-        self.counts.place(matcher, |namespace| match namespace {
+        self.counts.index_of(matcher, |namespace| match namespace {
             None => pods
                 .values()
                 .map(|placed| (&*placed.pod, placed.slot))
@@ -167,55 +170,55 @@ impl Cache {
         })
     }
 
-    /// Learns what a rule says of each node.
-    pub(crate) fn learn(&mut self, rule: &NodeRule) {
+    /// Evaluates a rule on all nodes.
+    pub(crate) fn evaluate_rule(&mut self, rule: &NodeRule) {
         let existing = self.nodes.iter().filter(|node| node.exists);
         self.rules
-            .learn(rule, existing.map(|node| (node.slot, &*node.facts)));
+            .evaluate(rule, existing.map(|node| (node.slot, &*node.facts)));
     }
 }
 
 /// Nodes and namespaces.
-impl Cache {
-    /// Takes in a node as it is. What it was before, if it was there.
+impl SchedulerCache {
+    /// Adds or updates a node. Returns the old state, if there was one.
     pub(crate) fn set_node(&mut self, facts: NodeFacts) -> Option<Arc<NodeFacts>> {
-        let (slot, facts) = (self.slot(&facts.name), Arc::new(facts));
+        let (slot, facts) = (self.slot_for(&facts.name), Arc::new(facts));
         let old = self
             .node(slot)
             .exists
             .then(|| self.node(slot).facts.clone());
         let moves = old.as_ref().is_none_or(|old| old.labels != facts.labels);
         if moves {
-            self.lift(slot);
-            self.topologies.set(slot, Some(&facts.labels));
+            self.remove_terms(slot);
+            self.topologies.set_labels(slot, Some(&facts.labels));
             self.rules.set(slot, Some(&facts));
         }
         self.images.change(slot, old.as_deref(), Some(&facts));
-        let list = self.taints.join(&facts.taints);
+        let list = self.taints.acquire(&facts.taints);
         let left = std::mem::replace(&mut self.nodes[slot as usize].taints, list);
         if old.is_some() {
-            self.taints.leave(left);
+            self.taints.release(left);
         }
         self.reorder(slot, old.as_deref(), Some(&facts));
         self.nodes[slot as usize].set_facts(facts);
         if moves {
-            self.lower(slot);
+            self.add_terms(slot);
         }
         old
     }
 
-    /// Forgets a node. What it was, if it was there.
+    /// Removes a node. Returns the old state, if there was one.
     pub(crate) fn remove_node(&mut self, name: &str) -> Option<Arc<NodeFacts>> {
         let slot = *self.slots.get(name)?;
         let old = self
             .node(slot)
             .exists
             .then(|| self.node(slot).facts.clone())?;
-        self.lift(slot);
-        self.topologies.set(slot, None);
+        self.remove_terms(slot);
+        self.topologies.set_labels(slot, None);
         self.rules.set(slot, None);
         self.images.change(slot, Some(&old), None);
-        self.taints.leave(self.node(slot).taints);
+        self.taints.release(self.node(slot).taints);
         self.reorder(slot, Some(&old), None);
         let node = &mut self.nodes[slot as usize];
         node.exists = false;
@@ -223,7 +226,7 @@ impl Cache {
             name: old.name.clone(),
             ..NodeFacts::default()
         });
-        self.lower(slot);
+        self.add_terms(slot);
         self.free_if_empty(slot);
         Some(old)
     }
@@ -232,7 +235,7 @@ impl Cache {
         match namespace {
             Some(namespace) => self.namespaces.insert(
                 key.name().into(),
-                Labels::of(&namespace["metadata"]["labels"]),
+                Labels::from_value(&namespace["metadata"]["labels"]),
             ),
             None => self.namespaces.remove(key.name()),
         };
@@ -246,12 +249,12 @@ impl Cache {
         }
     }
 
-    fn slot(&mut self, name: &Str) -> Slot {
+    fn slot_for(&mut self, name: &Str) -> Slot {
         if let Some(slot) = self.slots.get(name) {
             return *slot;
         }
         let slot = self.free.pop().unwrap_or(self.nodes.len() as Slot);
-        let node = Node::new(slot, name.clone());
+        let node = NodeInfo::new(slot, name.clone());
         match self.nodes.get_mut(slot as usize) {
             Some(place) => *place = node,
             None => self.nodes.push(node),
@@ -269,24 +272,24 @@ impl Cache {
         }
     }
 
-    /// Takes the terms of a node's pods out of the sums while its labels change.
-    fn lift(&mut self, slot: Slot) {
+    /// Removes the affinity terms of a node's pods while its labels change.
+    fn remove_terms(&mut self, slot: Slot) {
         for pod in self.node(slot).pods.clone() {
-            self.carry(&pod, slot, -1);
+            self.count_terms(&pod, slot, -1);
         }
     }
 
-    fn lower(&mut self, slot: Slot) {
+    fn add_terms(&mut self, slot: Slot) {
         for pod in self.node(slot).pods.clone() {
-            self.carry(&pod, slot, 1);
+            self.count_terms(&pod, slot, 1);
         }
     }
 
-    fn carry(&mut self, pod: &Pod, slot: Slot, by: i32) {
+    fn count_terms(&mut self, pod: &PodInfo, slot: Slot, by: i32) {
         if !pod.affinity.stated {
             return;
         }
-        let Cache {
+        let SchedulerCache {
             terms,
             topologies,
             nodes,
@@ -295,29 +298,29 @@ impl Cache {
         terms.change(pod, by, |label| {
             let existing = nodes.iter().filter(|node| node.exists);
             let place =
-                topologies.place(label, existing.map(|node| (node.slot, &node.facts.labels)));
-            (place, topologies.at(place).of(slot))
+                topologies.index_of(label, existing.map(|node| (node.slot, &node.facts.labels)));
+            (place, topologies.at(place).domain_of(slot))
         });
     }
 }
 
 /// Pods.
-impl Cache {
-    /// Takes in a pod that the API says is somewhere.
-    pub(crate) fn set_pod(&mut self, pod: Arc<Pod>) {
+impl SchedulerCache {
+    /// Adds or updates an assigned pod.
+    pub(crate) fn set_pod(&mut self, pod: Arc<PodInfo>) {
         self.remove_pod(&pod.uid);
-        let slot = self.slot(&pod.node);
-        self.place(pod, slot, false);
+        let slot = self.slot_for(&pod.node);
+        self.insert_pod(pod, slot, false);
     }
 
     /// Assumes that a pod is on a node from now on.
-    pub(crate) fn assume(&mut self, pod: Arc<Pod>, slot: Slot) {
+    pub(crate) fn assume(&mut self, pod: Arc<PodInfo>, slot: Slot) {
         self.remove_pod(&pod.uid);
-        self.place(pod, slot, true);
+        self.insert_pod(pod, slot, true);
     }
 
-    /// Forgets a pod, if it was only assumed.
-    pub(crate) fn forget(&mut self, uid: &str) -> Option<Arc<Pod>> {
+    /// Removes a pod, if it was only assumed.
+    pub(crate) fn forget_assumed(&mut self, uid: &str) -> Option<Arc<PodInfo>> {
         if self.is_assumed(uid) {
             self.remove_pod(uid)
         } else {
@@ -325,24 +328,23 @@ impl Cache {
         }
     }
 
-    /// Forgets a pod.
-    pub(crate) fn remove_pod(&mut self, uid: &str) -> Option<Arc<Pod>> {
-        let Placed { pod, slot, .. } = self.pods.remove(uid)?;
+    pub(crate) fn remove_pod(&mut self, uid: &str) -> Option<Arc<PodInfo>> {
+        let CachedPod { pod, slot, .. } = self.pods.remove(uid)?;
         if let Some(uids) = self.by_namespace.get_mut(&pod.namespace) {
             uids.remove(uid);
             if uids.is_empty() {
                 self.by_namespace.remove(&pod.namespace);
             }
         }
-        self.nodes[slot as usize].remove(uid);
-        self.use_claims(&pod, -1);
+        self.nodes[slot as usize].remove_pod(uid);
+        self.count_claims(&pod, -1);
         self.counts.change(&pod, slot, -1);
-        self.carry(&pod, slot, -1);
+        self.count_terms(&pod, slot, -1);
         self.free_if_empty(slot);
         Some(pod)
     }
 
-    fn use_claims(&mut self, pod: &Pod, by: i32) {
+    fn count_claims(&mut self, pod: &PodInfo, by: i32) {
         for claim in &pod.volumes.claims {
             let key = (pod.namespace.clone(), claim.name.clone());
             let count = self.claims.entry(key.clone()).or_default();
@@ -353,16 +355,16 @@ impl Cache {
         }
     }
 
-    fn place(&mut self, pod: Arc<Pod>, slot: Slot, assumed: bool) {
-        self.nodes[slot as usize].add(pod.clone());
-        self.use_claims(&pod, 1);
+    fn insert_pod(&mut self, pod: Arc<PodInfo>, slot: Slot, assumed: bool) {
+        self.nodes[slot as usize].add_pod(pod.clone());
+        self.count_claims(&pod, 1);
         self.counts.change(&pod, slot, 1);
-        self.carry(&pod, slot, 1);
+        self.count_terms(&pod, slot, 1);
         self.by_namespace
             .entry(pod.namespace.clone())
             .or_default()
             .insert(pod.uid.clone());
         self.pods
-            .insert(pod.uid.clone(), Placed { pod, slot, assumed });
+            .insert(pod.uid.clone(), CachedPod { pod, slot, assumed });
     }
 }

@@ -1,11 +1,11 @@
-//! Which lists of taints are there? Most nodes have one of a few lists, so a pod's tolerations are compared with lists and
-//! not with nodes.
+//! Interned taint lists. Most nodes have one of a few lists, so a pod's tolerations are compared
+//! with lists and not with nodes.
 
 use mizzen_kinds::tolerations::Taint;
 
 use crate::HashMap;
 
-/// The lists that nodes have. The first is empty.
+/// The taint lists in use. The first is empty.
 #[derive(Debug)]
 pub(super) struct TaintLists {
     numbers: HashMap<Box<[Taint]>, u32>,
@@ -22,14 +22,14 @@ impl Default for TaintLists {
             n_nodes: Vec::new(),
             free: Vec::new(),
         };
-        lists.join(&[]);
+        lists.acquire(&[]);
         lists
     }
 }
 
 impl TaintLists {
-    /// The number of a list for one more node.
-    pub(super) fn join(&mut self, taints: &[Taint]) -> u32 {
+    /// The number of a list, for one more node.
+    pub(super) fn acquire(&mut self, taints: &[Taint]) -> u32 {
         if let Some(number) = self.numbers.get(taints) {
             self.n_nodes[*number as usize] += 1;
             return *number;
@@ -45,8 +45,8 @@ impl TaintLists {
         number
     }
 
-    /// One node less has the list.
-    pub(super) fn leave(&mut self, number: u32) {
+    /// Releases a list for one node.
+    pub(super) fn release(&mut self, number: u32) {
         let at = number as usize;
         self.n_nodes[at] -= 1;
         if self.n_nodes[at] == 0 {
@@ -55,7 +55,7 @@ impl TaintLists {
         }
     }
 
-    /// All lists by their numbers.
+    /// All lists by number.
     pub(super) fn lists(&self) -> &[Box<[Taint]>] {
         &self.lists
     }

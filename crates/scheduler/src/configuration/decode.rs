@@ -1,5 +1,5 @@
-//! What does a file say? Its fields are known, each of its type, and none is there twice; so are those of the arguments of
-//! plugins that ship with us.
+//! Strict decoding of a configuration file and of the arguments of in-tree plugins: no unknown or
+//! duplicate field, each of its type.
 
 use mizzen_object::config_file::{self, ConfigFileError, Scheme};
 use mizzen_object::decode::{TypeMeta, type_meta};
@@ -9,9 +9,8 @@ use mizzen_value::{Str, Value, json, time};
 use super::ConfigurationError;
 use super::validate::VERSION;
 
-/// The kind of files.
 const KIND: &str = "KubeSchedulerConfiguration";
-/// It, and the arguments of plugins.
+/// The configuration, and the arguments of plugins.
 const KINDS: [(&str, &str); 9] = [
     (VERSION, KIND),
     (VERSION, "DefaultPreemptionArgs"),
@@ -24,28 +23,28 @@ const KINDS: [(&str, &str); 9] = [
     (VERSION, "VolumeBindingArgs"),
 ];
 
-/// Arguments that are spans of time.
-const SPANS: [&str; 2] = ["filterTimeout", "bindingTimeout"];
-/// The same of what is said about the election.
-const ELECTION_SPANS: [&str; 3] = ["leaseDuration", "renewDeadline", "retryPeriod"];
+/// Fields of plugin arguments that are durations.
+const DURATIONS: [&str; 2] = ["filterTimeout", "bindingTimeout"];
+/// Fields of `leaderElection` that are durations.
+const ELECTION_DURATIONS: [&str; 3] = ["leaseDuration", "renewDeadline", "retryPeriod"];
 
-/// Reads a file's text.
+/// Decodes a file.
 pub(super) fn decode(text: &[u8]) -> Result<Value, ConfigurationError> {
     let files = [(
         "configuration.types",
         include_str!("../../data/configuration.types"),
     )];
-    let types = schema::parse(files).expect("our own data are in order");
+    let types = schema::parse(files).expect("the embedded schema parses");
     let scheme = Scheme {
         name: "pkg/scheduler/apis/config/scheme/scheme.go:29",
         kinds: &KINDS,
         types: &types,
     };
     let decoded = scheme.decode_leniently(text).and_then(|mut decoded| {
-        check_spans(&decoded.value)?;
+        check_durations(&decoded.value)?;
         decoded
             .complaints
-            .extend(all_arguments(&scheme, &decoded.value)?);
+            .extend(plugin_args_errors(&scheme, &decoded.value)?);
         config_file::strict(decoded.complaints)?;
         match decoded.value["kind"].str() == KIND {
             true => Ok(decoded.value),
@@ -59,15 +58,15 @@ pub(super) fn decode(text: &[u8]) -> Result<Value, ConfigurationError> {
     decoded.map_err(|error| ConfigurationError(error.to_string()))
 }
 
-/// What a strict decoder refuses of the arguments of plugins.
-fn all_arguments(scheme: &Scheme, file: &Value) -> Result<Vec<String>, ConfigFileError> {
+/// The strict decoding errors of all plugin arguments.
+fn plugin_args_errors(scheme: &Scheme, file: &Value) -> Result<Vec<String>, ConfigFileError> {
     let mut complaints = Vec::new();
     for (profile_idx, profile) in file["profiles"].list().iter().enumerate() {
         for (config_idx, config) in profile["pluginConfig"].list().iter().enumerate() {
             let place = |error: ConfigFileError| {
                 format!("decoding .profiles[{profile_idx}].pluginConfig[{config_idx}]: {error}")
             };
-            let found = arguments(scheme, config["name"].str(), &config["args"])
+            let found = decode_plugin_args(scheme, config["name"].str(), &config["args"])
                 .map_err(|error| ConfigFileError::Invalid(place(error)))?;
             complaints.extend(config_file::strict(found).err().map(place));
         }
@@ -75,8 +74,13 @@ fn all_arguments(scheme: &Scheme, file: &Value) -> Result<Vec<String>, ConfigFil
     Ok(complaints)
 }
 
-/// The same for one plugin. Arguments of plugins that are not ours can be anything.
-fn arguments(scheme: &Scheme, plugin: &str, args: &Value) -> Result<Vec<String>, ConfigFileError> {
+/// The strict decoding errors of one plugin's arguments. Those of out-of-tree plugins can be
+/// anything.
+fn decode_plugin_args(
+    scheme: &Scheme,
+    plugin: &str,
+    args: &Value,
+) -> Result<Vec<String>, ConfigFileError> {
     let kind = format!("{plugin}Args");
     if args.is_null() || !KINDS.contains(&(VERSION, &kind)) {
         return Ok(Vec::new());
@@ -90,7 +94,14 @@ fn arguments(scheme: &Scheme, plugin: &str, args: &Value) -> Result<Vec<String>,
             "couldn't get version/kind; json parse error: {why}"
         ))
     })?;
-    let meta = implied(meta, &kind);
+    let or_default = |text: Str, default: &str| match text.is_empty() {
+        true => default.into(),
+        false => text,
+    };
+    let meta = TypeMeta {
+        api_version: or_default(meta.api_version, VERSION),
+        kind: or_default(meta.kind, &kind),
+    };
     let decoded = scheme
         .decode_as(&meta, text.as_bytes())
         .map_err(|error| place(error.to_string()));
@@ -102,7 +113,7 @@ fn arguments(scheme: &Scheme, plugin: &str, args: &Value) -> Result<Vec<String>,
         )));
     }
     let decoded = decoded?;
-    check_spans(&decoded.value).map_err(|error| place(error.to_string()))?;
+    check_durations(&decoded.value).map_err(|error| place(error.to_string()))?;
     let refused = config_file::strict(decoded.complaints).err();
     Ok(refused
         .map(|error| place(error.to_string()).to_string())
@@ -110,29 +121,14 @@ fn arguments(scheme: &Scheme, plugin: &str, args: &Value) -> Result<Vec<String>,
         .collect())
 }
 
-/// Spans of time are texts to the decoder, and must make sense.
-fn check_spans(value: &Value) -> Result<(), ConfigFileError> {
-    let own = SPANS.iter().map(|field| &value[*field]);
-    let of_election = ELECTION_SPANS
+/// Durations are plain strings to the decoder and are parsed here.
+fn check_durations(value: &Value) -> Result<(), ConfigFileError> {
+    let own = DURATIONS.iter().map(|field| &value[*field]);
+    let of_election = ELECTION_DURATIONS
         .iter()
         .map(|field| &value["leaderElection"][*field]);
     for span in own.chain(of_election).filter_map(Value::as_str) {
         time::duration_nanos(span).map_err(|error| ConfigFileError::Invalid(error.to_string()))?;
     }
     Ok(())
-}
-
-/// Arguments need not say what they are.
-fn implied(said: TypeMeta, kind: &str) -> TypeMeta {
-    let or = |said: Str, implied: &str| {
-        if said.is_empty() {
-            implied.into()
-        } else {
-            said
-        }
-    };
-    TypeMeta {
-        api_version: or(said.api_version, VERSION),
-        kind: or(said.kind, kind),
-    }
 }

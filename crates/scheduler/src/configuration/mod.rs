@@ -1,9 +1,9 @@
-//! How does a file set the scheduler up? `KubeSchedulerConfiguration` of kubescheduler.config.k8s.io/v1.
+//! `KubeSchedulerConfiguration` of kubescheduler.config.k8s.io/v1.
 
-mod arguments;
 mod decode;
+mod extension_points;
+mod plugin_args;
 mod plugins;
-mod points;
 mod validate;
 
 use std::sync::Arc;
@@ -13,55 +13,64 @@ use mizzen_value::{Value, time};
 
 use crate::extender::ExtenderOptions;
 use crate::profile::Profile;
-use crate::queue::Delays;
+use crate::queue::BackoffDurations;
 use validate::validate;
 
-/// What a file says.
+/// A validated scheduler configuration.
 pub struct Configuration {
     pub(crate) profiles: Vec<Arc<Profile>>,
     pub(crate) extenders: Vec<ExtenderOptions>,
-    pub(crate) delays: Delays,
+    pub(crate) backoff_durations: BackoffDurations,
 }
 
-/// Why a configuration makes no sense.
+/// Why a configuration is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct ConfigurationError(String);
 
 impl Default for Configuration {
     fn default() -> Configuration {
-        Configuration::read(&Value::Null).expect("what nobody says makes sense")
+        Configuration::from_value(&Value::Null).expect("the default configuration is valid")
     }
 }
 
 impl Configuration {
-    /// Reads a file's text.
+    /// Decodes and validates a file.
     pub fn parse(text: &[u8]) -> Result<Configuration, ConfigurationError> {
-        Configuration::read(&decode::decode(text)?)
+        Configuration::from_value(&decode::decode(text)?)
     }
 
-    fn read(value: &Value) -> Result<Configuration, ConfigurationError> {
+    fn from_value(value: &Value) -> Result<Configuration, ConfigurationError> {
         if let Some(problems) = validate(value).in_one() {
             return Err(ConfigurationError(problems));
         }
         let extenders: Vec<ExtenderOptions> = value["extenders"]
             .list()
             .iter()
-            .map(extender)
+            .map(extender_options)
             .collect::<Result<_, _>>()?;
         let ignored: Vec<_> = extenders
             .iter()
             .flat_map(|one| one.ignored_by_scheduler.clone())
             .collect();
-        let share = share(&value["percentageOfNodesToScore"]);
+        let percentage_of_nodes_to_score =
+            percentage_of_nodes_to_score(&value["percentageOfNodesToScore"]);
         let standard = [Value::Null];
         let profiles = match value["profiles"].list() {
             [] => &standard,
             profiles => profiles,
         };
         let profile = |(at, one): (usize, &Value)| {
-            let share = self::share(&one["percentageOfNodesToScore"]).or(share);
-            plugins::profile(one, &format!("profiles[{at}]"), share, &ignored).map(Arc::new)
+            let percentage_of_nodes_to_score =
+                self::percentage_of_nodes_to_score(&one["percentageOfNodesToScore"])
+                    .or(percentage_of_nodes_to_score);
+            plugins::decode_profile(
+                one,
+                &format!("profiles[{at}]"),
+                percentage_of_nodes_to_score,
+                &ignored,
+            )
+            .map(Arc::new)
         };
         let profiles = profiles
             .iter()
@@ -71,31 +80,33 @@ impl Configuration {
         Ok(Configuration {
             profiles,
             extenders,
-            delays: delays(value),
+            backoff_durations: backoff_durations(value),
         })
     }
 }
 
-/// Of how many nodes in a hundred the best is chosen, if somebody says so.
-fn share(value: &Value) -> Option<usize> {
-    value.as_int().and_then(|share| usize::try_from(share).ok())
+/// `percentageOfNodesToScore`, if it is set.
+fn percentage_of_nodes_to_score(value: &Value) -> Option<usize> {
+    value
+        .as_int()
+        .and_then(|percentage_of_nodes_to_score| usize::try_from(percentage_of_nodes_to_score).ok())
 }
 
-fn delays(value: &Value) -> Delays {
+fn backoff_durations(value: &Value) -> BackoffDurations {
     let seconds = |field: &str| {
         value[field]
             .as_int()
             .and_then(|seconds| u64::try_from(seconds).ok())
     };
-    let standard = Delays::default();
-    Delays {
-        first: seconds("podInitialBackoffSeconds").map_or(standard.first, Duration::from_secs),
-        most: seconds("podMaxBackoffSeconds").map_or(standard.most, Duration::from_secs),
+    let standard = BackoffDurations::default();
+    BackoffDurations {
+        initial: seconds("podInitialBackoffSeconds").map_or(standard.initial, Duration::from_secs),
+        max: seconds("podMaxBackoffSeconds").map_or(standard.max, Duration::from_secs),
         ..standard
     }
 }
 
-fn extender(value: &Value) -> Result<ExtenderOptions, ConfigurationError> {
+fn extender_options(value: &Value) -> Result<ExtenderOptions, ConfigurationError> {
     let text = |field: &str| value[field].str().to_string();
     let managed = || value["managedResources"].list().iter();
     let nanos = match value["httpTimeout"].str() {
@@ -116,7 +127,7 @@ fn extender(value: &Value) -> Result<ExtenderOptions, ConfigurationError> {
         bind: text("bindVerb"),
         weight: value["weight"].int(),
         timeout,
-        knows_nodes: value["nodeCacheCapable"].bool(),
+        node_cache_capable: value["nodeCacheCapable"].bool(),
         managed: managed().map(|one| one["name"].str().into()).collect(),
         ignored_by_scheduler: managed()
             .filter(|one| one["ignoredByScheduler"].bool())

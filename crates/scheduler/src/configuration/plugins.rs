@@ -1,22 +1,22 @@
-//! Which plugins are on, at which points, in which order?
+//! Which plugins are enabled at which extension points, and in which order.
 //!
-//! Some points ask nobody here who could say anything of his own: before scores, after binding, and for a permission.
-//! What a file says of them is checked all the same.
+//! No in-tree plugin here does anything of its own at PreScore, PostBind and Permit; their
+//! configuration is still validated.
 
 use mizzen_value::{Str, Value};
 
 use super::ConfigurationError;
-use super::arguments::Arguments;
-use super::points::Point;
+use super::extension_points::ExtensionPoint;
+use super::plugin_args::PluginArgs;
 use crate::plugin::{
-    BEST, Balanced, DeclaredFeatures, DynamicResources, Filter, ImageLocality, Name, NodeName,
-    NodePorts, NodeUnschedulable, Partial, Score, TaintToleration, VolumeBinding, VolumeLimits,
-    VolumeRestrictions, VolumeZone, Wanted,
+    BalancedAllocation, DeclaredFeatures, DynamicResources, EnabledPhases, FilterPlugin,
+    ImageLocality, MAX_NODE_SCORE, Name, NodeName, NodePorts, NodeUnschedulable, RestrictedPlugin,
+    ScorePlugin, TaintToleration, VolumeBinding, VolumeLimits, VolumeRestrictions, VolumeZone,
 };
 use crate::profile::Profile;
 
-/// The plugins that are on unless somebody says otherwise, and how much their scores count.
-const STANDARD: [(Name, i64); 20] = [
+/// The plugins that are enabled by default, and the weights of their scores.
+const DEFAULT_PLUGINS: [(Name, i64); 20] = [
     (Name::SchedulingGates, 0),
     (Name::PrioritySort, 0),
     (Name::NodeUnschedulable, 0),
@@ -39,26 +39,26 @@ const STANDARD: [(Name, i64); 20] = [
     (Name::NodeDeclaredFeatures, 0),
 ];
 
-/// A plugin that is on, and how much its score counts.
+/// An enabled plugin, and the weight of its score.
 #[derive(Debug, Clone, PartialEq, Eq)]
-struct Enabled {
+struct EnabledPlugin {
     name: Str,
     weight: i64,
 }
 
-/// What a file says of one point at which plugins are asked.
-struct Said {
-    enabled: Vec<Enabled>,
+/// The configuration of one extension point.
+struct PluginSet {
+    enabled: Vec<EnabledPlugin>,
     disabled: Vec<Str>,
 }
 
-impl Said {
-    fn of(set: &Value) -> Said {
-        let enabled = |one: &Value| Enabled {
+impl PluginSet {
+    fn decode(set: &Value) -> PluginSet {
+        let enabled = |one: &Value| EnabledPlugin {
             name: one["name"].str().into(),
             weight: one["weight"].int(),
         };
-        Said {
+        PluginSet {
             enabled: set["enabled"].list().iter().map(enabled).collect(),
             disabled: set["disabled"]
                 .list()
@@ -73,74 +73,83 @@ impl Said {
     }
 }
 
-/// A profile as a file describes it.
-pub(super) fn profile(
+/// A profile from the configuration file.
+pub(super) fn decode_profile(
     value: &Value,
     path: &str,
-    share: Option<usize>,
+    percentage_of_nodes_to_score: Option<usize>,
     ignored: &[Str],
 ) -> Result<Profile, ConfigurationError> {
     let name = value["schedulerName"]
         .as_str()
         .unwrap_or("default-scheduler");
-    let arguments = Arguments::of(&value["pluginConfig"], path, ignored)?;
-    let asked = Asked::of(&value["plugins"])?;
-    asked.check(name)?;
+    let arguments = PluginArgs::decode(&value["pluginConfig"], path, ignored)?;
+    let enabled_plugins = EnabledPlugins::new(&value["plugins"])?;
+    enabled_plugins.check_required(name)?;
     Ok(Profile {
         name: name.into(),
-        filters: asked.filters(&arguments),
-        scores: asked.scores(&arguments)?,
-        gates: asked.has(Point::PreEnqueue, Name::SchedulingGates),
-        awaits_claims: asked.has(Point::PreEnqueue, Name::DynamicResources),
-        frees_devices: asked.has(Point::PostFilter, Name::DynamicResources),
-        preemption: asked
-            .has(Point::PostFilter, Name::DefaultPreemption)
-            .then_some(arguments.breadth),
-        share,
+        filters: enabled_plugins.filters(&arguments),
+        scores: enabled_plugins.scores(&arguments)?,
+        scheduling_gates: enabled_plugins.has(ExtensionPoint::PreEnqueue, Name::SchedulingGates),
+        awaits_claims: enabled_plugins.has(ExtensionPoint::PreEnqueue, Name::DynamicResources),
+        deallocates_claims: enabled_plugins.has(ExtensionPoint::PostFilter, Name::DynamicResources),
+        preemption: enabled_plugins
+            .has(ExtensionPoint::PostFilter, Name::DefaultPreemption)
+            .then_some(arguments.candidate_limits),
+        percentage_of_nodes_to_score,
     })
 }
 
-/// Those who say how good nodes are, and how much each counts.
-type Scores = Vec<(Box<dyn Score>, i64)>;
+/// Score plugins with their weights.
+type Scores = Vec<(Box<dyn ScorePlugin>, i64)>;
 
-/// Who is asked at each point, in order, and how much a score counts.
-struct Asked(Vec<(Point, Vec<(Name, i64)>)>);
+/// The enabled plugins of each extension point, in order, and the weights of their scores.
+struct EnabledPlugins(Vec<(ExtensionPoint, Vec<(Name, i64)>)>);
 
-impl Asked {
-    fn of(plugins: &Value) -> Result<Asked, ConfigurationError> {
-        let said: Vec<(Point, Said)> = Point::ALL
+impl EnabledPlugins {
+    fn new(plugins: &Value) -> Result<EnabledPlugins, ConfigurationError> {
+        let sets: Vec<(ExtensionPoint, PluginSet)> = ExtensionPoint::ALL
             .iter()
-            .map(|point| (*point, Said::of(&plugins[point.field()])))
+            .map(|point| (*point, PluginSet::decode(&plugins[point.field()])))
             .collect();
-        said.iter()
-            .try_for_each(|(point, said)| check_named(*point, &said.enabled))?;
-        let everywhere = merge(&Said::of(&plugins["multiPoint"]));
-        let asked = said
+        for (point, PluginSet { enabled, .. }) in &sets {
+            for (at, EnabledPlugin { name, .. }) in enabled.iter().enumerate() {
+                if !point.is_implemented_by(plugin_name(*point, name)?) {
+                    return Err(ConfigurationError(format!(
+                        "plugin \"{name}\" does not extend {} plugin",
+                        point.plugin()
+                    )));
+                }
+                check_once(*point, name, &enabled[..at])?;
+            }
+        }
+        let multi_point = merge_defaults(&PluginSet::decode(&plugins["multiPoint"]));
+        let enabled_plugins = sets
             .iter()
-            .map(|(point, said)| Ok((*point, expand(*point, &everywhere, said)?)));
-        Ok(Asked(asked.collect::<Result<_, _>>()?))
+            .map(|(point, set)| Ok((*point, expand_extension_point(*point, &multi_point, set)?)));
+        Ok(EnabledPlugins(enabled_plugins.collect::<Result<_, _>>()?))
     }
 
-    fn at(&self, point: Point) -> impl Iterator<Item = (Name, i64)> {
+    fn at(&self, point: ExtensionPoint) -> impl Iterator<Item = (Name, i64)> {
         self.0
             .iter()
-            .filter(move |(known, _)| *known == point)
-            .flat_map(|(_, asked)| asked.iter().copied())
+            .filter(move |(extension_point, _)| *extension_point == point)
+            .flat_map(|(_, enabled_plugins)| enabled_plugins.iter().copied())
     }
 
-    fn has(&self, point: Point, name: Name) -> bool {
-        self.at(point).any(|(known, _)| known == name)
+    fn has(&self, point: ExtensionPoint, name: Name) -> bool {
+        self.at(point).any(|(plugin_name, _)| plugin_name == name)
     }
 
-    /// What no profile can do without.
-    fn check(&self, profile: &str) -> Result<(), ConfigurationError> {
-        let n_sorts = self.at(Point::QueueSort).count();
+    /// Every profile needs one QueueSort plugin and a Bind plugin.
+    fn check_required(&self, profile: &str) -> Result<(), ConfigurationError> {
+        let n_sorts = self.at(ExtensionPoint::QueueSort).count();
         if n_sorts != 1 {
             return Err(ConfigurationError(format!(
                 "only one queue sort plugin required for profile with scheduler name \"{profile}\", but got {n_sorts}"
             )));
         }
-        if self.at(Point::Bind).next().is_none() {
+        if self.at(ExtensionPoint::Bind).next().is_none() {
             return Err(ConfigurationError(format!(
                 "at least one bind plugin is needed for profile with scheduler name \"{profile}\""
             )));
@@ -148,36 +157,41 @@ impl Asked {
         Ok(())
     }
 
-    /// Those who check nodes, and then those who only look at pods.
+    /// The plugins of Filter, then those of PreFilter alone.
     ///
-    /// Kubernetes: there, who checks nodes without having looked at the pod fails every pod; here the look is part of it.
-    fn filters(&self, arguments: &Arguments) -> Vec<Box<dyn Filter>> {
-        let names = self.at(Point::Filter).map(|(name, _)| (name, true));
-        let looks = self.at(Point::PreFilter).map(|(name, _)| (name, false));
-        let looks = looks.filter(|(name, _)| !self.has(Point::Filter, *name));
+    /// Kubernetes: there, a plugin at Filter that is not at PreFilter fails every pod; here
+    /// PreFilter is part of it.
+    fn filters(&self, arguments: &PluginArgs) -> Vec<Box<dyn FilterPlugin>> {
+        let names = self
+            .at(ExtensionPoint::Filter)
+            .map(|(name, _)| (name, true));
+        let looks = self
+            .at(ExtensionPoint::PreFilter)
+            .map(|(name, _)| (name, false));
+        let looks = looks.filter(|(name, _)| !self.has(ExtensionPoint::Filter, *name));
         let part = |(name, checks): (Name, bool)| {
-            let (whole, reserves) = (filter(name, arguments)?, self.reserves(name));
-            let is_whole = checks && reserves == Point::Reserve.asks(name);
-            let wanted = Wanted { checks, reserves };
+            let (inner, reserves) = (filter_plugin(name, arguments)?, self.reserves(name));
+            let is_whole = checks && reserves == ExtensionPoint::Reserve.is_implemented_by(name);
+            let enabled = EnabledPhases { checks, reserves };
             Some(if is_whole {
-                whole
+                inner
             } else {
-                Box::new(Partial { whole, wanted }) as Box<dyn Filter>
+                Box::new(RestrictedPlugin { inner, enabled }) as Box<dyn FilterPlugin>
             })
         };
         names.chain(looks).filter_map(part).collect()
     }
 
-    /// Whether a plugin keeps and gets done what a pod needs.
+    /// Whether a plugin reserves what a pod needs and runs its PreBind steps.
     fn reserves(&self, name: Name) -> bool {
-        self.has(Point::Reserve, name) && self.has(Point::PreBind, name)
+        self.has(ExtensionPoint::Reserve, name) && self.has(ExtensionPoint::PreBind, name)
     }
 
-    fn scores(&self, arguments: &Arguments) -> Result<Scores, ConfigurationError> {
+    fn scores(&self, arguments: &PluginArgs) -> Result<Scores, ConfigurationError> {
         let weigh = |(name, weight): (Name, i64)| (name, if weight == 0 { 1 } else { weight });
-        let weighed: Vec<(Name, i64)> = self.at(Point::Score).map(weigh).collect();
+        let weighed: Vec<(Name, i64)> = self.at(ExtensionPoint::Score).map(weigh).collect();
         let total = weighed.iter().try_fold(0_i64, |total, (_, weight)| {
-            total.checked_add(weight.checked_mul(BEST)?)
+            total.checked_add(weight.checked_mul(MAX_NODE_SCORE)?)
         });
         if total.is_none() {
             return Err(ConfigurationError(
@@ -186,26 +200,16 @@ impl Asked {
         }
         Ok(weighed
             .into_iter()
-            .filter_map(|(name, weight)| Some((score(name, arguments)?, weight)))
+            .filter_map(|(name, weight)| Some((score_plugin(name, arguments)?, weight)))
             .collect())
     }
 }
 
-/// Checks those who are named at a point of their own.
-fn check_named(point: Point, named: &[Enabled]) -> Result<(), ConfigurationError> {
-    for (at, Enabled { name, .. }) in named.iter().enumerate() {
-        if !point.asks(known(point, name)?) {
-            return Err(ConfigurationError(format!(
-                "plugin \"{name}\" does not extend {} plugin",
-                point.plugin()
-            )));
-        }
-        check_once(point, name, &named[..at])?;
-    }
-    Ok(())
-}
-
-fn check_once(point: Point, name: &Str, before: &[Enabled]) -> Result<(), ConfigurationError> {
+fn check_once(
+    point: ExtensionPoint,
+    name: &Str,
+    before: &[EnabledPlugin],
+) -> Result<(), ConfigurationError> {
     match before.iter().any(|one| one.name == *name) {
         true => Err(ConfigurationError(format!(
             "plugin \"{name}\" already registered as \"{}\"",
@@ -215,16 +219,17 @@ fn check_once(point: Point, name: &Str, before: &[Enabled]) -> Result<(), Config
     }
 }
 
-fn known(point: Point, name: &str) -> Result<Name, ConfigurationError> {
-    Name::of(name)
+fn plugin_name(point: ExtensionPoint, name: &str) -> Result<Name, ConfigurationError> {
+    Name::parse(name)
         .ok_or_else(|| ConfigurationError(format!("{} \"{name}\" does not exist", point.plugin())))
 }
 
-/// The standard plugins as a file changes them: those that it names again keep their place.
-fn merge(said: &Said) -> Vec<Enabled> {
-    let mut others: Vec<Option<&Enabled>> = said.enabled.iter().map(Some).collect();
+/// The default plugins, with the changes of `multiPoint`. A default plugin that is enabled again
+/// keeps its place.
+fn merge_defaults(said: &PluginSet) -> Vec<EnabledPlugin> {
+    let mut others: Vec<Option<&EnabledPlugin>> = said.enabled.iter().map(Some).collect();
     let mut merged = Vec::new();
-    for (name, weight) in STANDARD
+    for (name, weight) in DEFAULT_PLUGINS
         .iter()
         .filter(|(name, _)| !said.disables(name.as_str()))
     {
@@ -233,43 +238,48 @@ fn merge(said: &Said) -> Vec<Enabled> {
             .iter()
             .rposition(|one| one.name == name.as_str());
         let again = again.and_then(|at| others[at].take()).cloned();
-        merged.push(again.unwrap_or_else(|| Enabled {
+        merged.push(again.unwrap_or_else(|| EnabledPlugin {
             name: name.as_str().into(),
             weight: *weight,
         }));
     }
-    // Who is named twice stays twice, and that is told.
+    // A plugin that is named twice stays in the list twice, and `expand_extension_point` reports
+    // it.
     merged.extend(others.into_iter().flatten().cloned());
     merged
 }
 
-/// The plugins at one point: first those that are named there and everywhere, then those of everywhere, then the others.
-fn expand(
-    point: Point,
-    everywhere: &[Enabled],
-    said: &Said,
+/// The plugins at one extension point: first those named both there and in `multiPoint`, then the
+/// rest of `multiPoint`, then the rest of the point.
+fn expand_extension_point(
+    point: ExtensionPoint,
+    everywhere: &[EnabledPlugin],
+    said: &PluginSet,
 ) -> Result<Vec<(Name, i64)>, ConfigurationError> {
-    let mut rest: Vec<Enabled> = Vec::new();
+    let mut rest: Vec<EnabledPlugin> = Vec::new();
     for one in everywhere {
-        let asks = point.asks(known(point, &one.name)?);
+        let is_implemented_by = point.is_implemented_by(plugin_name(point, &one.name)?);
         let is_named = said.enabled.iter().any(|named| named.name == one.name);
-        if asks && !is_named && !said.disables(&one.name) {
+        if is_implemented_by && !is_named && !said.disables(&one.name) {
             check_once(point, &one.name, &rest)?;
             rest.push(one.clone());
         }
     }
-    let is_everywhere = |one: &&Enabled| {
-        !said.disables(&one.name) && everywhere.iter().any(|known| known.name == one.name)
+    let is_everywhere = |one: &&EnabledPlugin| {
+        !said.disables(&one.name)
+            && everywhere
+                .iter()
+                .any(|plugin_name| plugin_name.name == one.name)
     };
     let overriding = said.enabled.iter().filter(is_everywhere);
     let others = said.enabled.iter().filter(|one| !is_everywhere(one));
     let all = overriding.chain(&rest).chain(others);
     Ok(all
-        .filter_map(|one| Some((Name::of(&one.name)?, one.weight)))
+        .filter_map(|one| Some((Name::parse(&one.name)?, one.weight)))
         .collect())
 }
 
-fn filter(name: Name, arguments: &Arguments) -> Option<Box<dyn Filter>> {
+fn filter_plugin(name: Name, arguments: &PluginArgs) -> Option<Box<dyn FilterPlugin>> {
     Some(match name {
         Name::NodeUnschedulable => Box::new(NodeUnschedulable),
         Name::NodeName => Box::new(NodeName),
@@ -280,7 +290,7 @@ fn filter(name: Name, arguments: &Arguments) -> Option<Box<dyn Filter>> {
         Name::VolumeRestrictions => Box::new(VolumeRestrictions),
         Name::NodeVolumeLimits => Box::new(VolumeLimits),
         Name::VolumeBinding => Box::new(VolumeBinding {
-            patience: arguments.patience,
+            bind_timeout: arguments.bind_timeout,
         }),
         Name::VolumeZone => Box::new(VolumeZone),
         Name::PodTopologySpread => Box::new(arguments.spread()),
@@ -291,15 +301,15 @@ fn filter(name: Name, arguments: &Arguments) -> Option<Box<dyn Filter>> {
     })
 }
 
-fn score(name: Name, arguments: &Arguments) -> Option<Box<dyn Score>> {
+fn score_plugin(name: Name, arguments: &PluginArgs) -> Option<Box<dyn ScorePlugin>> {
     Some(match name {
         Name::TaintToleration => Box::new(TaintToleration),
         Name::NodeAffinity => Box::new(arguments.node_affinity()),
         Name::NodeResourcesFit => Box::new(arguments.fit()),
         Name::PodTopologySpread => Box::new(arguments.spread()),
         Name::InterPodAffinity => Box::new(arguments.affinity.clone()),
-        Name::NodeResourcesBalancedAllocation => Box::new(Balanced {
-            resources: arguments.balanced.clone(),
+        Name::NodeResourcesBalancedAllocation => Box::new(BalancedAllocation {
+            resources: arguments.balanced_resources.clone(),
         }),
         Name::ImageLocality => Box::new(ImageLocality),
         Name::DynamicResources => Box::new(DynamicResources),

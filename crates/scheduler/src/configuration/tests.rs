@@ -1,4 +1,4 @@
-//! Files and what they come to.
+//! Configuration files, and the profiles or errors that they result in.
 
 use super::*;
 use crate::plugin::Name;
@@ -10,7 +10,7 @@ fn read(text: &str) -> Result<Configuration, ConfigurationError> {
 
 #[track_caller]
 fn refused(text: &str) -> String {
-    read(text).err().expect("it makes no sense").to_string()
+    read(text).err().expect("an invalid file").to_string()
 }
 
 fn filters(profile: &Profile) -> Vec<Name> {
@@ -18,9 +18,9 @@ fn filters(profile: &Profile) -> Vec<Name> {
 }
 
 #[test]
-fn without_a_word_there_is_one_standard_profile() {
+fn the_default_configuration_has_one_default_profile() {
     let configuration = Configuration::default();
-    assert_eq!(configuration.delays, Delays::default());
+    assert_eq!(configuration.backoff_durations, BackoffDurations::default());
     let [profile] = configuration.profiles.as_slice() else {
         panic!("one profile")
     };
@@ -33,7 +33,9 @@ fn without_a_word_there_is_one_standard_profile() {
             .collect::<Vec<_>>(),
         [3, 2, 1, 2, 2, 2, 1, 1]
     );
-    assert!(profile.gates && profile.preemption.is_some() && profile.filters.len() >= 13);
+    assert!(
+        profile.scheduling_gates && profile.preemption.is_some() && profile.filters.len() >= 13
+    );
 }
 
 #[test]
@@ -55,11 +57,11 @@ fn profiles_have_their_own_plugins() {
             .collect::<Vec<_>>(),
         [7]
     );
-    assert!(profiles[1].preemption.is_none() && !profiles[1].frees_devices);
+    assert!(profiles[1].preemption.is_none() && !profiles[1].deallocates_claims);
 }
 
 #[test]
-fn only_what_is_wanted_can_be_on() {
+fn disabling_all_leaves_only_the_enabled_plugins() {
     let configuration = read(
         "profiles:\n- plugins:\n    multiPoint:\n      disabled: [{name: '*'}]\n      enabled: [{name: NodeResourcesFit}, {name: DefaultBinder}, {name: PrioritySort}]\n",
     );
@@ -70,20 +72,32 @@ fn only_what_is_wanted_can_be_on() {
 }
 
 #[test]
-fn plugins_are_told_what_the_file_says() {
+fn plugin_args_reach_their_plugins() {
     let configuration = read(
         "percentageOfNodesToScore: 40\npodInitialBackoffSeconds: 2\nprofiles:\n- pluginConfig:\n  - name: DefaultPreemption\n    \
          args: {minCandidateNodesPercentage: 20, minCandidateNodesAbsolute: 5}\n",
     );
     let configuration = configuration.unwrap();
-    assert_eq!(configuration.profiles[0].share, Some(40));
-    assert_eq!(configuration.delays.first, Duration::from_secs(2));
-    let breadth = configuration.profiles[0].preemption.unwrap();
-    assert_eq!((breadth.share, breadth.least), (20, 5));
+    assert_eq!(
+        configuration.profiles[0].percentage_of_nodes_to_score,
+        Some(40)
+    );
+    assert_eq!(
+        configuration.backoff_durations.initial,
+        Duration::from_secs(2)
+    );
+    let candidate_limits = configuration.profiles[0].preemption.unwrap();
+    assert_eq!(
+        (
+            candidate_limits.min_percentage,
+            candidate_limits.min_absolute
+        ),
+        (20, 5)
+    );
 }
 
 #[test]
-fn extenders_are_read() {
+fn extenders_are_decoded() {
     let configuration = read(
         "extenders:\n- urlPrefix: http://127.0.0.1:1234/x\n  filterVerb: f\n  prioritizeVerb: p\n  weight: 3\n  httpTimeout: 2s\n  \
          nodeCacheCapable: true\n  ignorable: true\n  managedResources: [{name: example.com/gpu, ignoredByScheduler: true}]\n",
@@ -93,12 +107,12 @@ fn extenders_are_read() {
         (extender.weight, extender.timeout),
         (3, Duration::from_secs(2))
     );
-    assert!(extender.knows_nodes && extender.ignorable && extender.bind.is_empty());
+    assert!(extender.node_cache_capable && extender.ignorable && extender.bind.is_empty());
     assert_eq!(extender.ignored_by_scheduler, ["example.com/gpu"]);
 }
 
 #[test]
-fn nonsense_is_refused_in_upstreams_words() {
+fn invalid_values_get_upstreams_messages() {
     let refused_as = |text: &str, expected: &str| assert_eq!(refused(text), expected, "{text}");
     refused_as(
         "percentageOfNodesToScore: 101",
@@ -136,7 +150,7 @@ fn nonsense_is_refused_in_upstreams_words() {
 }
 
 #[test]
-fn what_is_not_known_is_refused_wherever_it_is() {
+fn unknown_fields_are_rejected_at_every_level() {
     let refused_as = |text: &str, expected: &str| {
         assert_eq!(
             refused(text),
@@ -165,7 +179,7 @@ fn what_is_not_known_is_refused_wherever_it_is() {
 }
 
 #[test]
-fn what_is_there_twice_is_refused() {
+fn duplicate_fields_are_rejected() {
     let twice = "strict decoding error: yaml: unmarshal errors:\n  line 4: key \"parallelism\" already set in map";
     assert_eq!(refused("parallelism: 1\nparallelism: 2"), twice);
     let json = |rest: &str| {
@@ -174,7 +188,7 @@ fn what_is_there_twice_is_refused() {
         );
         Configuration::parse(text.as_bytes())
             .err()
-            .expect("it makes no sense")
+            .expect("an invalid file")
             .to_string()
     };
     assert_eq!(
@@ -189,7 +203,7 @@ fn what_is_there_twice_is_refused() {
 }
 
 #[test]
-fn what_has_another_type_or_kind_is_refused() {
+fn a_wrong_type_or_kind_is_rejected() {
     let refused_as = |text: &str, expected: &str| assert_eq!(refused(text), expected, "{text}");
     refused_as(
         "parallelism: x",
@@ -251,11 +265,11 @@ fn what_has_another_type_or_kind_is_refused() {
 }
 
 #[test]
-fn a_file_says_what_it_is() {
+fn a_file_needs_its_kind_and_version() {
     let refused_as = |text: &str, expected: &str| {
         let error = Configuration::parse(text.as_bytes())
             .err()
-            .expect("it makes no sense");
+            .expect("an invalid file");
         assert_eq!(error.to_string(), expected, "{text}");
     };
     refused_as("", "Object 'Kind' is missing in ''");
@@ -274,7 +288,7 @@ fn a_file_says_what_it_is() {
 }
 
 #[test]
-fn plugins_are_named_where_they_can_be_asked() {
+fn a_plugin_can_be_enabled_only_where_it_is_implemented() {
     let refused_as = |plugins: &str, expected: &str| {
         assert_eq!(
             refused(&format!("profiles: [{{plugins: {{{plugins}}}}}]")),
@@ -331,7 +345,7 @@ fn plugins_are_named_where_they_can_be_asked() {
 }
 
 #[test]
-fn all_profiles_sort_alike() {
+fn all_profiles_share_one_queue_sort() {
     assert_eq!(
         refused(
             "profiles: [{schedulerName: a}, {schedulerName: b, plugins: {queueSort: {enabled: [{name: PrioritySort}]}}}]"
@@ -342,18 +356,18 @@ fn all_profiles_sort_alike() {
 }
 
 #[test]
-fn a_plugin_can_be_off_at_one_point_and_on_at_another() {
+fn a_plugin_can_be_disabled_at_one_extension_point() {
     let profile = |plugins: &str| {
         let configuration = read(&format!("profiles: [{{plugins: {{{plugins}}}}}]")).unwrap();
         configuration.profiles[0].clone()
     };
     let standard = profile("filter: {disabled: [{name: Unheard}]}");
-    assert!(standard.awaits_claims && standard.frees_devices && standard.gates);
+    assert!(standard.awaits_claims && standard.deallocates_claims && standard.scheduling_gates);
     let off = profile("preEnqueue: {disabled: [{name: '*'}]}");
-    assert!(!off.awaits_claims && off.frees_devices && !off.gates);
+    assert!(!off.awaits_claims && off.deallocates_claims && !off.scheduling_gates);
     let off = profile("postFilter: {disabled: [{name: DynamicResources}]}");
-    assert!(off.awaits_claims && !off.frees_devices && off.preemption.is_some());
-    // Who does not check nodes still looks at pods, unless that is off as well.
+    assert!(off.awaits_claims && !off.deallocates_claims && off.preemption.is_some());
+    // A plugin that is disabled at Filter still runs PreFilter, unless that is disabled as well.
     let looks = profile("filter: {disabled: [{name: NodePorts}]}");
     assert_eq!(filters(&looks).last(), Some(&Name::NodePorts));
     let gone = profile(
@@ -365,7 +379,7 @@ fn a_plugin_can_be_off_at_one_point_and_on_at_another() {
 }
 
 #[test]
-fn extenders_that_make_no_sense_are_refused() {
+fn invalid_extenders_are_rejected() {
     let refused_as = |extenders: &str, expected: &str| {
         assert_eq!(
             refused(&format!("extenders: [{extenders}]")),
@@ -389,7 +403,7 @@ fn extenders_that_make_no_sense_are_refused() {
 }
 
 #[test]
-fn what_is_said_of_volumes_makes_sense() {
+fn volume_binding_args_are_validated() {
     check_volumes(
         "bindTimeoutSeconds: -1",
         "bindTimeoutSeconds: Invalid value: -1: invalid BindTimeoutSeconds, should not be a negative value",

@@ -1,4 +1,5 @@
-//! What is wrong with a file? Everything at once, in upstream's words (apis/config/validation/validation.go).
+//! Validation of a configuration file. Returns every violation, in upstream's words
+//! (apis/config/validation/validation.go).
 
 use std::collections::HashSet;
 
@@ -7,11 +8,11 @@ use mizzen_object::validate::names;
 use mizzen_object::{Path, Violations};
 use mizzen_value::Value;
 
-use super::points::Point;
+use super::extension_points::ExtensionPoint;
 
-/// The version of files.
+/// The version of configuration files.
 pub(super) const VERSION: &str = "kubescheduler.config.k8s.io/v1";
-/// Plugins that there were once.
+/// Plugins that were removed.
 const REMOVED: [&str; 4] = [
     "AzureDiskLimits",
     "CinderLimits",
@@ -19,7 +20,7 @@ const REMOVED: [&str; 4] = [
     "GCEPDLimits",
 ];
 
-/// What is wrong with a configuration besides its plugins and their arguments.
+/// Validates everything but the plugins and their arguments.
 pub(super) fn validate(value: &Value) -> Violations {
     let mut violations = Violations::default();
     positive(
@@ -41,7 +42,7 @@ pub(super) fn validate(value: &Value) -> Violations {
             .iter()
             .any(|other| other["schedulerName"] == profile["schedulerName"])
         {
-            // Kubernetes: what is shown is the place of the other, which shows as nothing.
+            // Kubernetes: the message prints the index of the other profile as an empty object.
             violations.duplicate(path.index(at).child("schedulerName"), Value::object());
         }
     }
@@ -51,7 +52,18 @@ pub(super) fn validate(value: &Value) -> Violations {
         &Path::new("percentageOfNodesToScore"),
         &mut violations,
     );
-    validate_delays(value, &mut violations);
+    positive(
+        value,
+        "podInitialBackoffSeconds",
+        "must be greater than 0",
+        &mut violations,
+    );
+    let initial_backoff = value["podInitialBackoffSeconds"].as_int().unwrap_or(1);
+    let max_backoff = value["podMaxBackoffSeconds"].as_int().unwrap_or(10);
+    if max_backoff < initial_backoff {
+        let detail = "must be greater than or equal to PodInitialBackoffSeconds";
+        violations.invalid("podMaxBackoffSeconds", max_backoff, detail);
+    }
     validate_extenders(
         value["extenders"].list(),
         &Path::new("extenders"),
@@ -75,21 +87,6 @@ fn validate_share(share: &Value, path: &Path, violations: &mut Violations) {
     }
 }
 
-fn validate_delays(value: &Value, violations: &mut Violations) {
-    positive(
-        value,
-        "podInitialBackoffSeconds",
-        "must be greater than 0",
-        violations,
-    );
-    let first = value["podInitialBackoffSeconds"].as_int().unwrap_or(1);
-    let most = value["podMaxBackoffSeconds"].as_int().unwrap_or(10);
-    if most < first {
-        let detail = "must be greater than or equal to PodInitialBackoffSeconds";
-        violations.invalid("podMaxBackoffSeconds", most, detail);
-    }
-}
-
 fn validate_profile(profile: &Value, is_alone: bool, path: &Path, violations: &mut Violations) {
     let has_name =
         is_alone && profile["schedulerName"].is_null() || !profile["schedulerName"].is_empty();
@@ -99,7 +96,7 @@ fn validate_profile(profile: &Value, is_alone: bool, path: &Path, violations: &m
     let share = path.child("percentageOfNodesToScore");
     validate_share(&profile["percentageOfNodesToScore"], &share, violations);
     let plugins = path.child("plugins");
-    for point in Point::ALL {
+    for point in ExtensionPoint::ALL {
         let (field, place) = (point.field(), plugins.child(point.field()));
         let enabled = profile["plugins"][field]["enabled"]
             .list()
@@ -127,7 +124,7 @@ fn refuse_removed(named: &Value, path: &Path, violations: &mut Violations) {
     }
 }
 
-/// There is one queue, so that all profiles must agree on its order.
+/// There is one queue, so all profiles must agree on its order.
 fn validate_sorting(profiles: &[Value], path: &Path, violations: &mut Violations) {
     let sorting = |profile: &Value| profile["plugins"]["queueSort"].clone();
     let Some((first, others)) = profiles.split_first() else {
@@ -153,7 +150,7 @@ fn validate_sorting(profiles: &[Value], path: &Path, violations: &mut Violations
     }
 }
 
-/// A set of plugins as Go shows it.
+/// A plugin set as Go prints it.
 fn go_plugins(set: &Value) -> String {
     let list = |field: &str| match set[field].list() {
         [] => "null".to_string(),
@@ -190,7 +187,14 @@ fn validate_extenders(extenders: &[Value], path: &Path, violations: &mut Violati
         let place = path.child("managedResources");
         for (at, resource) in extender["managedResources"].list().iter().enumerate() {
             let (place, name) = (place.index(at), resource["name"].str());
-            validate_resource(name, &place.child("name"), violations);
+            let problems = names::is_qualified_name(name);
+            for problem in &problems {
+                violations.invalid(place.child("name"), name, problem);
+            }
+            if problems.is_empty() && !is_extended(name) {
+                let detail = "is an invalid extended resource name";
+                violations.invalid(place.child("name"), name, detail);
+            }
             if !managed.insert(name) {
                 violations.invalid(
                     place.child("name"),
@@ -207,15 +211,5 @@ fn validate_extenders(extenders: &[Value], path: &Path, violations: &mut Violati
     if n_binders > 1 {
         let found = format!("found {n_binders} extenders implementing bind");
         violations.invalid(path, found, "only one extender can implement bind");
-    }
-}
-
-fn validate_resource(name: &str, path: &Path, violations: &mut Violations) {
-    let problems = names::is_qualified_name(name);
-    problems
-        .iter()
-        .for_each(|problem| violations.invalid(path, name, problem));
-    if problems.is_empty() && !is_extended(name) {
-        violations.invalid(path, name, "is an invalid extended resource name");
     }
 }

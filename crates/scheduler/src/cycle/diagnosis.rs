@@ -1,87 +1,87 @@
-//! Why is there no node for a pod?
+//! The diagnosis of a pod that fits no node, and its message.
 
 use std::collections::BTreeMap;
 
 use crate::cache::Slot;
-use crate::plugin::{Names, Refusal, Text};
+use crate::plugin::{PluginNames, Rejection, Text};
 
-/// What spoke against which node.
+/// Why each node was rejected.
 #[derive(Debug, Default)]
 pub(crate) struct Diagnosis {
-    pub refusals: Vec<(Slot, Refusal)>,
-    /// What speaks against all nodes that nobody looked at.
-    pub elsewhere: Option<Refusal>,
-    /// What speaks against every node, found before any was looked at.
-    pub before: String,
-    /// What came of making room.
-    pub after: String,
-    /// Who is to be asked whether something can help.
-    pub rejectors: Names,
+    pub rejections: Vec<(Slot, Rejection)>,
+    /// The rejection of all nodes that were not tried.
+    pub untried: Option<Rejection>,
+    /// The PreFilter message that rejects every node.
+    pub pre_filter_message: String,
+    /// The message of the PostFilter plugins.
+    pub post_filter_message: String,
+    /// The plugins whose queueing hints can requeue the pod.
+    pub unschedulable_plugins: PluginNames,
 }
 
 impl Diagnosis {
-    pub(crate) fn refuse(&mut self, slot: Slot, refusal: Refusal) {
-        self.rejectors.insert(refusal.plugin);
-        self.refusals.push((slot, refusal));
+    pub(crate) fn reject(&mut self, slot: Slot, rejection: Rejection) {
+        self.unschedulable_plugins.insert(rejection.plugin);
+        self.rejections.push((slot, rejection));
     }
 
-    /// Nodes on which there would be room if other pods went.
+    /// Nodes on which preemption could help.
     pub(crate) fn resolvable(&self, nodes: &[Slot]) -> Vec<Slot> {
         let refused: crate::HashMap<Slot, bool> = self
-            .refusals
+            .rejections
             .iter()
-            .map(|(slot, refusal)| (*slot, refusal.resolvable))
+            .map(|(slot, rejection)| (*slot, rejection.resolvable))
             .collect();
-        let elsewhere = self
-            .elsewhere
+        let untried = self
+            .untried
             .as_ref()
-            .is_some_and(|refusal| refusal.resolvable);
+            .is_some_and(|rejection| rejection.resolvable);
         nodes
             .iter()
             .copied()
-            .filter(|slot| refused.get(slot).copied().unwrap_or(elsewhere))
+            .filter(|slot| refused.get(slot).copied().unwrap_or(untried))
             .collect()
     }
 
-    /// What speaks against one node.
-    pub(crate) fn refusal(&self, slot: Slot) -> Option<&Refusal> {
-        self.refusals
+    /// The rejection of one node.
+    pub(crate) fn rejection(&self, slot: Slot) -> Option<&Rejection> {
+        self.rejections
             .iter()
             .find(|(known, _)| *known == slot)
-            .map(|(_, refusal)| refusal)
-            .or(self.elsewhere.as_ref())
+            .map(|(_, rejection)| rejection)
+            .or(self.untried.as_ref())
     }
 
-    /// All of it for people, `n_nodes` in all.
-    pub(crate) fn text(&self, n_nodes: usize) -> String {
-        let mut text = no_node(n_nodes);
-        if !self.before.is_empty() {
-            text += &format!(" {}.", self.before);
+    /// The message of the Event and the condition. `n_nodes` is the number of all nodes.
+    pub(crate) fn message(&self, n_nodes: usize) -> String {
+        let mut text = format!("0/{n_nodes} nodes are available:");
+        if !self.pre_filter_message.is_empty() {
+            text += &format!(" {}.", self.pre_filter_message);
         } else if let Some(reasons) = self.histogram(n_nodes) {
             text += &format!(" {reasons}.");
         }
-        if !self.after.is_empty() {
-            text += &format!(" {}", self.after);
+        if !self.post_filter_message.is_empty() {
+            text += &format!(" {}", self.post_filter_message);
         }
         text
     }
 
-    /// How many nodes each reason speaks against, in the order of their texts.
+    /// The number of nodes per reason, sorted as text.
     fn histogram(&self, n_nodes: usize) -> Option<String> {
         let mut counts: BTreeMap<&Text, usize> = BTreeMap::new();
         for reason in self
-            .refusals
+            .rejections
             .iter()
-            .flat_map(|(_, refusal)| refusal.reasons.iter())
+            .flat_map(|(_, rejection)| rejection.reasons.iter())
         {
             *counts.entry(reason).or_default() += 1;
         }
-        let rest = n_nodes.saturating_sub(self.refusals.len());
+        let rest = n_nodes.saturating_sub(self.rejections.len());
         for reason in self
-            .elsewhere
+            .untried
             .iter()
             .filter(|_| rest > 0)
-            .flat_map(|refusal| refusal.reasons.iter())
+            .flat_map(|rejection| rejection.reasons.iter())
         {
             *counts.entry(reason).or_default() += rest;
         }
@@ -94,11 +94,6 @@ impl Diagnosis {
     }
 }
 
-/// The beginning of every message about a pod without a node.
-fn no_node(n_nodes: usize) -> String {
-    format!("0/{n_nodes} nodes are available:")
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -108,36 +103,36 @@ mod tests {
     fn reasons_are_counted_and_sorted_as_text() {
         let mut diagnosis = Diagnosis::default();
         let several = Reasons::Several(vec!["Too many pods".into(), "Insufficient cpu".into()]);
-        let fit = Refusal {
+        let fit = Rejection {
             plugin: Name::NodeResourcesFit,
             reasons: several,
             resolvable: true,
         };
-        diagnosis.refuse(0, fit);
-        diagnosis.refuse(
+        diagnosis.reject(0, fit);
+        diagnosis.reject(
             1,
-            Refusal::for_now(Name::NodeResourcesFit, "Insufficient cpu"),
+            Rejection::unschedulable(Name::NodeResourcesFit, "Insufficient cpu"),
         );
-        diagnosis.elsewhere = Some(Refusal::for_good(
+        diagnosis.untried = Some(Rejection::unresolvable(
             Name::NodeAffinity,
             "node(s) didn't satisfy plugin(s) [NodeAffinity]",
         ));
-        diagnosis.after = "preemption: nothing.".into();
+        diagnosis.post_filter_message = "preemption: nothing.".into();
         assert_eq!(
-            diagnosis.text(12),
+            diagnosis.message(12),
             "0/12 nodes are available: 1 Too many pods, 10 node(s) didn't satisfy plugin(s) [NodeAffinity], \
              2 Insufficient cpu. preemption: nothing."
         );
     }
 
     #[test]
-    fn what_speaks_against_every_node_is_said_once() {
+    fn a_pre_filter_rejection_replaces_the_histogram() {
         let diagnosis = Diagnosis {
-            before: "pod has unbound immediate PersistentVolumeClaims".into(),
+            pre_filter_message: "pod has unbound immediate PersistentVolumeClaims".into(),
             ..Default::default()
         };
         assert_eq!(
-            diagnosis.text(3),
+            diagnosis.message(3),
             "0/3 nodes are available: pod has unbound immediate PersistentVolumeClaims."
         );
     }

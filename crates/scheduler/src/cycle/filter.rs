@@ -1,95 +1,111 @@
-//! Which nodes may a pod be on?
+//! PreFilter and Filter: which nodes fit a pod.
 
 use std::sync::Arc;
 
 use mizzen_value::Str;
 
 use super::diagnosis::Diagnosis;
-use crate::cache::{Node, Slot};
-use crate::model::Pod;
-use crate::plugin::{Check, Name, Names, Ready, Reasons, Refusal};
+use crate::cache::{NodeInfo, Slot};
+use crate::cluster_state::ClusterState;
+use crate::model::PodInfo;
+use crate::plugin::{Name, NodeFilter, PluginNames, PreFilterResult, Reasons, Rejection};
 use crate::profile::Profile;
-use crate::queue::Nominated;
-use crate::reserve::Step;
-use crate::world::World;
+use crate::queue::Nominator;
+use crate::reserve::PreBindStep;
 
-/// With fewer nodes all are looked at.
-const FEW: usize = 100;
-/// At least so many of a hundred nodes are looked for.
-const LEAST_SHARE: usize = 5;
+/// Clusters with fewer nodes are searched whole (upstream: minFeasibleNodesToFind).
+const MIN_FEASIBLE_NODES: usize = 100;
+/// The least percentage of nodes to find (upstream: minFeasibleNodesPercentageToFind).
+const MIN_FEASIBLE_PERCENTAGE: usize = 5;
 
-/// What plugins made of a pod.
+/// What the plugins keep about a pod during one scheduling cycle (upstream: CycleState).
 #[derive(Default)]
-pub(crate) struct Prepared {
-    pub checks: Vec<Box<dyn Check>>,
-    /// The only nodes that come into question, if some plugin knows them.
-    pub only: Option<Vec<Slot>>,
-    /// The plugins that were asked.
-    pub asked: Names,
+pub(crate) struct CycleState {
+    pub filters: Vec<Box<dyn NodeFilter>>,
+    /// The only nodes to try, if PreFilter narrowed them down.
+    pub only_nodes: Option<Vec<Slot>>,
+    /// The plugins whose PreFilter ran.
+    pub pre_filtered: PluginNames,
 }
 
-impl Prepared {
-    pub(crate) fn copy(&self) -> Prepared {
-        let checks = self.checks.iter().map(|check| check.copy()).collect();
-        Prepared {
-            checks,
-            only: self.only.clone(),
-            asked: self.asked,
+impl CycleState {
+    pub(crate) fn copy(&self) -> CycleState {
+        let filters = self.filters.iter().map(|filter| filter.copy()).collect();
+        CycleState {
+            filters,
+            only_nodes: self.only_nodes.clone(),
+            pre_filtered: self.pre_filtered,
         }
     }
 
-    /// Imagines another pod on a node, or away from it.
-    pub(crate) fn imagine(&mut self, pod: &Pod, node: &Node, by: i64, world: &World) {
-        self.checks
+    /// Adds a pod to a simulated node, or removes it (upstream: PreFilterExtensions AddPod,
+    /// RemovePod).
+    pub(crate) fn simulate_pod(
+        &mut self,
+        pod: &PodInfo,
+        node: &NodeInfo,
+        by: i64,
+        cluster: &ClusterState,
+    ) {
+        self.filters
             .iter_mut()
-            .for_each(|check| check.imagine(pod, node, by, world));
+            .for_each(|filter| filter.simulate_pod(pod, node, by, cluster));
     }
 
-    /// Why the pod cannot be on a node; none if it can.
-    pub(crate) fn check(&self, node: &Node, world: &World) -> Option<Refusal> {
-        self.checks
+    /// Runs all filters on a node. `None` if the pod fits.
+    pub(crate) fn run_filters(&self, node: &NodeInfo, cluster: &ClusterState) -> Option<Rejection> {
+        self.filters
             .iter()
-            .find_map(|check| check.check(node, world))
+            .find_map(|filter| filter.filter(node, cluster))
     }
-}
 
-impl Prepared {
-    /// What must be done before the pod is bound to a node.
-    pub(crate) fn reserve(&self, node: &Node, world: &World) -> Result<Vec<Step>, String> {
+    /// The steps to run before the pod is bound to a node.
+    pub(crate) fn reserve(
+        &self,
+        node: &NodeInfo,
+        cluster: &ClusterState,
+    ) -> Result<Vec<PreBindStep>, String> {
         let steps = self
-            .checks
+            .filters
             .iter()
-            .map(|check| check.reserve(node, world))
+            .map(|filter| filter.reserve(node, cluster))
             .collect::<Result<Vec<_>, _>>()?;
         Ok(steps.into_iter().flatten().collect())
     }
 }
 
-/// Lets each plugin look at a pod. An error is what went wrong; what speaks against every node is in the diagnosis.
-pub(crate) fn prepare(
+/// Runs PreFilter of each plugin. A rejection of every node is in the diagnosis; `Err` is an
+/// internal error.
+pub(crate) fn run_pre_filters(
     profile: &Profile,
-    pod: &Arc<Pod>,
-    world: &mut World,
+    pod: &Arc<PodInfo>,
+    cluster: &mut ClusterState,
     diagnosis: &mut Diagnosis,
-) -> Result<Prepared, String> {
-    let (mut prepared, mut named, mut refusal) = (Prepared::default(), Named::default(), None);
+) -> Result<CycleState, String> {
+    let (mut state, mut named, mut rejection) =
+        (CycleState::default(), PreFilteredNodes::default(), None);
     for filter in &profile.filters {
-        prepared.asked.insert(filter.name());
-        match filter.prepare(pod, world) {
-            Ready::Skip => {}
-            Ready::Check(check) => prepared.checks.push(check),
-            Ready::Only(names, check) => {
-                prepared.checks.push(check);
-                if let Some(refusal) = named.narrow(filter.name(), names) {
-                    return Ok(refuse(diagnosis, prepared, named.by, refusal));
+        state.pre_filtered.insert(filter.name());
+        match filter.pre_filter(pod, cluster) {
+            PreFilterResult::Skip => {}
+            PreFilterResult::Filter(check) => state.filters.push(check),
+            PreFilterResult::FilterOnly(names, check) => {
+                state.filters.push(check);
+                if let Some(rejection) = named.intersect(filter.name(), names) {
+                    return Ok(reject_all_nodes(diagnosis, state, named.by, rejection));
                 }
             }
-            // If other pods went this would still be so; those that come later need not be asked.
-            Ready::Refuse(now) if !now.resolvable => {
-                return Ok(refuse(diagnosis, prepared, Names::default(), now));
+            // Preemption cannot help, so the remaining plugins are skipped.
+            PreFilterResult::Reject(now) if !now.resolvable => {
+                return Ok(reject_all_nodes(
+                    diagnosis,
+                    state,
+                    PluginNames::default(),
+                    now,
+                ));
             }
-            Ready::Refuse(now) => refusal = Some(now),
-            Ready::Fail(error) => {
+            PreFilterResult::Reject(now) => rejection = Some(now),
+            PreFilterResult::Error(error) => {
                 return Err(format!(
                     "running PreFilter plugin \"{}\": {error}",
                     filter.name()
@@ -97,46 +113,46 @@ pub(crate) fn prepare(
             }
         }
     }
-    if let Some(refusal) = refusal {
-        return Ok(refuse(diagnosis, prepared, named.by, refusal));
+    if let Some(rejection) = rejection {
+        return Ok(reject_all_nodes(diagnosis, state, named.by, rejection));
     }
-    diagnosis.rejectors = named.by;
+    diagnosis.unschedulable_plugins = named.by;
     if let Some(names) = named.names {
-        let reason = format!("node(s) didn't satisfy plugin(s) {}", named.by.text());
-        diagnosis.elsewhere = Some(Refusal::for_good(Name::NodeAffinity, reason));
+        let reason = format!("node(s) didn't satisfy plugin(s) {}", named.by.go_text());
+        diagnosis.untried = Some(Rejection::unresolvable(Name::NodeAffinity, reason));
         let slots = names
             .iter()
-            .filter_map(|name| world.cache.find(name))
+            .filter_map(|name| cluster.cache.node_by_name(name))
             .map(|node| node.slot);
-        prepared.only = Some(slots.collect());
+        state.only_nodes = Some(slots.collect());
     }
-    Ok(prepared)
+    Ok(state)
 }
 
-/// Notes what speaks against every node.
-fn refuse(
+/// Records the rejection of every node.
+fn reject_all_nodes(
     diagnosis: &mut Diagnosis,
-    prepared: Prepared,
-    rejectors: Names,
-    refusal: Refusal,
-) -> Prepared {
-    diagnosis.rejectors = rejectors;
-    diagnosis.rejectors.insert(refusal.plugin);
-    diagnosis.before = refusal.reasons.text();
-    diagnosis.elsewhere = Some(refusal);
-    prepared
+    state: CycleState,
+    unschedulable_plugins: PluginNames,
+    rejection: Rejection,
+) -> CycleState {
+    diagnosis.unschedulable_plugins = unschedulable_plugins;
+    diagnosis.unschedulable_plugins.insert(rejection.plugin);
+    diagnosis.pre_filter_message = rejection.reasons.text();
+    diagnosis.untried = Some(rejection);
+    state
 }
 
-/// The only nodes that come into question, and who says so.
+/// The only nodes to try, and the plugins that returned them.
 #[derive(Default)]
-struct Named {
+struct PreFilteredNodes {
     names: Option<Vec<Str>>,
-    by: Names,
+    by: PluginNames,
 }
 
-impl Named {
-    /// Leaves only nodes that this plugin names, too. Why not, if none is left.
-    fn narrow(&mut self, by: Name, names: Vec<Str>) -> Option<Refusal> {
+impl PreFilteredNodes {
+    /// Intersects with the nodes of one more plugin. Returns a rejection if none is left.
+    fn intersect(&mut self, by: Name, names: Vec<Str>) -> Option<Rejection> {
         self.by.insert(by);
         let both: Vec<Str> = match self.names.take() {
             Some(known) => known
@@ -152,84 +168,90 @@ impl Named {
             true => format!("node(s) didn't satisfy plugin {by}"),
             false => format!(
                 "node(s) didn't satisfy plugin(s) {} simultaneously",
-                self.by.text()
+                self.by.go_text()
             ),
         };
-        is_empty.then(|| Refusal::for_good(by, reason))
+        is_empty.then(|| Rejection::unresolvable(by, reason))
     }
 }
 
-/// How many nodes are enough to choose from.
-pub(crate) fn how_many(share: Option<usize>, n_nodes: usize) -> usize {
-    if n_nodes < FEW {
+/// The number of nodes to find (upstream: numFeasibleNodesToFind).
+pub(crate) fn num_feasible_nodes_to_find(share: Option<usize>, n_nodes: usize) -> usize {
+    if n_nodes < MIN_FEASIBLE_NODES {
         return n_nodes;
     }
     let share = match share {
         Some(share) if share > 0 => share,
-        _ => 50usize.saturating_sub(n_nodes / 125).max(LEAST_SHARE),
+        _ => 50usize
+            .saturating_sub(n_nodes / 125)
+            .max(MIN_FEASIBLE_PERCENTAGE),
     };
-    (n_nodes * share / 100).max(FEW)
+    (n_nodes * share / 100).max(MIN_FEASIBLE_NODES)
 }
 
-/// Looks for nodes from `start` on, until there are enough. An error is what a plugin could not find out.
-pub(crate) fn filter(
-    prepared: &Prepared,
-    pod: &Pod,
-    world: &World,
-    nominated: &Nominated,
-    (start, enough): (usize, usize),
-    diagnosis: &mut Diagnosis,
-) -> Result<Vec<Slot>, String> {
-    let nodes = prepared.only.as_deref().unwrap_or(world.cache.order());
-    let mut feasible = Vec::with_capacity(enough.min(nodes.len()));
-    let (before, after) = nodes.split_at(if nodes.is_empty() {
-        0
-    } else {
-        start % nodes.len()
-    });
-    for slot in after.iter().chain(before) {
-        if feasible.len() >= enough {
-            break;
-        }
-        match check_with_nominated(prepared, pod, world.cache.node(*slot), world, nominated) {
-            None => feasible.push(*slot),
-            Some(Refusal {
-                plugin,
-                reasons: Reasons::Error(error),
-                ..
-            }) => {
-                return Err(format!("running \"{plugin}\" filter plugin: {error}"));
+/// The filters of one pod, and what they decide by.
+pub(crate) struct FilterRun<'a> {
+    pub state: &'a CycleState,
+    pub pod: &'a PodInfo,
+    pub cluster: &'a ClusterState,
+    pub nominated: &'a Nominator,
+}
+
+impl FilterRun<'_> {
+    /// Filters nodes from `start` on, until enough fit. `Err` is an internal error of a plugin.
+    pub(crate) fn find_nodes_that_pass_filters(
+        &self,
+        start: usize,
+        enough: usize,
+        diagnosis: &mut Diagnosis,
+    ) -> Result<Vec<Slot>, String> {
+        let cache = &self.cluster.cache;
+        let nodes = self
+            .state
+            .only_nodes
+            .as_deref()
+            .unwrap_or(cache.node_order());
+        let mut feasible = Vec::with_capacity(enough.min(nodes.len()));
+        let (before, after) = nodes.split_at(start.checked_rem(nodes.len()).unwrap_or_default());
+        for slot in after.iter().chain(before) {
+            if feasible.len() >= enough {
+                break;
             }
-            Some(refusal) => diagnosis.refuse(*slot, refusal),
+            match self.run_filters_with_nominated_pods(cache.node(*slot)) {
+                None => feasible.push(*slot),
+                Some(Rejection {
+                    plugin,
+                    reasons: Reasons::Error(error),
+                    ..
+                }) => {
+                    return Err(format!("running \"{plugin}\" filter plugin: {error}"));
+                }
+                Some(rejection) => diagnosis.reject(*slot, rejection),
+            }
         }
+        Ok(feasible)
     }
-    Ok(feasible)
-}
 
-/// Why a pod cannot be on a node: with those that will perhaps be there and come first, and without them.
-pub(crate) fn check_with_nominated(
-    prepared: &Prepared,
-    pod: &Pod,
-    node: &Node,
-    world: &World,
-    nominated: &Nominated,
-) -> Option<Refusal> {
-    let coming = nominated.on(node.name());
-    if !coming.is_empty() {
-        let (mut imagined, mut node) = (prepared.copy(), node.clone());
-        let first = coming
-            .iter()
-            .filter(|other| other.priority >= pod.priority && other.uid != pod.uid);
-        for other in first {
-            node.add(other.clone());
-            imagined.imagine(other, &node, 1, world);
+    /// Runs all filters on a node, first with the nominated pods of equal or higher priority, then
+    /// without them.
+    pub(crate) fn run_filters_with_nominated_pods(&self, node: &NodeInfo) -> Option<Rejection> {
+        let (pod, nominated) = (self.pod, self.nominated.pods_for_node(node.name()));
+        if !nominated.is_empty() {
+            let (mut imagined, mut node) = (self.state.copy(), node.clone());
+            let first = nominated
+                .iter()
+                .filter(|other| other.priority >= pod.priority && other.uid != pod.uid);
+            for other in first {
+                node.add_pod(other.clone());
+                imagined.simulate_pod(other, &node, 1, self.cluster);
+            }
+            let rejection = imagined.run_filters(&node, self.cluster);
+            if rejection.is_some() {
+                return rejection;
+            }
         }
-        let refusal = imagined.check(&node, world);
-        if refusal.is_some() {
-            return refusal;
-        }
+        self.state.run_filters(node, self.cluster)
     }
-    prepared.check(node, world)
 }
 
 #[cfg(test)]
@@ -237,9 +259,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_more_nodes_there_are_the_smaller_a_share_is_enough() {
-        let check =
-            |n_nodes, share, enough| assert_eq!(how_many(share, n_nodes), enough, "{n_nodes}");
+    fn the_percentage_to_find_falls_with_the_number_of_nodes() {
+        let check = |n_nodes, share, enough| {
+            assert_eq!(
+                num_feasible_nodes_to_find(share, n_nodes),
+                enough,
+                "{n_nodes}"
+            )
+        };
         check(99, None, 99);
         check(100, None, 100);
         check(1000, None, 420);

@@ -1,11 +1,11 @@
-//! One pod: which nodes may it be on, which is the best, and what if there is none?
+//! The scheduling cycle of one pod: filter, score, select a node, or explain why there is none.
 
 mod diagnosis;
 mod filter;
-mod pick;
-mod rank;
+mod score;
+mod select_host;
 
 pub(crate) use diagnosis::Diagnosis;
-pub(crate) use filter::{Prepared, check_with_nominated, filter, how_many, prepare};
-pub(crate) use pick::pick;
-pub(crate) use rank::rank;
+pub(crate) use filter::{CycleState, FilterRun, num_feasible_nodes_to_find, run_pre_filters};
+pub(crate) use score::prioritize_nodes;
+pub(crate) use select_host::select_host;

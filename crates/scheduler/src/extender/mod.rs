@@ -1,7 +1,7 @@
-//! Who else is asked? Servers that filter and score nodes, choose victims, and bind pods.
+//! Scheduler extenders: HTTP servers that filter and score nodes, choose victims, and bind pods.
 
-mod call;
-mod trust;
+mod client;
+mod tls;
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use mizzen_sdk::Object;
 use mizzen_sdk::seam::Clock;
 use mizzen_value::{Str, Value, value};
 
-use crate::model::Pod;
-pub(crate) use call::Caller;
+use crate::model::PodInfo;
+pub(crate) use client::ExtenderClient;
 
-/// An extender as a configuration describes it.
+/// An extender from the configuration file.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ExtenderOptions {
     pub url: String,
@@ -22,48 +22,48 @@ pub(crate) struct ExtenderOptions {
     pub bind: String,
     pub weight: i64,
     pub timeout: Duration,
-    /// Whether it knows nodes itself, and names are enough.
-    pub knows_nodes: bool,
-    /// Resources that only it manages; pods without them are not its business.
+    /// `nodeCacheCapable`: the extender takes names instead of whole nodes.
+    pub node_cache_capable: bool,
+    /// Resources that it manages. Pods without them skip the extender; empty for all pods.
     pub managed: Vec<Str>,
-    /// Of those, what the scheduler does not count itself.
+    /// Managed resources that the scheduler does not count itself.
     pub ignored_by_scheduler: Vec<Str>,
-    /// Whether it is left out when it fails.
+    /// Whether its failures are ignored.
     pub ignorable: bool,
-    /// What `enableHTTPS` says: see `trust`.
+    /// `enableHTTPS`; see `tls`.
     pub enable_https: bool,
     pub tls: Value,
 }
 
-/// One extender.
+/// A configured extender.
 #[derive(Clone)]
 pub(crate) struct Extender {
     pub options: ExtenderOptions,
-    caller: Caller,
+    client: ExtenderClient,
 }
 
-/// What an extender says of nodes.
+/// The response to the filter verb.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Verdict {
-    /// The nodes that are left, by name.
-    pub left: Vec<Str>,
-    /// Why the others are not; whether they would be if pods went.
-    pub refused: Vec<(Str, String, bool)>,
+pub(crate) struct ExtenderFilterResult {
+    /// The nodes that fit, by name.
+    pub nodes: Vec<Str>,
+    /// The other nodes: name, reason, and whether preemption could help.
+    pub failed: Vec<(Str, String, bool)>,
 }
 
-/// Victims by node, and how many of them their budgets do not allow.
+/// Victims by node: pod UIDs and the number of PDB violations.
 pub(crate) type Victims = Vec<(Str, Vec<Str>, i64)>;
 
 impl Extender {
     pub(crate) fn new(options: ExtenderOptions, clock: &Clock) -> Result<Extender, String> {
         Ok(Extender {
-            caller: Caller::new(&options, clock)?,
+            client: ExtenderClient::new(&options, clock)?,
             options,
         })
     }
 
-    /// Whether a pod is its business.
-    pub(crate) fn is_interested(&self, pod: &Pod) -> bool {
+    /// Whether it manages a resource of the pod.
+    pub(crate) fn is_interested(&self, pod: &PodInfo) -> bool {
         let managed = &self.options.managed;
         let Ok(object) = pod.entry.object() else {
             return false;
@@ -83,8 +83,12 @@ impl Extender {
             })
     }
 
-    /// Which of some nodes will do.
-    pub(crate) async fn filter(&self, pod: &Object, nodes: &[Object]) -> Result<Verdict, String> {
+    /// Filters nodes.
+    pub(crate) async fn filter(
+        &self,
+        pod: &Object,
+        nodes: &[Object],
+    ) -> Result<ExtenderFilterResult, String> {
         let names = || {
             nodes
                 .iter()
@@ -92,35 +96,35 @@ impl Extender {
                 .collect::<Vec<Str>>()
         };
         if self.options.filter.is_empty() {
-            return Ok(Verdict {
-                left: names(),
-                refused: Vec::new(),
+            return Ok(ExtenderFilterResult {
+                nodes: names(),
+                failed: Vec::new(),
             });
         }
         let answer = self
-            .caller
+            .client
             .post(&self.options.filter, &self.arguments(pod, nodes))
             .await?;
         let error = field(&answer, "error").str();
         if !error.is_empty() {
             return Err(error.into());
         }
-        self.verdict(&answer, &names())
+        self.filter_result(&answer, &names())
     }
 
-    fn verdict(&self, answer: &Value, names: &[Str]) -> Result<Verdict, String> {
+    fn filter_result(&self, answer: &Value, names: &[Str]) -> Result<ExtenderFilterResult, String> {
         let listed = field(answer, "nodenames")
             .list()
             .iter()
             .map(|name| Str::from(name.str()));
         let items = field(field(answer, "nodes"), "items").list().iter();
         let items = items.map(|node| Str::from(node["metadata"]["name"].str()));
-        let left: Vec<Str> = if self.options.knows_nodes {
+        let nodes_left: Vec<Str> = if self.options.node_cache_capable {
             listed.collect()
         } else {
             items.collect()
         };
-        if let Some(stranger) = left.iter().find(|name| !names.contains(name)) {
+        if let Some(stranger) = nodes_left.iter().find(|name| !names.contains(name)) {
             let url = &self.options.url;
             return Err(format!(
                 "extender \"{url}\" claims a filtered node \"{stranger}\" which is not found in the input node list"
@@ -138,13 +142,13 @@ impl Extender {
             .entries()
             .filter(|(name, _)| forever.get(name).is_none())
             .map(|one| text(one, true));
-        Ok(Verdict {
-            left,
-            refused: refused.chain(now).collect(),
+        Ok(ExtenderFilterResult {
+            nodes: nodes_left,
+            failed: refused.chain(now).collect(),
         })
     }
 
-    /// How good some nodes are, from 0 to 10, weighted.
+    /// Scores nodes from 0 to 10, times the extender's weight.
     pub(crate) async fn prioritize(
         &self,
         pod: &Object,
@@ -154,7 +158,7 @@ impl Extender {
             return Ok(Vec::new());
         }
         let answer = self
-            .caller
+            .client
             .post(&self.options.prioritize, &self.arguments(pod, nodes))
             .await?;
         let score = |one: &Value| {
@@ -166,7 +170,7 @@ impl Extender {
         Ok(answer.list().iter().map(score).collect())
     }
 
-    /// Which victims it agrees to.
+    /// The victims that it accepts.
     pub(crate) async fn preempt(
         &self,
         pod: &Object,
@@ -174,7 +178,7 @@ impl Extender {
     ) -> Result<Victims, String> {
         let mut by_node = Value::object();
         for (node, pods, violations) in victims {
-            let pods: Vec<Value> = match self.options.knows_nodes {
+            let pods: Vec<Value> = match self.options.node_cache_capable {
                 true => pods
                     .iter()
                     .map(|pod| value!({"UID": (pod.uid())}))
@@ -184,14 +188,14 @@ impl Extender {
             let violations = *violations;
             by_node.set(node, value!({"Pods": pods, "NumPDBViolations": violations}));
         }
-        let key = if self.options.knows_nodes {
+        let key = if self.options.node_cache_capable {
             "NodeNameToMetaVictims"
         } else {
             "NodeNameToVictims"
         };
         let mut arguments = value!({"Pod": (pod.0.clone())});
         arguments.set(key, by_node);
-        let answer = self.caller.post(&self.options.preempt, &arguments).await?;
+        let answer = self.client.post(&self.options.preempt, &arguments).await?;
         let uids = |victims: &Value| -> Vec<Str> {
             field(victims, "pods")
                 .list()
@@ -206,8 +210,8 @@ impl Extender {
     }
 
     /// Binds a pod to a node.
-    pub(crate) async fn bind(&self, pod: &Pod, node: &Str) -> Result<(), String> {
-        let Pod {
+    pub(crate) async fn bind(&self, pod: &PodInfo, node: &Str) -> Result<(), String> {
+        let PodInfo {
             namespace,
             name,
             uid,
@@ -215,7 +219,7 @@ impl Extender {
         } = pod;
         let arguments =
             value!({"PodName": name, "PodNamespace": namespace, "PodUID": uid, "Node": node});
-        let answer = self.caller.post(&self.options.bind, &arguments).await?;
+        let answer = self.client.post(&self.options.bind, &arguments).await?;
         match field(&answer, "error").str() {
             "" => Ok(()),
             error => Err(error.into()),
@@ -224,7 +228,7 @@ impl Extender {
 
     fn arguments(&self, pod: &Object, nodes: &[Object]) -> Value {
         let pod = pod.0.clone();
-        if self.options.knows_nodes {
+        if self.options.node_cache_capable {
             let names: Vec<Value> = nodes.iter().map(|node| node.name().into()).collect();
             return value!({"Pod": pod, "Nodes": null, "NodeNames": names});
         }
@@ -233,7 +237,7 @@ impl Extender {
     }
 }
 
-/// A member of an answer. Go does not mind how names are capitalised, and so those who answer do not.
+/// A member of a response. As in Go, names are compared without regard to case.
 fn field<'a>(answer: &'a Value, name: &str) -> &'a Value {
     static NULL: Value = Value::Null;
     answer

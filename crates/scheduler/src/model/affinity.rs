@@ -1,42 +1,42 @@
-//! Which other pods does a pod want near it, or far?
+//! Pod affinity and anti-affinity terms.
 
 use mizzen_object::select::LabelSelector;
 use mizzen_value::{Str, Value, json};
 
-use super::labels::{Labels, nothing};
-use super::pod::Pod;
+use super::labels::{Labels, matches_nothing};
+use super::pod::PodInfo;
 
-/// Which pods are meant, and what "near" is.
+/// A pod affinity term.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Term {
-    /// What tells it from other terms.
+pub(crate) struct AffinityTerm {
+    /// Identifies the term among the terms of all pods.
     pub text: Str,
-    /// Nodes that have the same value of this label are near each other.
+    /// Nodes with the same value of this label are one topology domain.
     pub topology_key: Str,
     namespaces: Box<[Str]>,
-    /// Namespaces by their labels, too.
+    /// Namespaces selected by label, in addition.
     namespace_selector: Option<LabelSelector>,
     pub selector: LabelSelector,
 }
 
-/// In which namespaces pods are looked for.
+/// The namespaces that a term selects.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Namespaces {
+pub(crate) enum TermNamespaces {
     All,
     These(Vec<Str>),
 }
 
-impl Namespaces {
-    pub(crate) fn have(&self, namespace: &str) -> bool {
+impl TermNamespaces {
+    pub(crate) fn contain(&self, namespace: &str) -> bool {
         match self {
-            Namespaces::All => true,
-            Namespaces::These(names) => names.iter().any(|name| name == namespace),
+            TermNamespaces::All => true,
+            TermNamespaces::These(names) => names.iter().any(|name| name == namespace),
         }
     }
 }
 
-impl Term {
-    fn of(term: &Value, namespace: &str, weight: i64) -> Term {
+impl AffinityTerm {
+    fn new(term: &Value, namespace: &str, weight: i64) -> AffinityTerm {
         let text = format!("{namespace} {weight} {}", json::to_string(term));
         let mut namespaces: Vec<Str> = term["namespaces"]
             .list()
@@ -47,21 +47,22 @@ impl Term {
         if namespaces.is_empty() && namespace_selector.is_none() {
             namespaces.push(namespace.into());
         }
-        Term {
+        AffinityTerm {
             text: text.into(),
             topology_key: term["topologyKey"].str().into(),
             namespaces: namespaces.into(),
             namespace_selector,
-            selector: LabelSelector::of(&term["labelSelector"]).unwrap_or_else(nothing),
+            selector: LabelSelector::of(&term["labelSelector"]).unwrap_or_else(matches_nothing),
         }
     }
 
-    /// Whether it means a pod in a namespace with these labels.
-    pub(crate) fn means(&self, pod: &Pod, namespace_labels: &Labels) -> bool {
-        self.covers(&pod.namespace, namespace_labels) && pod.labels.match_selector(&self.selector)
+    /// Whether it matches a pod whose namespace has these labels.
+    pub(crate) fn matches(&self, pod: &PodInfo, namespace_labels: &Labels) -> bool {
+        self.covers_namespace(&pod.namespace, namespace_labels)
+            && pod.labels.match_selector(&self.selector)
     }
 
-    fn covers(&self, namespace: &str, labels: &Labels) -> bool {
+    fn covers_namespace(&self, namespace: &str, labels: &Labels) -> bool {
         self.namespaces.iter().any(|name| name == namespace)
             || self
                 .namespace_selector
@@ -69,7 +70,7 @@ impl Term {
                 .is_some_and(|selector| labels.match_selector(selector))
     }
 
-    /// The one namespace in which it looks, if that does not depend on others' labels.
+    /// The only namespace that it selects, if that does not depend on namespace labels.
     pub(crate) fn only_namespace(&self) -> Option<&Str> {
         match &*self.namespaces {
             [name] if self.namespace_selector.is_none() => Some(name),
@@ -77,14 +78,14 @@ impl Term {
         }
     }
 
-    /// The namespaces in which it looks, given all that there are.
-    pub(crate) fn resolve<'a>(
+    /// The namespaces that it selects, out of `all`.
+    pub(crate) fn resolve_namespaces<'a>(
         &self,
         all: impl Iterator<Item = (&'a Str, &'a Labels)>,
-    ) -> Namespaces {
+    ) -> TermNamespaces {
         match &self.namespace_selector {
-            Some(selector) if selector.is_empty() => Namespaces::All,
-            None => Namespaces::These(self.namespaces.to_vec()),
+            Some(selector) if selector.is_empty() => TermNamespaces::All,
+            None => TermNamespaces::These(self.namespaces.to_vec()),
             Some(selector) => {
                 let chosen = all.filter(|(_, labels)| labels.match_selector(selector));
                 let mut names: Vec<Str> = self
@@ -95,35 +96,33 @@ impl Term {
                     .collect();
                 names.sort_unstable();
                 names.dedup();
-                Namespaces::These(names)
+                TermNamespaces::These(names)
             }
         }
     }
 }
 
-/// What a pod says of other pods.
+/// The pod affinity of a pod.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Affinity {
-    /// Pods that must be near.
-    pub required: Box<[Term]>,
-    /// Pods that must be far.
-    pub required_anti: Box<[Term]>,
-    /// Pods that should be near, and how much.
-    pub preferred: Box<[(i64, Term)]>,
-    /// Pods that should be far, and how much.
-    pub preferred_anti: Box<[(i64, Term)]>,
-    /// Whether it says anything at all, be it nothing.
+    pub required: Box<[AffinityTerm]>,
+    pub required_anti: Box<[AffinityTerm]>,
+    /// With weights.
+    pub preferred: Box<[(i64, AffinityTerm)]>,
+    /// With weights.
+    pub preferred_anti: Box<[(i64, AffinityTerm)]>,
+    /// Whether `podAffinity` or `podAntiAffinity` is set, even if empty.
     pub stated: bool,
 }
 
 impl Affinity {
-    pub(crate) fn of(affinity: &Value, namespace: &str) -> Affinity {
+    pub(crate) fn from_value(affinity: &Value, namespace: &str) -> Affinity {
         let (near, far) = (&affinity["podAffinity"], &affinity["podAntiAffinity"]);
         Affinity {
-            required: required(near, namespace),
-            required_anti: required(far, namespace),
-            preferred: preferred(near, namespace),
-            preferred_anti: preferred(far, namespace),
+            required: required_terms(near, namespace),
+            required_anti: required_terms(far, namespace),
+            preferred: preferred_terms(near, namespace),
+            preferred_anti: preferred_terms(far, namespace),
             stated: !near.is_null() || !far.is_null(),
         }
     }
@@ -133,20 +132,20 @@ impl Affinity {
     }
 }
 
-fn required(affinity: &Value, namespace: &str) -> Box<[Term]> {
+fn required_terms(affinity: &Value, namespace: &str) -> Box<[AffinityTerm]> {
     let terms = affinity["requiredDuringSchedulingIgnoredDuringExecution"].list();
     terms
         .iter()
-        .map(|term| Term::of(term, namespace, 0))
+        .map(|term| AffinityTerm::new(term, namespace, 0))
         .collect()
 }
 
-fn preferred(affinity: &Value, namespace: &str) -> Box<[(i64, Term)]> {
+fn preferred_terms(affinity: &Value, namespace: &str) -> Box<[(i64, AffinityTerm)]> {
     let term = |term: &Value| {
         let weight = term["weight"].int();
         (
             weight,
-            Term::of(&term["podAffinityTerm"], namespace, weight),
+            AffinityTerm::new(&term["podAffinityTerm"], namespace, weight),
         )
     };
     affinity["preferredDuringSchedulingIgnoredDuringExecution"]

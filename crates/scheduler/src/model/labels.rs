@@ -1,14 +1,14 @@
-//! Which labels does an object have?
+//! Labels of an object.
 
 use mizzen_object::select::{LabelSelector, Requirement, SelectorOperator};
 use mizzen_value::{Str, Value};
 
-/// Labels, ordered by their keys.
+/// Labels, sorted by key.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Labels(Box<[(Str, Str)]>);
 
 impl Labels {
-    pub(crate) fn of(labels: &Value) -> Labels {
+    pub(crate) fn from_value(labels: &Value) -> Labels {
         let mut labels: Vec<(Str, Str)> = labels
             .entries()
             .map(|(key, value)| (key.into(), value.str().into()))
@@ -33,8 +33,8 @@ impl Labels {
     }
 }
 
-/// A selector that means nothing: so it is where somebody does not say which pods.
-pub(super) fn nothing() -> LabelSelector {
+/// A selector that matches nothing: the meaning of a missing `labelSelector`.
+pub(super) fn matches_nothing() -> LabelSelector {
     LabelSelector {
         requirements: vec![Requirement {
             key: Str::default(),

@@ -1,5 +1,5 @@
-//! What must be known of an object to place a pod? Each object is read once, when it is heard of; from then on numbers and
-//! parsed selectors are compared, never JSON.
+//! Objects in the form in which plugins compare them. Each object is parsed once, when it arrives;
+//! from then on numbers and parsed selectors are compared, never JSON.
 
 mod affinity;
 mod labels;
@@ -11,14 +11,14 @@ mod resources;
 mod spread;
 mod volume;
 
-pub(crate) use affinity::{Namespaces, Term};
+pub(crate) use affinity::{AffinityTerm, TermNamespaces};
 pub(crate) use labels::Labels;
 pub(crate) use node::NodeFacts;
 pub(crate) use node_rule::NodeRule;
-pub(crate) use pod::Pod;
-pub(crate) use resources::{Resources, is_scalar};
-pub(crate) use spread::Constraint;
-pub(crate) use volume::Disk;
+pub(crate) use pod::PodInfo;
+pub(crate) use resources::{ResourceAmounts, is_scalar};
+pub(crate) use spread::SpreadConstraint;
+pub(crate) use volume::RestrictedDisk;
 
 #[cfg(test)]
 pub(crate) mod samples;

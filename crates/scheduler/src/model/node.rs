@@ -1,10 +1,10 @@
-//! What must be known of a node?
+//! A node, parsed.
 
 use mizzen_kinds::tolerations::Taint;
 use mizzen_value::{Str, Value};
 
 use super::labels::Labels;
-use super::resources::Resources;
+use super::resources::ResourceAmounts;
 
 /// An image that a node has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,27 +21,27 @@ pub(crate) struct NodeFacts {
     pub annotations: Labels,
     pub taints: Box<[Taint]>,
     pub unschedulable: bool,
-    pub allocatable: Resources,
-    /// How many pods it takes.
+    pub allocatable: ResourceAmounts,
+    /// The number of pods that it can run.
     pub max_pods: i64,
     pub images: Box<[Image]>,
-    /// Each condition with its status.
+    /// Condition types with their status.
     pub conditions: Labels,
     pub declared_features: Box<[Str]>,
 }
 
 impl NodeFacts {
-    pub(crate) fn of(node: &Value) -> NodeFacts {
+    pub(crate) fn from_node(node: &Value) -> NodeFacts {
         let (metadata, spec, status) = (&node["metadata"], &node["spec"], &node["status"]);
         let allocatable = &status["allocatable"];
         NodeFacts {
             name: metadata["name"].str().into(),
-            labels: Labels::of(&metadata["labels"]),
-            annotations: Labels::of(&metadata["annotations"]),
+            labels: Labels::from_value(&metadata["labels"]),
+            annotations: Labels::from_value(&metadata["annotations"]),
             taints: Taint::list(&spec["taints"]),
             unschedulable: spec["unschedulable"].bool(),
-            allocatable: Resources::of(allocatable),
-            max_pods: super::resources::amount("pods", &allocatable["pods"]),
+            allocatable: ResourceAmounts::from_list(allocatable),
+            max_pods: super::resources::quantity_amount("pods", &allocatable["pods"]),
             images: status["images"].list().iter().map(image).collect(),
             conditions: conditions(&status["conditions"]),
             declared_features: status["declaredFeatures"]
@@ -52,7 +52,7 @@ impl NodeFacts {
         }
     }
 
-    /// What tells zones apart; empty for nodes in none.
+    /// Identifies the node's zone and region; empty if it has neither.
     pub(crate) fn zone(&self) -> Str {
         let label = |key: &str| self.labels.get(key).unwrap_or_default();
         let either = |key: &str, old: &str| {
@@ -95,5 +95,5 @@ fn conditions(conditions: &Value) -> Labels {
     for condition in conditions.list() {
         statuses.set(condition["type"].str(), condition["status"].str());
     }
-    Labels::of(&statuses)
+    Labels::from_value(&statuses)
 }

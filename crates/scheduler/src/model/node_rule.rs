@@ -1,25 +1,26 @@
-//! On which nodes may a pod be, by their labels and names?
+//! Required node affinity: node selector and node affinity of a pod, or the node selector of a
+//! volume or device.
 
 use mizzen_kinds::node_affinity::{RequiredNodeAffinity, required};
 use mizzen_value::{Str, Value, json};
 
 use super::labels::Labels;
 
-/// What a pod, a volume or a device requires of its node.
+/// The nodes that a pod, a volume or a device requires.
 #[derive(Debug, Clone)]
 pub(crate) struct NodeRule {
-    /// What tells it from other rules.
+    /// Identifies the rule, for the cache.
     pub text: Str,
     affinity: RequiredNodeAffinity,
 }
 
 impl NodeRule {
-    /// The rule of a pod; none if it goes anywhere.
-    pub(crate) fn of(spec: &Value) -> Option<NodeRule> {
+    /// The rule of a pod; `None` if it allows every node.
+    pub(crate) fn from_pod_spec(spec: &Value) -> Option<NodeRule> {
         NodeRule::new(&spec["nodeSelector"], required(spec))
     }
 
-    /// A rule of exact labels and a node selector; none if there is neither.
+    /// A rule of exact labels and a node selector; `None` if both are unset.
     pub(crate) fn new(labels: &Value, required: &Value) -> Option<NodeRule> {
         if labels.is_null() && required.is_null() {
             return None;
@@ -35,8 +36,8 @@ impl NodeRule {
         self.affinity.matches(name, |key| labels.get(key))
     }
 
-    /// The only nodes that it can allow, if every term names some.
-    pub(crate) fn named(&self) -> Option<Vec<Str>> {
+    /// The only nodes that can match, if every term selects by name.
+    pub(crate) fn node_names(&self) -> Option<Vec<Str>> {
         self.affinity.node_names()
     }
 }

@@ -1,4 +1,4 @@
-//! What must be known of a pod?
+//! A pod, parsed.
 
 use std::sync::Arc;
 
@@ -14,49 +14,49 @@ use mizzen_value::{Str, Value, time};
 use super::affinity::Affinity;
 use super::labels::Labels;
 use super::node_rule::NodeRule;
-use super::requests::Requests;
-use super::spread::Constraint;
-use super::volume::Volumes;
+use super::requests::PodRequests;
+use super::spread::SpreadConstraint;
+use super::volume::PodVolumes;
 
-/// What controls a pod.
+/// The controller of a pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Owner {
+pub(crate) struct ControllerRef {
     pub api_version: Str,
     pub kind: Str,
     pub name: Str,
 }
 
-/// A claim of devices that a pod names.
+/// A ResourceClaim that a pod references.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ResourceClaimUse {
-    /// The claim's name; none until somebody has made it from its template.
+    /// The claim's name; `None` until it has been created from its template.
     pub claim: Option<Str>,
-    /// Whether it is made for this pod.
+    /// Whether it is generated for this pod.
     pub owned: bool,
-    /// Whether somebody found that no claim is needed.
-    pub needless: bool,
+    /// Whether the resource claim controller found that no claim is needed.
+    pub not_needed: bool,
 }
 
-/// A pod, read once.
+/// A pod, parsed once (upstream: PodInfo).
 #[derive(Debug)]
-pub(crate) struct Pod {
+pub(crate) struct PodInfo {
     pub namespace: Str,
     pub name: Str,
     pub uid: Str,
     pub scheduler: Str,
-    /// Where it is; empty until it is somewhere.
+    /// `spec.nodeName`; empty until it is assigned.
     pub node: Str,
-    /// Where it will perhaps be.
-    pub nominated: Str,
+    /// `status.nominatedNodeName`.
+    pub nominated_node: Str,
     pub priority: i32,
     pub never_preempts: bool,
-    pub is_going: bool,
-    /// Whether it is going because a pod of higher priority needs its place.
+    pub is_terminating: bool,
+    /// Whether it is terminating because it was preempted.
     pub is_preempted: bool,
-    /// When it began, in seconds since 1970.
+    /// When it started, in Unix seconds.
     pub started: Option<i64>,
     pub labels: Labels,
-    pub requests: Requests,
+    pub requests: PodRequests,
     pub host_ports: Box<[HostPort]>,
     pub images: Box<[Str]>,
     pub n_containers: usize,
@@ -64,72 +64,79 @@ pub(crate) struct Pod {
     pub preferred_nodes: Box<[(i64, NodeSelectorTerm)]>,
     pub tolerations: Box<[Toleration]>,
     pub affinity: Affinity,
-    pub spread: Box<[Constraint]>,
-    pub volumes: Volumes,
+    pub spread: Box<[SpreadConstraint]>,
+    pub volumes: PodVolumes,
     pub resource_claims: Box<[ResourceClaimUse]>,
     pub has_gates: bool,
-    /// Whether it says something that not every node's agent knows.
+    /// Whether it may require a declared feature of the node.
     pub may_need_features: bool,
-    pub owner: Option<Owner>,
+    pub owner: Option<ControllerRef>,
     /// The pod as the API has it.
     pub entry: Entry<Object>,
 }
 
-impl Pod {
-    /// Reads a pod; none if it has ended and takes no place any more, or cannot be read.
-    pub(crate) fn of(entry: &Entry<Object>) -> Option<Pod> {
+impl PodInfo {
+    /// Parses a pod; `None` if it has terminated or cannot be parsed.
+    pub(crate) fn from_entry(entry: &Entry<Object>) -> Option<PodInfo> {
         let object = entry.object().ok()?;
-        (!is_terminal(&object)).then(|| Pod::read(&object, entry))
+        (!is_terminal(&object)).then(|| PodInfo::parse(&object, entry))
     }
 
-    fn read(object: &Object, entry: &Entry<Object>) -> Pod {
+    fn parse(object: &Object, entry: &Entry<Object>) -> PodInfo {
         let (metadata, spec, status) = (&object["metadata"], &object["spec"], &object["status"]);
         let namespace = object.namespace();
-        let labels = Labels::of(&metadata["labels"]);
-        Pod {
+        let labels = Labels::from_value(&metadata["labels"]);
+        PodInfo {
             namespace: namespace.into(),
             name: object.name().into(),
             uid: object.uid().into(),
             scheduler: spec["schedulerName"].str().into(),
             node: spec["nodeName"].str().into(),
-            nominated: status["nominatedNodeName"].str().into(),
+            nominated_node: status["nominatedNodeName"].str().into(),
             priority: spec["priority"]
                 .int()
                 .clamp(i32::MIN.into(), i32::MAX.into()) as i32,
             never_preempts: spec["preemptionPolicy"].str() == "Never",
-            is_going: object.is_going(),
+            is_terminating: object.is_going(),
             is_preempted: object.is_going() && is_preempted(&status["conditions"]),
             started: time::to_unix(status["startTime"].str()),
-            requests: Requests::of(object),
+            requests: PodRequests::from_pod(object),
             host_ports: HostPort::list(spec),
             images: images(spec),
             n_containers: spec["containers"].list().len() + spec["initContainers"].list().len(),
-            node_rule: NodeRule::of(spec).map(Arc::new),
+            node_rule: NodeRule::from_pod_spec(spec).map(Arc::new),
             preferred_nodes: preferred_nodes(&spec["affinity"]["nodeAffinity"]),
             tolerations: Toleration::list(&spec["tolerations"]),
-            affinity: Affinity::of(&spec["affinity"], namespace),
-            spread: Constraint::list(&spec["topologySpreadConstraints"], &labels),
-            volumes: Volumes::of(object.name(), &spec["volumes"]),
+            affinity: Affinity::from_value(&spec["affinity"], namespace),
+            spread: SpreadConstraint::list(&spec["topologySpreadConstraints"], &labels),
+            volumes: PodVolumes::from_pod_volumes(object.name(), &spec["volumes"]),
             resource_claims: resource_claims(spec, status),
-            may_need_features: spec["hostNetwork"].bool() || has_restart_rules(spec),
+            may_need_features: spec["hostNetwork"].bool()
+                || ["containers", "initContainers"]
+                    .iter()
+                    .flat_map(|field| spec[*field].list())
+                    .any(|container| !container["restartPolicyRules"].is_empty()),
             has_gates: !spec["schedulingGates"].is_empty(),
-            owner: object.controller().map(owner),
+            owner: object.controller().map(|owner| ControllerRef {
+                api_version: owner["apiVersion"].str().into(),
+                kind: owner["kind"].str().into(),
+                name: owner["name"].str().into(),
+            }),
             labels,
             entry: entry.clone(),
         }
     }
 
-    /// Whether it is somewhere.
-    pub(crate) fn is_placed(&self) -> bool {
+    /// Whether it has a node.
+    pub(crate) fn is_assigned(&self) -> bool {
         !self.node.is_empty()
     }
 
-    /// Whether it is somewhere or soon will be.
-    pub(crate) fn has_prospect(&self) -> bool {
-        !self.node.is_empty() || !self.nominated.is_empty()
+    /// Whether it has a node or a nominated one.
+    pub(crate) fn is_assigned_or_nominated(&self) -> bool {
+        !self.node.is_empty() || !self.nominated_node.is_empty()
     }
 
-    /// Its namespace and name.
     pub(crate) fn key(&self) -> Key {
         Key::new(self.namespace.as_str(), self.name.as_str())
     }
@@ -141,7 +148,7 @@ fn is_preempted(conditions: &Value) -> bool {
     })
 }
 
-/// The images that its node will need, with their tags.
+/// The images that its node needs, with their tags.
 fn images(spec: &Value) -> Box<[Str]> {
     let containers = spec["initContainers"]
         .list()
@@ -154,17 +161,11 @@ fn images(spec: &Value) -> Box<[Str]> {
     containers
         .map(|container| container["image"].str())
         .chain(of_volumes)
-        .map(with_tag)
+        .map(|image| match image.rfind(':') > image.rfind('/') {
+            true => image.into(),
+            false => format!("{image}:latest").into(),
+        })
         .collect()
-}
-
-fn with_tag(image: &str) -> Str {
-    let has_tag = image.rfind(':') > image.rfind('/');
-    if has_tag {
-        image.into()
-    } else {
-        format!("{image}:latest").into()
-    }
 }
 
 fn preferred_nodes(affinity: &Value) -> Box<[(i64, NodeSelectorTerm)]> {
@@ -180,25 +181,6 @@ fn preferred_nodes(affinity: &Value) -> Box<[(i64, NodeSelectorTerm)]> {
         .collect()
 }
 
-fn has_restart_rules(spec: &Value) -> bool {
-    let containers = spec["containers"]
-        .list()
-        .iter()
-        .chain(spec["initContainers"].list());
-    containers
-        .into_iter()
-        .any(|container| !container["restartPolicyRules"].is_empty())
-}
-
-fn owner(owner: &Value) -> Owner {
-    let text = |field: &str| owner[field].str().into();
-    Owner {
-        api_version: text("apiVersion"),
-        kind: text("kind"),
-        name: text("name"),
-    }
-}
-
 fn resource_claims(spec: &Value, status: &Value) -> Box<[ResourceClaimUse]> {
     let made = status["resourceClaimStatuses"].list();
     let claim = |claim: &Value| {
@@ -209,7 +191,7 @@ fn resource_claims(spec: &Value, status: &Value) -> Box<[ResourceClaimUse]> {
         ResourceClaimUse {
             claim: direct.or(generated).map(Str::from),
             owned: direct.is_none(),
-            needless: direct.is_none() && made.is_some() && generated.is_none(),
+            not_needed: direct.is_none() && made.is_some() && generated.is_none(),
         }
     };
     spec["resourceClaims"].list().iter().map(claim).collect()

@@ -1,15 +1,16 @@
-//! How much does a pod ask for?
+//! The resource requests of a pod.
 
 use mizzen_kinds::pod_resources::{PodResourcesOptions, ResourceList, pod_requests};
 use mizzen_value::Value;
 
-use super::resources::Resources;
+use super::resources::ResourceAmounts;
 
-/// What a container is taken to ask for if it does not say: so that many such pods do not end on one node.
-static ASSUMED: [(&str, Resources); 2] = [
+/// The requests assumed for a container without any, so that such pods do not pile up on one node
+/// (upstream: DefaultMilliCPURequest, DefaultMemoryRequest).
+static DEFAULT_REQUESTS: [(&str, ResourceAmounts); 2] = [
     (
         "cpu",
-        Resources {
+        ResourceAmounts {
             cpu: 100,
             memory: 0,
             ephemeral: 0,
@@ -18,7 +19,7 @@ static ASSUMED: [(&str, Resources); 2] = [
     ),
     (
         "memory",
-        Resources {
+        ResourceAmounts {
             cpu: 0,
             memory: 200 * 1024 * 1024,
             ephemeral: 0,
@@ -27,51 +28,52 @@ static ASSUMED: [(&str, Resources); 2] = [
     ),
 ];
 
-/// What a pod asks for.
+/// The resource requests of a pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Requests {
-    /// As it says.
-    pub stated: Resources,
-    /// CPU as scores count it.
-    pub assumed_cpu: i64,
-    /// Memory as scores count it.
-    pub assumed_memory: i64,
+pub(crate) struct PodRequests {
+    /// As the pod states them.
+    pub stated: ResourceAmounts,
+    /// CPU as scores count it, with the default for containers without a request (upstream:
+    /// NonZeroRequested).
+    pub non_zero_cpu: i64,
+    /// Memory, in the same way.
+    pub non_zero_memory: i64,
 }
 
-impl Requests {
-    pub(crate) fn of(pod: &Value) -> Requests {
+impl PodRequests {
+    pub(crate) fn from_pod(pod: &Value) -> PodRequests {
         let stated = PodResourcesOptions {
             use_status_resources: true,
             use_pod_status_resources: true,
             ..PodResourcesOptions::default()
         };
         let assumed = PodResourcesOptions {
-            missing_requests: &ASSUMED,
+            missing_requests: &DEFAULT_REQUESTS,
             ..stated
         };
-        let assumed: Resources = pod_requests(pod, &assumed);
-        Requests {
+        let assumed: ResourceAmounts = pod_requests(pod, &assumed);
+        PodRequests {
             stated: pod_requests(pod, &stated),
-            assumed_cpu: assumed.cpu,
-            assumed_memory: assumed.memory,
+            non_zero_cpu: assumed.cpu,
+            non_zero_memory: assumed.memory,
         }
     }
 }
 
-impl ResourceList for Resources {
-    fn read(list: &Value) -> Resources {
-        Resources::of(list)
+impl ResourceList for ResourceAmounts {
+    fn read(list: &Value) -> ResourceAmounts {
+        ResourceAmounts::from_list(list)
     }
 
-    fn add(&mut self, other: &Resources) {
-        Resources::add(self, other, 1);
+    fn add(&mut self, other: &ResourceAmounts) {
+        ResourceAmounts::add(self, other, 1);
     }
 
-    fn raise_to(&mut self, other: &Resources) {
-        Resources::raise_to(self, other);
+    fn raise_to(&mut self, other: &ResourceAmounts) {
+        ResourceAmounts::raise_to(self, other);
     }
 
-    fn replace(&mut self, name: &str, other: &Resources) {
+    fn replace(&mut self, name: &str, other: &ResourceAmounts) {
         self.set(name, other.get(name));
     }
 }
@@ -82,11 +84,11 @@ mod tests {
     use crate::model::samples::object;
 
     #[track_caller]
-    fn check(pod: &str, cpu: i64, assumed_cpu: i64) {
-        let requests = Requests::of(&object(pod));
+    fn check(pod: &str, cpu: i64, non_zero_cpu: i64) {
+        let requests = PodRequests::from_pod(&object(pod));
         assert_eq!(
-            (requests.stated.cpu, requests.assumed_cpu),
-            (cpu, assumed_cpu)
+            (requests.stated.cpu, requests.non_zero_cpu),
+            (cpu, non_zero_cpu)
         );
     }
 

@@ -1,32 +1,32 @@
-//! How much of what? Whole numbers: thousandths of a CPU, bytes, pieces.
+//! Amounts of resources as whole numbers: millicores, bytes, pieces.
 
 use mizzen_value::quantity::Quantity;
 use mizzen_value::{Str, Value};
 
-/// Amounts of the resources that nodes have and pods ask for.
+/// Amounts of the resources that nodes have and pods request.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Resources {
-    /// Thousandths of a CPU.
+pub(crate) struct ResourceAmounts {
+    /// Millicores.
     pub cpu: i64,
     /// Bytes.
     pub memory: i64,
     /// Bytes.
     pub ephemeral: i64,
-    /// Everything else that is counted, by name.
+    /// Extended and other scalar resources, by name.
     pub scalar: Vec<(Str, i64)>,
 }
 
-impl Resources {
-    /// Reads a list of quantities; what nobody schedules by is left out.
-    pub(crate) fn of(list: &Value) -> Resources {
-        let mut resources = Resources::default();
+impl ResourceAmounts {
+    /// Parses a resource list. Resources that are not scheduled by are left out.
+    pub(crate) fn from_list(list: &Value) -> ResourceAmounts {
+        let mut resources = ResourceAmounts::default();
         for (name, quantity) in list.entries() {
-            resources.add_one(name, amount(name, quantity));
+            resources.add_one(name, quantity_amount(name, quantity));
         }
         resources
     }
 
-    /// How much there is of one.
+    /// The amount of one resource.
     pub(crate) fn get(&self, name: &str) -> i64 {
         match name {
             "cpu" => self.cpu,
@@ -36,7 +36,7 @@ impl Resources {
         }
     }
 
-    /// How much there is of one that is neither CPU nor bytes.
+    /// The amount of one scalar resource.
     pub(crate) fn scalar(&self, name: &str) -> i64 {
         self.scalar
             .iter()
@@ -44,7 +44,7 @@ impl Resources {
             .map_or(0, |(_, amount)| *amount)
     }
 
-    /// Sets one of them.
+    /// Sets the amount of one resource.
     pub(crate) fn set(&mut self, name: &str, amount: i64) {
         let known = self.get(name);
         self.add_one(name, amount - known);
@@ -67,8 +67,8 @@ impl Resources {
         }
     }
 
-    /// Adds all of `other`, so many times.
-    pub(crate) fn add(&mut self, other: &Resources, times: i64) {
+    /// Adds all of `other`, times `times`.
+    pub(crate) fn add(&mut self, other: &ResourceAmounts, times: i64) {
         self.cpu += other.cpu * times;
         self.memory += other.memory * times;
         self.ephemeral += other.ephemeral * times;
@@ -77,8 +77,8 @@ impl Resources {
         }
     }
 
-    /// Makes each at least as much as in `other`.
-    pub(crate) fn raise_to(&mut self, other: &Resources) {
+    /// Raises each amount to at least that of `other`.
+    pub(crate) fn raise_to(&mut self, other: &ResourceAmounts) {
         self.cpu = self.cpu.max(other.cpu);
         self.memory = self.memory.max(other.memory);
         self.ephemeral = self.ephemeral.max(other.ephemeral);
@@ -88,8 +88,8 @@ impl Resources {
         }
     }
 
-    /// Whether any of them is less in `other`.
-    pub(crate) fn shrinks_to(&self, other: &Resources) -> bool {
+    /// Whether any amount is less in `other`.
+    pub(crate) fn shrinks_to(&self, other: &ResourceAmounts) -> bool {
         self.cpu > other.cpu
             || self.memory > other.memory
             || self.ephemeral > other.ephemeral
@@ -100,8 +100,8 @@ impl Resources {
     }
 }
 
-/// A quantity in the unit in which its resource is counted.
-pub(crate) fn amount(name: &str, quantity: &Value) -> i64 {
+/// A quantity in the unit of its resource.
+pub(crate) fn quantity_amount(name: &str, quantity: &Value) -> i64 {
     let quantity = Quantity::of(quantity.str());
     if name == "cpu" {
         quantity.milli_value()
@@ -110,7 +110,7 @@ pub(crate) fn amount(name: &str, quantity: &Value) -> i64 {
     }
 }
 
-/// Whether a resource other than CPU, memory and storage is counted.
+/// Whether a resource other than CPU, memory and storage is scheduled by.
 pub(crate) fn is_scalar(name: &str) -> bool {
     name.contains('/') || name.starts_with("hugepages-") || name.starts_with("attachable-volumes-")
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mizzen_sdk::cache::Entry;
 use mizzen_value::{Value, json, yaml};
 
-use super::{NodeFacts, Pod};
+use super::{NodeFacts, PodInfo};
 
 /// An object from its YAML or JSON text.
 #[track_caller]
@@ -13,7 +13,7 @@ pub(crate) fn object(text: &str) -> Value {
     yaml::read(text.as_bytes()).expect("YAML").value
 }
 
-/// A node from its YAML text, with a name and room for much.
+/// A node from YAML, with a name and default allocatable resources.
 #[track_caller]
 pub(crate) fn node(name: &str, text: &str) -> NodeFacts {
     let mut node = object(text);
@@ -25,12 +25,12 @@ pub(crate) fn node(name: &str, text: &str) -> NodeFacts {
     for (resource, amount) in [("cpu", "4"), ("memory", "8Gi"), ("pods", "110")] {
         allocatable.set_default(resource, amount);
     }
-    NodeFacts::of(&node)
+    NodeFacts::from_node(&node)
 }
 
-/// A pod from its YAML text, with a name that is its uid, too.
+/// A pod from YAML, with a name that is its UID, too.
 #[track_caller]
-pub(crate) fn pod(name: &str, text: &str) -> Arc<Pod> {
+pub(crate) fn pod(name: &str, text: &str) -> Arc<PodInfo> {
     let mut pod = object(text);
     let metadata = pod.entry("metadata");
     metadata.set("name", name);
@@ -39,5 +39,5 @@ pub(crate) fn pod(name: &str, text: &str) -> Arc<Pod> {
     pod.entry("spec")
         .set_default("containers", vec![object("{name: c, image: i}")]);
     let text = json::to_string(&pod);
-    Arc::new(Pod::of(&Entry::new(text.into_bytes()).expect("JSON")).expect("a pod"))
+    Arc::new(PodInfo::from_entry(&Entry::new(text.into_bytes()).expect("JSON")).expect("a pod"))
 }

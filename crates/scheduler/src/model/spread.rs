@@ -1,36 +1,37 @@
-//! How evenly shall pods be spread?
+//! Topology spread constraints.
 
 use mizzen_object::select::{LabelSelector, Requirement, SelectorOperator};
 use mizzen_value::{Str, Value};
 
-use super::labels::{Labels, nothing};
+use super::labels::{Labels, matches_nothing};
 
-/// How evenly pods that a selector means shall be spread over nodes that differ in a label.
+/// How evenly the pods that match a selector are spread over topology domains.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Constraint {
+pub(crate) struct SpreadConstraint {
     pub max_skew: i64,
     pub topology_key: Str,
-    /// Whether a pod is rather not placed at all.
+    /// `whenUnsatisfiable: DoNotSchedule`.
     pub hard: bool,
     pub selector: LabelSelector,
     pub min_domains: i64,
-    /// Whether only nodes count on which the pod may be by its node affinity.
+    /// `nodeAffinityPolicy: Honor`.
     pub honor_affinity: bool,
-    /// Whether only nodes count whose taints the pod tolerates.
+    /// `nodeTaintsPolicy: Honor`.
     pub honor_taints: bool,
 }
 
-impl Constraint {
-    pub(crate) fn list(constraints: &Value, labels: &Labels) -> Box<[Constraint]> {
+impl SpreadConstraint {
+    pub(crate) fn list(constraints: &Value, labels: &Labels) -> Box<[SpreadConstraint]> {
         constraints
             .list()
             .iter()
-            .map(|constraint| Constraint::of(constraint, labels))
+            .map(|constraint| SpreadConstraint::from_value(constraint, labels))
             .collect()
     }
 
-    fn of(constraint: &Value, labels: &Labels) -> Constraint {
-        let mut selector = LabelSelector::of(&constraint["labelSelector"]).unwrap_or_else(nothing);
+    fn from_value(constraint: &Value, labels: &Labels) -> SpreadConstraint {
+        let mut selector =
+            LabelSelector::of(&constraint["labelSelector"]).unwrap_or_else(matches_nothing);
         for key in constraint["matchLabelKeys"].list() {
             if let Some(value) = labels.get(key.str()) {
                 let operator = SelectorOperator::In(vec![value.into()]);
@@ -40,7 +41,7 @@ impl Constraint {
                 });
             }
         }
-        Constraint {
+        SpreadConstraint {
             max_skew: constraint["maxSkew"].int(),
             topology_key: constraint["topologyKey"].str().into(),
             hard: constraint["whenUnsatisfiable"].str() == "DoNotSchedule",

@@ -1,28 +1,28 @@
-//! Which volumes does a pod use, as far as its place depends on them?
+//! The volumes of a pod, as far as scheduling depends on them.
 
 use mizzen_value::{Str, Value};
 
-/// A disk that a pod names itself, and that not everybody can have at the same time.
+/// An inline volume that conflicts with the same volume of another pod.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Disk {
-    /// What it is of, and which.
+pub(crate) struct RestrictedDisk {
+    /// The volume type and ID.
     id: Str,
-    /// Who serves it, if that tells disks apart: one in common makes it the same.
+    /// RBD monitors: two volumes are the same if they have one in common.
     servers: Box<[Str]>,
-    /// Whether those who only read can share it, and this one does.
+    /// Whether it is mounted read-only and can be shared by readers.
     only_reads: bool,
 }
 
-impl Disk {
-    /// Whether two pods cannot both have it on one node.
-    pub(crate) fn clashes(&self, other: &Disk) -> bool {
+impl RestrictedDisk {
+    /// Whether two pods cannot both mount it on one node.
+    pub(crate) fn conflicts_with(&self, other: &RestrictedDisk) -> bool {
         let same_server =
             self.servers.is_empty() || self.servers.iter().any(|one| other.servers.contains(one));
         self.id == other.id && same_server && !(self.only_reads && other.only_reads)
     }
 
-    fn of(volume: &Value) -> Option<Disk> {
-        let disk = |kind: &str, id: &str, read_only: &Value| Disk {
+    fn from_volume(volume: &Value) -> Option<RestrictedDisk> {
+        let disk = |kind: &str, id: &str, read_only: &Value| RestrictedDisk {
             id: format!("{kind} {id}").into(),
             servers: Box::default(),
             only_reads: read_only.bool(),
@@ -43,7 +43,7 @@ impl Disk {
             .iter()
             .map(|server| server.str().into())
             .collect();
-        Some(Disk {
+        Some(RestrictedDisk {
             servers,
             ..disk(
                 "rbd",
@@ -54,48 +54,40 @@ impl Disk {
     }
 }
 
-/// A claim that a pod uses.
+/// A PersistentVolumeClaim that a pod uses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ClaimUse {
-    /// Its name, in the pod's namespace.
     pub name: Str,
-    /// Whether it is made for the pod and goes with it.
+    /// Whether it is a generic ephemeral volume, owned by the pod.
     pub ephemeral: bool,
 }
 
 /// The volumes of a pod.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(crate) struct Volumes {
+pub(crate) struct PodVolumes {
     pub claims: Box<[ClaimUse]>,
-    pub disks: Box<[Disk]>,
+    pub disks: Box<[RestrictedDisk]>,
 }
 
-impl Volumes {
-    pub(crate) fn of(pod_name: &str, volumes: &Value) -> Volumes {
+impl PodVolumes {
+    pub(crate) fn from_pod_volumes(pod_name: &str, volumes: &Value) -> PodVolumes {
         let volumes = volumes.list();
-        Volumes {
-            claims: volumes
+        let claim = |volume: &Value| {
+            let ephemeral = !volume["ephemeral"].is_null();
+            let name = match ephemeral {
+                true => format!("{pod_name}-{}", volume["name"].str()).into(),
+                false => volume["persistentVolumeClaim"]["claimName"]
+                    .as_str()?
+                    .into(),
+            };
+            Some(ClaimUse { name, ephemeral })
+        };
+        PodVolumes {
+            claims: volumes.iter().filter_map(claim).collect(),
+            disks: volumes
                 .iter()
-                .filter_map(|volume| claim(pod_name, volume))
+                .filter_map(RestrictedDisk::from_volume)
                 .collect(),
-            disks: volumes.iter().filter_map(Disk::of).collect(),
         }
     }
-}
-
-fn claim(pod_name: &str, volume: &Value) -> Option<ClaimUse> {
-    if !volume["ephemeral"].is_null() {
-        let name = format!("{pod_name}-{}", volume["name"].str()).into();
-        return Some(ClaimUse {
-            name,
-            ephemeral: true,
-        });
-    }
-    let name = volume["persistentVolumeClaim"]["claimName"]
-        .as_str()?
-        .into();
-    Some(ClaimUse {
-        name,
-        ephemeral: false,
-    })
 }

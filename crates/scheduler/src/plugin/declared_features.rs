@@ -1,24 +1,24 @@
-//! Does the node declare what the pod needs of its agent?
+//! NodeDeclaredFeatures: the node declares the features that the pod requires.
 
 use std::sync::Arc;
 
 use mizzen_value::Value;
 
-use super::{Check, Filter, Name, Ready, Refusal};
-use crate::cache::Node;
-use crate::happening::{Happening, NodeChange};
-use crate::model::{NodeFacts, Pod};
-use crate::world::World;
+use super::{FilterPlugin, Name, NodeFilter, PreFilterResult, Rejection};
+use crate::cache::NodeInfo;
+use crate::cluster_event::{ClusterEvent, NodeAction};
+use crate::cluster_state::ClusterState;
+use crate::model::{NodeFacts, PodInfo};
 
 pub(crate) struct DeclaredFeatures;
 
 #[derive(Clone)]
-struct Needs(Vec<&'static str>);
+struct FeatureFilter(Vec<&'static str>);
 
-impl Needs {
-    fn of(pod: &Pod) -> Needs {
+impl FeatureFilter {
+    fn from_pod(pod: &PodInfo) -> FeatureFilter {
         let Ok(object) = pod.entry.object() else {
-            return Needs(Vec::new());
+            return FeatureFilter(Vec::new());
         };
         let spec = &object["spec"];
         let host_network = spec["hostNetwork"].bool() && spec["hostUsers"].as_bool() == Some(false);
@@ -39,7 +39,7 @@ impl Needs {
                 "RestartAllContainersOnContainerExits",
             ),
         ];
-        Needs(
+        FeatureFilter(
             needs
                 .into_iter()
                 .filter(|(needed, _)| *needed)
@@ -55,33 +55,32 @@ impl Needs {
     }
 }
 
-impl Filter for DeclaredFeatures {
+impl FilterPlugin for DeclaredFeatures {
     fn name(&self) -> Name {
         Name::NodeDeclaredFeatures
     }
 
-    fn prepare(&self, pod: &Arc<Pod>, _world: &mut World) -> Ready {
-        // Only pods that say something unusual are looked at closely.
+    fn pre_filter(&self, pod: &Arc<PodInfo>, _world: &mut ClusterState) -> PreFilterResult {
         if !pod.may_need_features {
-            return Ready::Skip;
+            return PreFilterResult::Skip;
         }
-        let needs = Needs::of(pod);
+        let needs = FeatureFilter::from_pod(pod);
         if needs.0.is_empty() {
-            Ready::Skip
+            PreFilterResult::Skip
         } else {
-            Ready::Check(Box::new(needs))
+            PreFilterResult::Filter(Box::new(needs))
         }
     }
 
-    fn wakes(&self, pod: &Pod, happening: &Happening, _world: &World) -> bool {
-        match happening {
-            Happening::Node {
+    fn queueing_hint(&self, pod: &PodInfo, event: &ClusterEvent, _world: &ClusterState) -> bool {
+        match event {
+            ClusterEvent::Node {
                 old,
                 new: Some(new),
                 change,
             } => {
-                let needs = Needs::of(pod);
-                change.has(NodeChange::ADD | NodeChange::FEATURE)
+                let needs = FeatureFilter::from_pod(pod);
+                change.has(NodeAction::ADD | NodeAction::FEATURE)
                     && needs.are_met(new)
                     && old.is_none_or(|old| !needs.are_met(old))
             }
@@ -90,13 +89,14 @@ impl Filter for DeclaredFeatures {
     }
 }
 
-impl Check for Needs {
-    fn check(&self, node: &Node, _world: &World) -> Option<Refusal> {
+impl NodeFilter for FeatureFilter {
+    fn filter(&self, node: &NodeInfo, _world: &ClusterState) -> Option<Rejection> {
         let reason = "node(s) didn't match Pod's required features";
-        (!self.are_met(&node.facts)).then(|| Refusal::for_good(Name::NodeDeclaredFeatures, reason))
+        (!self.are_met(&node.facts))
+            .then(|| Rejection::unresolvable(Name::NodeDeclaredFeatures, reason))
     }
 
-    fn copy(&self) -> Box<dyn Check> {
+    fn copy(&self) -> Box<dyn NodeFilter> {
         Box::new(self.clone())
     }
 }

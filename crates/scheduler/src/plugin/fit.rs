@@ -1,30 +1,33 @@
-//! Is there room for what the pod asks for?
+//! NodeResourcesFit: the node has the resources that the pod requests.
 
 use std::sync::Arc;
 
 use mizzen_kinds::resource_names::is_extended;
 use mizzen_value::Str;
 
-use super::strategy::Strategy;
-use super::{Check, Filter, Name, Rank, Ready, Reasons, Refusal, Score, Text};
-use crate::cache::{Node, Slot};
-use crate::happening::{Happening, NodeChange, PodChange};
-use crate::model::{NodeFacts, Pod, Resources};
-use crate::world::World;
+use super::scoring_strategy::ScoringStrategy;
+use super::{
+    FilterPlugin, Name, NodeFilter, NodeScorer, PreFilterResult, Reasons, Rejection, ScorePlugin,
+    Text,
+};
+use crate::cache::{NodeInfo, Slot};
+use crate::cluster_event::{ClusterEvent, NodeAction, PodAction};
+use crate::cluster_state::ClusterState;
+use crate::model::{NodeFacts, PodInfo, ResourceAmounts};
 
-/// Room, and how the room that is left is judged.
+/// The plugin, and how it scores nodes.
 pub(crate) struct Fit {
     pub ignored: Vec<Str>,
     pub ignored_groups: Vec<Str>,
-    pub strategy: Strategy,
+    pub strategy: ScoringStrategy,
 }
 
-/// What a pod asks for, without what is ignored.
+/// The pod's requests, without ignored resources.
 #[derive(Clone)]
-struct Room(Resources);
+struct FitFilter(ResourceAmounts);
 
 impl Fit {
-    fn request(&self, pod: &Pod) -> Resources {
+    fn request(&self, pod: &PodInfo) -> ResourceAmounts {
         let mut request = pod.requests.stated.clone();
         request
             .scalar
@@ -39,8 +42,8 @@ impl Fit {
                 || self.ignored_groups.iter().any(|one| one == group))
     }
 
-    /// Whether a change of a pod that is placed leaves more of what `pod` asks for.
-    fn frees(&self, pod: &Pod, old: &Pod, new: &Pod) -> bool {
+    /// Whether a change of an assigned pod frees a resource that `pod` requests.
+    fn frees(&self, pod: &PodInfo, old: &PodInfo, new: &PodInfo) -> bool {
         let (want, old, new) = (
             &pod.requests.stated,
             &old.requests.stated,
@@ -54,57 +57,58 @@ impl Fit {
     }
 }
 
-/// Whether there is more of anything that is asked for.
-fn grows(request: &Resources, old: &NodeFacts, new: &NodeFacts) -> bool {
-    let more =
-        |name: &str| request.get(name) > 0 && new.allocatable.get(name) > old.allocatable.get(name);
-    new.max_pods > old.max_pods
-        || ["cpu", "memory", "ephemeral-storage"].into_iter().any(more)
-        || request.scalar.iter().any(|(name, _)| more(name))
-}
-
-impl Filter for Fit {
+impl FilterPlugin for Fit {
     fn name(&self) -> Name {
         Name::NodeResourcesFit
     }
 
-    fn prepare(&self, pod: &Arc<Pod>, _world: &mut World) -> Ready {
-        Ready::Check(Box::new(Room(self.request(pod))))
+    fn pre_filter(&self, pod: &Arc<PodInfo>, _world: &mut ClusterState) -> PreFilterResult {
+        PreFilterResult::Filter(Box::new(FitFilter(self.request(pod))))
     }
 
-    fn wakes(&self, pod: &Pod, happening: &Happening, _world: &World) -> bool {
-        match happening {
-            Happening::Pod {
+    fn queueing_hint(&self, pod: &PodInfo, event: &ClusterEvent, _world: &ClusterState) -> bool {
+        match event {
+            ClusterEvent::Pod {
                 old: Some(gone),
                 new: None,
                 ..
-            } => gone.has_prospect(),
-            Happening::Pod {
+            } => gone.is_assigned_or_nominated(),
+            ClusterEvent::Pod {
                 old: Some(old),
                 new: Some(new),
                 change,
             } => {
-                let frees = || new.uid == pod.uid || (new.is_placed() && self.frees(pod, old, new));
-                change.has(PodChange::SCALE_DOWN) && frees()
+                let frees =
+                    || new.uid == pod.uid || (new.is_assigned() && self.frees(pod, old, new));
+                change.has(PodAction::SCALE_DOWN) && frees()
             }
-            Happening::Node {
+            ClusterEvent::Node {
                 old,
                 new: Some(new),
                 change,
             } => {
                 let request = self.request(pod);
-                change.has(NodeChange::ADD | NodeChange::ALLOCATABLE)
-                    && lacks(
+                let grows = |old: &NodeFacts| {
+                    let more = |name: &str| {
+                        request.get(name) > 0
+                            && new.allocatable.get(name) > old.allocatable.get(name)
+                    };
+                    new.max_pods > old.max_pods
+                        || ["cpu", "memory", "ephemeral-storage"].into_iter().any(more)
+                        || request.scalar.iter().any(|(name, _)| more(name))
+                };
+                change.has(NodeAction::ADD | NodeAction::ALLOCATABLE)
+                    && insufficient_resources(
                         &request,
                         &new.allocatable,
-                        &Resources::default(),
+                        &ResourceAmounts::default(),
                         new.max_pods,
                         0,
                     )
                     .is_empty()
-                    && old.is_none_or(|old| grows(&request, old, new))
+                    && old.is_none_or(|old| grows(old))
             }
-            Happening::DeviceClass {
+            ClusterEvent::DeviceClass {
                 old,
                 new: Some(new),
             } => {
@@ -128,21 +132,22 @@ impl Filter for Fit {
     }
 }
 
-/// What there is too little of, and whether there is too little even of all that the node has.
-fn lacks(
-    request: &Resources,
-    allocatable: &Resources,
-    used: &Resources,
+/// The insufficient resources, each with whether the request exceeds even the node's allocatable
+/// amount.
+fn insufficient_resources(
+    request: &ResourceAmounts,
+    allocatable: &ResourceAmounts,
+    used: &ResourceAmounts,
     max_pods: i64,
     n_pods: i64,
 ) -> Vec<(Text, bool)> {
-    let mut lacks: Vec<(Text, bool)> = Vec::new();
+    let mut insufficient_resources: Vec<(Text, bool)> = Vec::new();
     if n_pods + 1 > max_pods {
-        lacks.push(("Too many pods".into(), false));
+        insufficient_resources.push(("Too many pods".into(), false));
     }
     let mut compare = |name: Text, want: i64, have: i64, used: i64| {
         if want > 0 && want > have - used {
-            lacks.push((name, want > have));
+            insufficient_resources.push((name, want > have));
         }
     };
     compare(
@@ -172,11 +177,11 @@ fn lacks(
             used.scalar(name),
         );
     }
-    lacks
+    insufficient_resources
 }
 
-impl Room {
-    fn fits(&self, node: &Node) -> bool {
+impl FitFilter {
+    fn fits(&self, node: &NodeInfo) -> bool {
         let (want, have, used) = (&self.0, &node.allocatable, &node.requested);
         let enough = |want: i64, have: i64, used: i64| want <= 0 || want <= have - used;
         (node.pods.len() as i64) < node.max_pods
@@ -190,46 +195,49 @@ impl Room {
     }
 }
 
-impl Check for Room {
-    fn check(&self, node: &Node, _world: &World) -> Option<Refusal> {
+impl NodeFilter for FitFilter {
+    fn filter(&self, node: &NodeInfo, _world: &ClusterState) -> Option<Rejection> {
         if self.fits(node) {
             return None;
         }
         let facts = &node.facts;
         let n_pods = node.pods.len() as i64;
-        let lacks = lacks(
+        let insufficient_resources = insufficient_resources(
             &self.0,
             &facts.allocatable,
             &node.requested,
             facts.max_pods,
             n_pods,
         );
-        let resolvable = lacks.iter().all(|(_, forever)| !forever);
-        let mut reasons: Vec<Text> = lacks.into_iter().map(|(reason, _)| reason).collect();
+        let resolvable = insufficient_resources.iter().all(|(_, forever)| !forever);
+        let mut reasons: Vec<Text> = insufficient_resources
+            .into_iter()
+            .map(|(reason, _)| reason)
+            .collect();
         let reasons = if reasons.len() == 1 {
             Reasons::One(reasons.remove(0))
         } else {
             Reasons::Several(reasons)
         };
-        Some(Refusal {
+        Some(Rejection {
             plugin: Name::NodeResourcesFit,
             reasons,
             resolvable,
         })
     }
 
-    fn copy(&self) -> Box<dyn Check> {
+    fn copy(&self) -> Box<dyn NodeFilter> {
         Box::new(self.clone())
     }
 }
 
-impl Score for Fit {
-    fn prepare(
+impl ScorePlugin for Fit {
+    fn pre_score(
         &self,
-        pod: &Arc<Pod>,
-        _world: &mut World,
+        pod: &Arc<PodInfo>,
+        _world: &mut ClusterState,
         _nodes: &[Slot],
-    ) -> Option<Box<dyn Rank>> {
-        Some(Box::new(self.strategy.measure(pod)))
+    ) -> Option<Box<dyn NodeScorer>> {
+        Some(Box::new(self.strategy.scorer(pod)))
     }
 }

@@ -1,22 +1,23 @@
-//! What speaks against a node, and what for it? A file per plugin.
+//! The plugins of the scheduling framework, one file each.
 //!
-//! A plugin looks at a pod once and makes a [`Check`] (may it be on this node?) or a [`Rank`] (how good is this node?) that
-//! has everything parsed and summed up, so that looking at one more node costs a few comparisons.
+//! PreFilter looks at a pod once and returns a [`NodeFilter`] that has everything parsed and summed
+//! up, so that filtering one more node costs a few comparisons. PreScore returns a [`NodeScorer`]
+//! in the same way.
 
-mod balanced;
+mod balanced_allocation;
 mod declared_features;
 mod dynamic_resources;
 mod fit;
 mod image_locality;
 mod inter_pod_affinity;
-mod name;
 mod node_affinity;
 mod node_name;
 mod node_ports;
 mod node_unschedulable;
 mod normalize;
-mod partial;
-mod strategy;
+mod plugin_name;
+mod restricted_plugin;
+mod scoring_strategy;
 mod taint_toleration;
 mod topology_spread;
 mod volume_binding;
@@ -29,25 +30,25 @@ use std::sync::Arc;
 
 use mizzen_value::Str;
 
-use crate::cache::{Node, Slot};
-use crate::happening::Happening;
-use crate::model::Pod;
-use crate::reserve::Step;
-use crate::world::World;
+use crate::cache::{NodeInfo, Slot};
+use crate::cluster_event::ClusterEvent;
+use crate::cluster_state::ClusterState;
+use crate::model::PodInfo;
+use crate::reserve::PreBindStep;
 
-pub(crate) use balanced::Balanced;
+pub(crate) use balanced_allocation::BalancedAllocation;
 pub(crate) use declared_features::DeclaredFeatures;
 pub(crate) use dynamic_resources::DynamicResources;
 pub(crate) use fit::Fit;
 pub(crate) use image_locality::ImageLocality;
 pub(crate) use inter_pod_affinity::InterPodAffinity;
-pub(crate) use name::{Name, Names};
 pub(crate) use node_affinity::NodeAffinity;
 pub(crate) use node_name::NodeName;
 pub(crate) use node_ports::NodePorts;
 pub(crate) use node_unschedulable::NodeUnschedulable;
-pub(crate) use partial::{Partial, Wanted};
-pub(crate) use strategy::{Measure, Strategy, Weighted};
+pub(crate) use plugin_name::{Name, PluginNames};
+pub(crate) use restricted_plugin::{EnabledPhases, RestrictedPlugin};
+pub(crate) use scoring_strategy::{ResourceSpec, ScoringStrategy, ScoringStrategyType};
 pub(crate) use taint_toleration::TaintToleration;
 pub(crate) use topology_spread::TopologySpread;
 pub(crate) use volume_binding::VolumeBinding;
@@ -55,19 +56,18 @@ pub(crate) use volume_limits::VolumeLimits;
 pub(crate) use volume_restrictions::VolumeRestrictions;
 pub(crate) use volume_zone::VolumeZone;
 
-/// The best that a node can be.
-pub(crate) const BEST: i64 = 100;
+/// The highest score of a node (upstream: MaxNodeScore).
+pub(crate) const MAX_NODE_SCORE: i64 = 100;
 
-/// A text for people; most never change.
+/// A reason in a message; most are constant.
 pub(crate) type Text = Cow<'static, str>;
 
-/// Why a pod cannot be on a node, or on any.
+/// Why a node, or every node, is rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    /// Who says so.
+pub(crate) struct Rejection {
     pub plugin: Name,
     pub reasons: Reasons,
-    /// Whether it could be if other pods went.
+    /// Whether preemption could help.
     pub resolvable: bool,
 }
 
@@ -76,7 +76,7 @@ pub(crate) struct Refusal {
 pub(crate) enum Reasons {
     One(Text),
     Several(Vec<Text>),
-    /// It cannot be known, so that the pod is not placed anywhere.
+    /// An internal error: the pod is not scheduled in this cycle.
     Error(Text),
 }
 
@@ -88,7 +88,7 @@ impl Reasons {
         }
     }
 
-    /// All of them in one line.
+    /// All reasons in one line.
     pub(crate) fn text(&self) -> String {
         self.iter()
             .map(AsRef::as_ref)
@@ -97,27 +97,27 @@ impl Reasons {
     }
 }
 
-impl Refusal {
-    /// It could be if other pods went.
-    pub(crate) fn for_now(plugin: Name, reason: impl Into<Text>) -> Refusal {
-        Refusal {
+impl Rejection {
+    /// Unschedulable: preemption could help.
+    pub(crate) fn unschedulable(plugin: Name, reason: impl Into<Text>) -> Rejection {
+        Rejection {
             plugin,
             reasons: Reasons::One(reason.into()),
             resolvable: true,
         }
     }
 
-    /// It could not be even if other pods went.
-    pub(crate) fn for_good(plugin: Name, reason: impl Into<Text>) -> Refusal {
-        Refusal {
+    /// UnschedulableAndUnresolvable: preemption cannot help.
+    pub(crate) fn unresolvable(plugin: Name, reason: impl Into<Text>) -> Rejection {
+        Rejection {
             resolvable: false,
-            ..Refusal::for_now(plugin, reason)
+            ..Rejection::unschedulable(plugin, reason)
         }
     }
 
-    /// Nobody can say whether it could be.
-    pub(crate) fn error(plugin: Name, error: impl Into<Text>) -> Refusal {
-        Refusal {
+    /// An internal error of a plugin.
+    pub(crate) fn error(plugin: Name, error: impl Into<Text>) -> Rejection {
+        Rejection {
             plugin,
             reasons: Reasons::Error(error.into()),
             resolvable: false,
@@ -125,58 +125,63 @@ impl Refusal {
     }
 }
 
-/// What a plugin makes of a pod.
-pub(crate) enum Ready {
-    /// It has nothing to say.
+/// The result of PreFilter.
+pub(crate) enum PreFilterResult {
+    /// The plugin has nothing to filter.
     Skip,
-    /// Nodes are to be checked.
-    Check(Box<dyn Check>),
-    /// Nodes are to be checked, but only those of these names.
-    Only(Vec<Str>, Box<dyn Check>),
-    /// No node will do.
-    Refuse(Refusal),
-    /// Something is wrong; try again.
-    Fail(String),
+    /// Nodes are filtered.
+    Filter(Box<dyn NodeFilter>),
+    /// Only the nodes with these names are filtered.
+    FilterOnly(Vec<Str>, Box<dyn NodeFilter>),
+    /// No node fits.
+    Reject(Rejection),
+    /// An internal error; the pod is retried.
+    Error(String),
 }
 
-/// Decides whether pods may be on nodes.
-pub(crate) trait Filter: Send + Sync {
+/// A plugin at PreFilter and Filter.
+pub(crate) trait FilterPlugin: Send + Sync {
     fn name(&self) -> Name;
 
-    /// Looks at a pod.
-    fn prepare(&self, pod: &Arc<Pod>, world: &mut World) -> Ready;
+    /// Runs PreFilter.
+    fn pre_filter(&self, pod: &Arc<PodInfo>, cluster: &mut ClusterState) -> PreFilterResult;
 
-    /// Whether something that happened can make a pod schedulable that this plugin refused.
-    fn wakes(&self, pod: &Pod, happening: &Happening, world: &World) -> bool;
+    /// Whether an event may make a pod schedulable that this plugin rejected: Queue or QueueSkip.
+    fn queueing_hint(&self, pod: &PodInfo, event: &ClusterEvent, cluster: &ClusterState) -> bool;
 }
 
-/// Whether one pod may be on a node.
-pub(crate) trait Check: Send + Sync {
-    /// Why not; none if it may.
-    fn check(&self, node: &Node, world: &World) -> Option<Refusal>;
+/// The Filter of one pod.
+pub(crate) trait NodeFilter: Send + Sync {
+    /// `None` if the pod fits.
+    fn filter(&self, node: &NodeInfo, cluster: &ClusterState) -> Option<Rejection>;
 
-    /// Another pod is imagined on a node, or away from it.
-    fn imagine(&mut self, _pod: &Pod, _node: &Node, _by: i64, _world: &World) {}
+    /// Adds a pod to a simulated node (`by` is 1), or removes it (-1).
+    fn simulate_pod(&mut self, _pod: &PodInfo, _node: &NodeInfo, _by: i64, _world: &ClusterState) {}
 
-    /// What must be done before the pod is bound to a node.
-    fn reserve(&self, _node: &Node, _world: &World) -> Result<Vec<Step>, String> {
+    /// The steps to run before the pod is bound to a node.
+    fn reserve(&self, _node: &NodeInfo, _world: &ClusterState) -> Result<Vec<PreBindStep>, String> {
         Ok(Vec::new())
     }
 
-    /// A copy for imagining.
-    fn copy(&self) -> Box<dyn Check>;
+    /// A copy for a simulation.
+    fn copy(&self) -> Box<dyn NodeFilter>;
 }
 
-/// Decides how good nodes are for pods.
-pub(crate) trait Score: Send + Sync {
-    /// Looks at a pod that may be on these nodes; none if it is all the same on which.
-    fn prepare(&self, pod: &Arc<Pod>, world: &mut World, nodes: &[Slot]) -> Option<Box<dyn Rank>>;
+/// A plugin at PreScore and Score.
+pub(crate) trait ScorePlugin: Send + Sync {
+    /// Runs PreScore with the nodes that fit. `None` if all nodes are equal.
+    fn pre_score(
+        &self,
+        pod: &Arc<PodInfo>,
+        cluster: &mut ClusterState,
+        nodes: &[Slot],
+    ) -> Option<Box<dyn NodeScorer>>;
 }
 
-/// How good nodes are for one pod.
-pub(crate) trait Rank: Send {
-    /// From 0 to [`BEST`] for each node.
-    fn rank(&self, world: &World, nodes: &[Slot]) -> Vec<i64>;
+/// The Score of one pod.
+pub(crate) trait NodeScorer: Send {
+    /// From 0 to [`MAX_NODE_SCORE`] for each node.
+    fn score_nodes(&self, cluster: &ClusterState, nodes: &[Slot]) -> Vec<i64>;
 }
 
 #[cfg(test)]

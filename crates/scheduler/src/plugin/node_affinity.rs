@@ -1,4 +1,4 @@
-//! Does the node have the labels that the pod wants?
+//! NodeAffinity: node selector and node affinity.
 
 use std::sync::Arc;
 
@@ -6,13 +6,13 @@ use mizzen_kinds::node_affinity::NodeSelectorTerm;
 use mizzen_value::Value;
 
 use super::normalize::normalize;
-use super::{Check, Filter, Name, Rank, Ready, Refusal, Score};
-use crate::cache::{Node, Slot};
-use crate::happening::{Happening, NodeChange};
-use crate::model::{NodeFacts, NodeRule, Pod};
-use crate::world::World;
+use super::{FilterPlugin, Name, NodeFilter, NodeScorer, PreFilterResult, Rejection, ScorePlugin};
+use crate::cache::{NodeInfo, Slot};
+use crate::cluster_event::{ClusterEvent, NodeAction};
+use crate::cluster_state::ClusterState;
+use crate::model::{NodeFacts, NodeRule, PodInfo};
 
-/// What the configuration demands of nodes for every pod.
+/// The plugin, with the `addedAffinity` of its profile.
 #[derive(Default)]
 pub(crate) struct NodeAffinity {
     added: Option<NodeRule>,
@@ -42,71 +42,71 @@ impl NodeAffinity {
     }
 }
 
-/// What is said of each node.
+/// Whether each node matches, by slot.
 #[derive(Clone)]
-struct Allowed {
+struct NodeAffinityFilter {
     added: Option<Box<[bool]>>,
     own: Option<Box<[bool]>>,
 }
 
-struct Preferred(Vec<(i64, NodeSelectorTerm)>);
+struct NodeAffinityScorer(Vec<(i64, NodeSelectorTerm)>);
 
 fn allows(rule: &NodeRule, node: &NodeFacts) -> bool {
     rule.allows(&node.name, &node.labels)
 }
 
-impl Filter for NodeAffinity {
+impl FilterPlugin for NodeAffinity {
     fn name(&self) -> Name {
         Name::NodeAffinity
     }
 
-    fn prepare(&self, pod: &Arc<Pod>, world: &mut World) -> Ready {
+    fn pre_filter(&self, pod: &Arc<PodInfo>, cluster: &mut ClusterState) -> PreFilterResult {
         if pod.node_rule.is_none() && self.added.is_none() {
-            return Ready::Skip;
+            return PreFilterResult::Skip;
         }
         let mut learn = |rule: &NodeRule| {
-            world.cache.learn(rule);
-            world.cache.answers(rule).into()
+            cluster.cache.evaluate_rule(rule);
+            cluster.cache.rule_matches(rule).into()
         };
-        let check = Box::new(Allowed {
+        let check = Box::new(NodeAffinityFilter {
             added: self.added.as_ref().map(&mut learn),
             own: pod.node_rule.as_deref().map(&mut learn),
         });
-        match pod.node_rule.as_ref().and_then(|rule| rule.named()) {
-            Some(names) if names.is_empty() => Ready::Refuse(Refusal::for_good(
+        match pod.node_rule.as_ref().and_then(|rule| rule.node_names()) {
+            Some(names) if names.is_empty() => PreFilterResult::Reject(Rejection::unresolvable(
                 Name::NodeAffinity,
                 "pod affinity terms conflict",
             )),
-            Some(names) => Ready::Only(names, check),
-            None => Ready::Check(check),
+            Some(names) => PreFilterResult::FilterOnly(names, check),
+            None => PreFilterResult::Filter(check),
         }
     }
 
-    fn wakes(&self, pod: &Pod, happening: &Happening, _world: &World) -> bool {
-        let Happening::Node {
+    fn queueing_hint(&self, pod: &PodInfo, event: &ClusterEvent, _world: &ClusterState) -> bool {
+        let ClusterEvent::Node {
             old,
             new: Some(new),
             change,
-        } = happening
+        } = event
         else {
             return false;
         };
         let own = |node: &NodeFacts| pod.node_rule.as_ref().is_none_or(|rule| allows(rule, node));
-        change.has(NodeChange::ADD | NodeChange::LABEL)
+        change.has(NodeAction::ADD | NodeAction::LABEL)
             && self.added.as_ref().is_none_or(|rule| allows(rule, new))
             && own(new)
             && old.is_none_or(|old| !own(old))
     }
 }
 
-impl Check for Allowed {
-    fn check(&self, node: &Node, _world: &World) -> Option<Refusal> {
+impl NodeFilter for NodeAffinityFilter {
+    fn filter(&self, node: &NodeInfo, _world: &ClusterState) -> Option<Rejection> {
         let refuses = |answers: &Option<Box<[bool]>>| {
             answers
                 .as_ref()
                 .is_some_and(|answers| answers.get(node.slot as usize) != Some(&true))
         };
-        let refuse = |reason| Some(Refusal::for_good(Name::NodeAffinity, reason));
+        let refuse = |reason| Some(Rejection::unresolvable(Name::NodeAffinity, reason));
         if refuses(&self.added) {
             return refuse("node(s) didn't match scheduler-enforced node affinity");
         }
@@ -116,18 +116,18 @@ impl Check for Allowed {
         None
     }
 
-    fn copy(&self) -> Box<dyn Check> {
+    fn copy(&self) -> Box<dyn NodeFilter> {
         Box::new(self.clone())
     }
 }
 
-impl Score for NodeAffinity {
-    fn prepare(
+impl ScorePlugin for NodeAffinity {
+    fn pre_score(
         &self,
-        pod: &Arc<Pod>,
-        _world: &mut World,
+        pod: &Arc<PodInfo>,
+        _world: &mut ClusterState,
         _nodes: &[Slot],
-    ) -> Option<Box<dyn Rank>> {
+    ) -> Option<Box<dyn NodeScorer>> {
         let terms: Vec<_> = self
             .added_preferred
             .iter()
@@ -137,20 +137,20 @@ impl Score for NodeAffinity {
         if terms.is_empty() {
             None
         } else {
-            Some(Box::new(Preferred(terms)))
+            Some(Box::new(NodeAffinityScorer(terms)))
         }
     }
 }
 
-impl Rank for Preferred {
-    fn rank(&self, world: &World, nodes: &[Slot]) -> Vec<i64> {
+impl NodeScorer for NodeAffinityScorer {
+    fn score_nodes(&self, cluster: &ClusterState, nodes: &[Slot]) -> Vec<i64> {
         let score = |slot: &Slot| {
-            let facts = &world.cache.node(*slot).facts;
-            let holding = self
+            let facts = &cluster.cache.node(*slot).facts;
+            let preemptors = self
                 .0
                 .iter()
                 .filter(|(_, term)| term.matches(&facts.name, |key| facts.labels.get(key)));
-            holding.map(|(weight, _)| weight).sum()
+            preemptors.map(|(weight, _)| weight).sum()
         };
         let mut scores: Vec<i64> = nodes.iter().map(score).collect();
         normalize(&mut scores, false);

@@ -1,36 +1,36 @@
-//! Does the pod name its node itself?
+//! NodeName: the pod names its node.
 
 use std::sync::Arc;
 
 use mizzen_value::Str;
 
-use super::{Check, Filter, Name, Ready, Refusal};
-use crate::cache::Node;
-use crate::happening::Happening;
-use crate::model::Pod;
-use crate::world::World;
+use super::{FilterPlugin, Name, NodeFilter, PreFilterResult, Rejection};
+use crate::cache::NodeInfo;
+use crate::cluster_event::ClusterEvent;
+use crate::cluster_state::ClusterState;
+use crate::model::PodInfo;
 
 pub(crate) struct NodeName;
 
-struct Named(Str);
+struct NodeNameFilter(Str);
 
-impl Filter for NodeName {
+impl FilterPlugin for NodeName {
     fn name(&self) -> Name {
         Name::NodeName
     }
 
-    fn prepare(&self, pod: &Arc<Pod>, _world: &mut World) -> Ready {
+    fn pre_filter(&self, pod: &Arc<PodInfo>, _world: &mut ClusterState) -> PreFilterResult {
         if pod.node.is_empty() {
-            Ready::Skip
+            PreFilterResult::Skip
         } else {
-            Ready::Check(Box::new(Named(pod.node.clone())))
+            PreFilterResult::Filter(Box::new(NodeNameFilter(pod.node.clone())))
         }
     }
 
-    fn wakes(&self, _pod: &Pod, happening: &Happening, _world: &World) -> bool {
+    fn queueing_hint(&self, _pod: &PodInfo, event: &ClusterEvent, _world: &ClusterState) -> bool {
         matches!(
-            happening,
-            Happening::Node {
+            event,
+            ClusterEvent::Node {
                 old: None,
                 new: Some(_),
                 ..
@@ -39,10 +39,10 @@ impl Filter for NodeName {
     }
 }
 
-impl Check for Named {
-    fn check(&self, node: &Node, _world: &World) -> Option<Refusal> {
+impl NodeFilter for NodeNameFilter {
+    fn filter(&self, node: &NodeInfo, _world: &ClusterState) -> Option<Rejection> {
         let refuse = || {
-            Refusal::for_good(
+            Rejection::unresolvable(
                 Name::NodeName,
                 "node(s) didn't match the requested node name",
             )
@@ -50,7 +50,7 @@ impl Check for Named {
         (node.name() != &self.0).then(refuse)
     }
 
-    fn copy(&self) -> Box<dyn Check> {
-        Box::new(Named(self.0.clone()))
+    fn copy(&self) -> Box<dyn NodeFilter> {
+        Box::new(NodeNameFilter(self.0.clone()))
     }
 }

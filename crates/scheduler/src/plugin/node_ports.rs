@@ -1,62 +1,62 @@
-//! Are the ports of the node free that the pod wants?
+//! NodePorts: the host ports of the pod are free on the node.
 
 use std::sync::Arc;
 
 use mizzen_kinds::host_ports::HostPort;
 
-use super::{Check, Filter, Name, Ready, Refusal};
-use crate::cache::Node;
-use crate::happening::Happening;
-use crate::model::Pod;
-use crate::world::World;
+use super::{FilterPlugin, Name, NodeFilter, PreFilterResult, Rejection};
+use crate::cache::NodeInfo;
+use crate::cluster_event::ClusterEvent;
+use crate::cluster_state::ClusterState;
+use crate::model::PodInfo;
 
 pub(crate) struct NodePorts;
 
 #[derive(Clone)]
-struct Wanted(Box<[HostPort]>);
+struct HostPortsFilter(Box<[HostPort]>);
 
-impl Filter for NodePorts {
+impl FilterPlugin for NodePorts {
     fn name(&self) -> Name {
         Name::NodePorts
     }
 
-    fn prepare(&self, pod: &Arc<Pod>, _world: &mut World) -> Ready {
+    fn pre_filter(&self, pod: &Arc<PodInfo>, _world: &mut ClusterState) -> PreFilterResult {
         if pod.host_ports.is_empty() {
-            Ready::Skip
+            PreFilterResult::Skip
         } else {
-            Ready::Check(Box::new(Wanted(pod.host_ports.clone())))
+            PreFilterResult::Filter(Box::new(HostPortsFilter(pod.host_ports.clone())))
         }
     }
 
-    fn wakes(&self, pod: &Pod, happening: &Happening, _world: &World) -> bool {
-        match happening {
-            Happening::Node {
+    fn queueing_hint(&self, pod: &PodInfo, event: &ClusterEvent, _world: &ClusterState) -> bool {
+        match event {
+            ClusterEvent::Node {
                 old: None,
                 new: Some(_),
                 ..
             } => true,
-            Happening::Pod {
+            ClusterEvent::Pod {
                 old: Some(gone),
                 new: None,
                 ..
             } => {
                 let freed =
                     |port: &HostPort| gone.host_ports.iter().any(|freed| freed.conflicts(port));
-                gone.has_prospect() && pod.host_ports.iter().any(freed)
+                gone.is_assigned_or_nominated() && pod.host_ports.iter().any(freed)
             }
             _ => false,
         }
     }
 }
 
-impl Check for Wanted {
-    fn check(&self, node: &Node, _world: &World) -> Option<Refusal> {
+impl NodeFilter for HostPortsFilter {
+    fn filter(&self, node: &NodeInfo, _world: &ClusterState) -> Option<Rejection> {
         let reason = "node(s) didn't have free ports for the requested pod ports";
-        let taken = self.0.iter().any(|port| node.is_taken(port));
-        taken.then(|| Refusal::for_now(Name::NodePorts, reason))
+        let taken = self.0.iter().any(|port| node.is_port_in_use(port));
+        taken.then(|| Rejection::unschedulable(Name::NodePorts, reason))
     }
 
-    fn copy(&self) -> Box<dyn Check> {
+    fn copy(&self) -> Box<dyn NodeFilter> {
         Box::new(self.clone())
     }
 }

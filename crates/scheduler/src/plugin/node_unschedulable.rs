@@ -1,21 +1,21 @@
-//! Was the node closed?
+//! NodeUnschedulable: the node is not cordoned.
 
 use std::sync::Arc;
 
 use mizzen_kinds::tolerations::{Taint, any_tolerates};
 
-use super::{Check, Filter, Name, Ready, Refusal};
-use crate::cache::Node;
-use crate::happening::{Happening, NodeChange, PodChange};
-use crate::model::Pod;
-use crate::world::World;
+use super::{FilterPlugin, Name, NodeFilter, PreFilterResult, Rejection};
+use crate::cache::NodeInfo;
+use crate::cluster_event::{ClusterEvent, NodeAction, PodAction};
+use crate::cluster_state::ClusterState;
+use crate::model::PodInfo;
 
 pub(crate) struct NodeUnschedulable;
 
-struct Open;
+struct UnschedulableFilter;
 
-/// The taint that a closed node has, or soon will have.
-fn closed() -> Taint {
+/// The taint that a cordoned node has, or is about to get.
+fn unschedulable_taint() -> Taint {
     Taint {
         key: "node.kubernetes.io/unschedulable".into(),
         value: "".into(),
@@ -23,51 +23,52 @@ fn closed() -> Taint {
     }
 }
 
-impl Filter for NodeUnschedulable {
+impl FilterPlugin for NodeUnschedulable {
     fn name(&self) -> Name {
         Name::NodeUnschedulable
     }
 
-    fn prepare(&self, pod: &Arc<Pod>, _world: &mut World) -> Ready {
-        if any_tolerates(&pod.tolerations, &closed()) {
-            Ready::Skip
+    fn pre_filter(&self, pod: &Arc<PodInfo>, _world: &mut ClusterState) -> PreFilterResult {
+        if any_tolerates(&pod.tolerations, &unschedulable_taint()) {
+            PreFilterResult::Skip
         } else {
-            Ready::Check(Box::new(Open))
+            PreFilterResult::Filter(Box::new(UnschedulableFilter))
         }
     }
 
-    fn wakes(&self, pod: &Pod, happening: &Happening, _world: &World) -> bool {
-        match happening {
-            Happening::Node {
+    fn queueing_hint(&self, pod: &PodInfo, event: &ClusterEvent, _world: &ClusterState) -> bool {
+        match event {
+            ClusterEvent::Node {
                 old,
                 new: Some(new),
                 change,
             } => {
-                change.has(NodeChange::ADD | NodeChange::TAINT)
+                change.has(NodeAction::ADD | NodeAction::TAINT)
                     && !new.unschedulable
                     && old.is_none_or(|old| old.unschedulable)
             }
-            Happening::Pod {
+            ClusterEvent::Pod {
                 new: Some(new),
                 change,
                 ..
             } => {
-                change.has(PodChange::TOLERATION)
+                change.has(PodAction::TOLERATION)
                     && new.uid == pod.uid
-                    && any_tolerates(&new.tolerations, &closed())
+                    && any_tolerates(&new.tolerations, &unschedulable_taint())
             }
             _ => false,
         }
     }
 }
 
-impl Check for Open {
-    fn check(&self, node: &Node, _world: &World) -> Option<Refusal> {
-        let refuse = || Refusal::for_good(Name::NodeUnschedulable, "node(s) were unschedulable");
+impl NodeFilter for UnschedulableFilter {
+    fn filter(&self, node: &NodeInfo, _world: &ClusterState) -> Option<Rejection> {
+        let refuse =
+            || Rejection::unresolvable(Name::NodeUnschedulable, "node(s) were unschedulable");
         node.facts.unschedulable.then(refuse)
     }
 
-    fn copy(&self) -> Box<dyn Check> {
-        Box::new(Open)
+    fn copy(&self) -> Box<dyn NodeFilter> {
+        Box::new(UnschedulableFilter)
     }
 }

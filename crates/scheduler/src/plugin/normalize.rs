@@ -1,12 +1,21 @@
-//! How are scores of different sizes made comparable?
+//! Normalizing scores.
 
-use super::BEST;
+use super::MAX_NODE_SCORE;
 
-/// Scales scores so that the greatest is the best; the least, if `reverse`.
+/// Scales scores to the range up to the maximum; reversed if `reverse` (upstream:
+/// DefaultNormalizeScore).
 pub(super) fn normalize(scores: &mut [i64], reverse: bool) {
     let most = scores.iter().copied().max().unwrap_or_default();
     for score in scores {
-        let scaled = if most == 0 { 0 } else { BEST * *score / most };
-        *score = if reverse { BEST - scaled } else { scaled };
+        let scaled = if most == 0 {
+            0
+        } else {
+            MAX_NODE_SCORE * *score / most
+        };
+        *score = if reverse {
+            MAX_NODE_SCORE - scaled
+        } else {
+            scaled
+        };
     }
 }

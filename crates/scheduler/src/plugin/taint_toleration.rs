@@ -1,78 +1,83 @@
-//! Does the pod tolerate the node's taints?
+//! TaintToleration: the pod tolerates the node's taints.
 
 use std::sync::Arc;
 
 use mizzen_kinds::tolerations::{Taint, Toleration, any_tolerates, first_untolerated};
 
 use super::normalize::normalize;
-use super::{Check, Filter, Name, Rank, Ready, Refusal, Score};
-use crate::cache::{Node, Slot};
-use crate::happening::{Happening, NodeChange, PodChange};
-use crate::model::{NodeFacts, Pod};
-use crate::world::World;
+use super::{FilterPlugin, Name, NodeFilter, NodeScorer, PreFilterResult, Rejection, ScorePlugin};
+use crate::cache::{NodeInfo, Slot};
+use crate::cluster_event::{ClusterEvent, NodeAction, PodAction};
+use crate::cluster_state::ClusterState;
+use crate::model::{NodeFacts, PodInfo};
 
 pub(crate) struct TaintToleration;
 
-/// Whether each list of taints keeps the pod away.
+/// Whether each taint list has an untolerated taint.
 #[derive(Clone)]
-struct Away(Box<[bool]>);
+struct TaintFilter(Box<[bool]>);
 
-/// How many taints of each list the pod would rather avoid.
-struct Avoid(Box<[i64]>);
+/// The number of untolerated PreferNoSchedule taints of each list.
+struct TaintScorer(Box<[i64]>);
 
-impl Filter for TaintToleration {
+impl FilterPlugin for TaintToleration {
     fn name(&self) -> Name {
         Name::TaintToleration
     }
 
-    fn prepare(&self, pod: &Arc<Pod>, world: &mut World) -> Ready {
-        let lists = world.cache.taint_lists().iter();
+    fn pre_filter(&self, pod: &Arc<PodInfo>, cluster: &mut ClusterState) -> PreFilterResult {
+        let lists = cluster.cache.taint_lists().iter();
         let away: Box<[bool]> = lists
             .map(|taints| first_untolerated(taints, &pod.tolerations).is_some())
             .collect();
         if away.contains(&true) {
-            Ready::Check(Box::new(Away(away)))
+            PreFilterResult::Filter(Box::new(TaintFilter(away)))
         } else {
-            Ready::Skip
+            PreFilterResult::Skip
         }
     }
 
-    fn wakes(&self, pod: &Pod, happening: &Happening, _world: &World) -> bool {
+    fn queueing_hint(&self, pod: &PodInfo, event: &ClusterEvent, _world: &ClusterState) -> bool {
         let away = |node: &NodeFacts| first_untolerated(&node.taints, &pod.tolerations).is_some();
-        match happening {
-            Happening::Node {
+        match event {
+            ClusterEvent::Node {
                 old,
                 new: Some(new),
                 change,
             } => {
-                change.has(NodeChange::ADD | NodeChange::TAINT)
+                change.has(NodeAction::ADD | NodeAction::TAINT)
                     && !away(new)
                     && old.is_none_or(away)
             }
-            Happening::Pod {
+            ClusterEvent::Pod {
                 new: Some(new),
                 change,
                 ..
-            } => change.has(PodChange::TOLERATION) && new.uid == pod.uid,
+            } => change.has(PodAction::TOLERATION) && new.uid == pod.uid,
             _ => false,
         }
     }
 }
 
-impl Check for Away {
-    fn check(&self, node: &Node, _world: &World) -> Option<Refusal> {
+impl NodeFilter for TaintFilter {
+    fn filter(&self, node: &NodeInfo, _world: &ClusterState) -> Option<Rejection> {
         let refuse =
-            || Refusal::for_good(Name::TaintToleration, "node(s) had untolerated taint(s)");
+            || Rejection::unresolvable(Name::TaintToleration, "node(s) had untolerated taint(s)");
         self.0[node.taints as usize].then(refuse)
     }
 
-    fn copy(&self) -> Box<dyn Check> {
+    fn copy(&self) -> Box<dyn NodeFilter> {
         Box::new(self.clone())
     }
 }
 
-impl Score for TaintToleration {
-    fn prepare(&self, pod: &Arc<Pod>, world: &mut World, _nodes: &[Slot]) -> Option<Box<dyn Rank>> {
+impl ScorePlugin for TaintToleration {
+    fn pre_score(
+        &self,
+        pod: &Arc<PodInfo>,
+        cluster: &mut ClusterState,
+        _nodes: &[Slot],
+    ) -> Option<Box<dyn NodeScorer>> {
         let soft = |toleration: &&Toleration| {
             toleration.effect.is_empty() || toleration.effect == "PreferNoSchedule"
         };
@@ -85,21 +90,21 @@ impl Score for TaintToleration {
                 .filter(|taint| !any_tolerates(&soft, taint))
                 .count() as i64
         };
-        let avoid: Box<[i64]> = world
+        let avoid: Box<[i64]> = cluster
             .cache
             .taint_lists()
             .iter()
             .map(|taints| avoid(taints))
             .collect();
-        Some(Box::new(Avoid(avoid)))
+        Some(Box::new(TaintScorer(avoid)))
     }
 }
 
-impl Rank for Avoid {
-    fn rank(&self, world: &World, nodes: &[Slot]) -> Vec<i64> {
+impl NodeScorer for TaintScorer {
+    fn score_nodes(&self, cluster: &ClusterState, nodes: &[Slot]) -> Vec<i64> {
         let mut scores: Vec<i64> = nodes
             .iter()
-            .map(|slot| self.0[world.cache.node(*slot).taints as usize])
+            .map(|slot| self.0[cluster.cache.node(*slot).taints as usize])
             .collect();
         normalize(&mut scores, true);
         scores

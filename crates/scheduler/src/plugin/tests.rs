@@ -1,59 +1,62 @@
-//! Nodes, pods that are there, and a pod: what speaks against each node, and for it.
+//! The default plugins on small clusters: the rejections or scores of each node.
 
 use std::sync::Arc;
 
 use super::*;
 use crate::configuration::Configuration;
-use crate::cycle::{Diagnosis, filter, prepare};
+use crate::cycle::{Diagnosis, FilterRun, run_pre_filters};
 use crate::model::samples::{node, object, pod};
-use crate::queue::Nominated;
+use crate::queue::Nominator;
 
-/// A world with nodes, and pods on nodes.
-fn world(nodes: &[(&str, &str)], placed: &[(&str, &str, &str)]) -> World {
-    let mut world = World::default();
+/// A cluster with nodes, and pods on nodes.
+fn cluster(nodes: &[(&str, &str)], placed: &[(&str, &str, &str)]) -> ClusterState {
+    let mut cluster = ClusterState::default();
     for (name, text) in nodes {
-        world.cache.set_node(node(name, text));
+        cluster.cache.set_node(node(name, text));
     }
     for (name, on, text) in placed {
-        let slot = world.cache.find(on).expect("such a node").slot;
-        world.cache.assume(pod(name, text), slot);
+        let slot = cluster.cache.node_by_name(on).expect("such a node").slot;
+        cluster.cache.assume(pod(name, text), slot);
     }
-    world.cache.refresh();
-    world
+    cluster.cache.refresh_node_order();
+    cluster
 }
 
-/// What the standard plugins say of each node.
-fn refusals(world: &mut World, pod: &Arc<Pod>) -> String {
+/// The rejections of the default plugins, by node.
+fn rejections(cluster: &mut ClusterState, pod: &Arc<PodInfo>) -> String {
     let (configuration, mut diagnosis) = (Configuration::default(), Diagnosis::default());
-    let prepared = prepare(&configuration.profiles[0], pod, world, &mut diagnosis)
-        .expect("nothing goes wrong");
-    if !diagnosis.before.is_empty() {
-        return diagnosis.before;
+    let state = run_pre_filters(&configuration.profiles[0], pod, cluster, &mut diagnosis)
+        .expect("no internal error");
+    if !diagnosis.pre_filter_message.is_empty() {
+        return diagnosis.pre_filter_message;
     }
-    let nominated = Nominated::default();
-    let feasible = filter(
-        &prepared,
+    let filters = FilterRun {
+        state: &state,
         pod,
-        world,
-        &nominated,
-        (0, usize::MAX),
-        &mut diagnosis,
-    );
-    let feasible = feasible.expect("nothing goes wrong");
+        cluster,
+        nominated: &Nominator::default(),
+    };
+    let feasible = filters
+        .find_nodes_that_pass_filters(0, usize::MAX, &mut diagnosis)
+        .expect("no internal error");
     let verdict = |slot: &Slot| {
-        let name = world.cache.node(*slot).name();
-        match diagnosis.refusals.iter().find(|(known, _)| known == slot) {
-            Some((_, refusal)) => {
-                let mark = if refusal.resolvable { "" } else { " for good" };
-                format!("{name}: {}{mark}", refusal.reasons.text())
+        let name = cluster.cache.node(*slot).name();
+        match diagnosis.rejections.iter().find(|(known, _)| known == slot) {
+            Some((_, rejection)) => {
+                let mark = if rejection.resolvable {
+                    ""
+                } else {
+                    " for good"
+                };
+                format!("{name}: {}{mark}", rejection.reasons.text())
             }
             None if feasible.contains(slot) => format!("{name}: ok"),
             None => format!("{name}: not looked at"),
         }
     };
-    world
+    cluster
         .cache
-        .order()
+        .node_order()
         .iter()
         .map(verdict)
         .collect::<Vec<_>>()
@@ -68,28 +71,33 @@ fn check(
     expected: &[&str],
 ) {
     assert_eq!(
-        refusals(&mut world(nodes, placed), &pod("p", candidate)),
+        rejections(&mut cluster(nodes, placed), &pod("p", candidate)),
         expected.join("\n")
     );
 }
 
 #[track_caller]
 fn check_score(
-    score: &dyn Score,
+    score: &dyn ScorePlugin,
     nodes: &[(&str, &str)],
     placed: &[(&str, &str, &str)],
     candidate: &str,
     expected: &[i64],
 ) {
-    let mut world = world(nodes, placed);
-    check_score_in(score, &mut world, candidate, expected);
+    let mut cluster = cluster(nodes, placed);
+    check_score_in(score, &mut cluster, candidate, expected);
 }
 
 #[track_caller]
-fn check_score_in(score: &dyn Score, world: &mut World, candidate: &str, expected: &[i64]) {
-    let nodes = world.cache.order().to_vec();
-    let rank = score.prepare(&pod("p", candidate), world, &nodes);
-    let scores = rank.map_or_else(Vec::new, |rank| rank.rank(world, &nodes));
+fn check_score_in(
+    score: &dyn ScorePlugin,
+    cluster: &mut ClusterState,
+    candidate: &str,
+    expected: &[i64],
+) {
+    let nodes = cluster.cache.node_order().to_vec();
+    let rank = score.pre_score(&pod("p", candidate), cluster, &nodes);
+    let scores = rank.map_or_else(Vec::new, |rank| rank.score_nodes(cluster, &nodes));
     assert_eq!(scores, expected);
 }
 
@@ -176,7 +184,7 @@ fn taints_are_tolerated_or_not() {
 }
 
 #[test]
-fn closed_nodes_take_only_those_that_tolerate_it() {
+fn cordoned_nodes_take_only_pods_that_tolerate_it() {
     let nodes = [("n1", "{spec: {unschedulable: true}}")];
     check(
         &nodes,
@@ -190,7 +198,7 @@ fn closed_nodes_take_only_those_that_tolerate_it() {
 }
 
 #[test]
-fn ports_of_all_addresses_clash_with_each() {
+fn a_host_port_on_all_addresses_conflicts_with_each_address() {
     let port = |ip: &str| {
         format!("{{spec: {{containers: [{{ports: [{{hostPort: 80, hostIP: '{ip}'}}]}}]}}}}")
     };
@@ -239,8 +247,8 @@ fn a_node_with_the_images_is_better_the_more_nodes_have_them() {
 }
 
 #[test]
-fn even_use_is_better() {
-    let resources = Weighted::default_list;
+fn balanced_use_scores_higher() {
+    let resources = ResourceSpec::default_list;
     let asks = "{spec: {containers: [{resources: {requests: {cpu: '2'}}}]}}";
     let placed = [(
         "a",
@@ -248,7 +256,7 @@ fn even_use_is_better() {
         "{spec: {containers: [{resources: {requests: {memory: 4Gi}}}]}}",
     )];
     check_score(
-        &Balanced {
+        &BalancedAllocation {
             resources: resources(),
         },
         &TWO,
@@ -257,7 +265,7 @@ fn even_use_is_better() {
         &[87, 62],
     );
     check_score(
-        &Balanced {
+        &BalancedAllocation {
             resources: resources(),
         },
         &TWO,
@@ -275,7 +283,7 @@ fn near(kind: &str, key: &str) -> String {
 }
 
 #[test]
-fn pods_that_must_be_near_are_looked_for() {
+fn required_affinity_needs_a_matching_pod_in_the_domain() {
     let placed = [("a", "n2", "{metadata: {labels: {app: x}}}")];
     let far = "n1: node(s) didn't match pod affinity rules for good";
     check(
@@ -288,7 +296,7 @@ fn pods_that_must_be_near_are_looked_for() {
             "n3: node(s) didn't match pod affinity rules for good",
         ],
     );
-    // The first of a group may be anywhere where there is the label.
+    // The first pod of a group may go to any node with the label.
     check(
         &ZONES,
         &[],
@@ -302,7 +310,7 @@ fn pods_that_must_be_near_are_looked_for() {
 }
 
 #[test]
-fn pods_that_must_be_far_are_kept_away_both_ways() {
+fn required_anti_affinity_holds_both_ways() {
     let placed = [("a", "n1", "{metadata: {labels: {app: x}}}")];
     check(
         &ZONES,
@@ -337,24 +345,24 @@ fn pods_that_must_be_far_are_kept_away_both_ways() {
 }
 
 #[test]
-fn terms_go_with_the_pods_that_carry_them() {
-    let mut world = world(&ZONES, &[("a", "n2", &near("podAntiAffinity", "zone"))]);
+fn affinity_terms_follow_their_pods() {
+    let mut cluster = cluster(&ZONES, &[("a", "n2", &near("podAntiAffinity", "zone"))]);
     let x = pod("p", "{metadata: {labels: {app: x}}}");
-    assert!(refusals(&mut world, &x).contains("existing pods"));
+    assert!(rejections(&mut cluster, &x).contains("existing pods"));
     // The node moves to another zone, and the pod with it.
-    world
+    cluster
         .cache
         .set_node(node("n2", "{metadata: {labels: {zone: a}}}"));
-    world.cache.refresh();
+    cluster.cache.refresh_node_order();
     let expected = "n1: node(s) didn't satisfy existing pods anti-affinity rules\nn2: node(s) didn't satisfy existing pods anti-affinity rules\nn3: ok";
-    assert_eq!(refusals(&mut world, &x), expected);
-    world.cache.forget("a");
-    assert!(!refusals(&mut world, &x).contains("existing pods"));
+    assert_eq!(rejections(&mut cluster, &x), expected);
+    cluster.cache.forget_assumed("a");
+    assert!(!rejections(&mut cluster, &x).contains("existing pods"));
 }
 
 #[test]
-fn wishes_of_both_sides_count() {
-    let wish = |weight: i64| {
+fn preferred_affinity_of_both_pods_counts() {
+    let preferring = |weight: i64| {
         format!(
             "{{metadata: {{labels: {{app: x}}}}, spec: {{affinity: {{podAffinity: {{preferredDuringSchedulingIgnoredDuringExecution:
                [{{weight: {weight}, podAffinityTerm: {{labelSelector: {{matchLabels: {{app: x}}}}, topologyKey: zone}}}}]}}}}}}}}"
@@ -365,14 +373,14 @@ fn wishes_of_both_sides_count() {
         &InterPodAffinity::default(),
         &ZONES,
         &placed,
-        &wish(5),
+        &preferring(5),
         &[100, 0, 0],
     );
-    let wisher = wish(5);
+    let preferring_pod = preferring(5);
     check_score(
         &InterPodAffinity::default(),
         &ZONES,
-        &[("a", "n2", &wisher)],
+        &[("a", "n2", &preferring_pod)],
         "{metadata: {labels: {app: x}}}",
         &[0, 100, 0],
     );
@@ -409,7 +417,7 @@ fn pods_are_spread_over_zones() {
         &spread(2, "DoNotSchedule", ""),
         &["n1: ok", "n2: ok", &label],
     );
-    // With too few zones the least is none.
+    // With too few domains the global minimum is zero.
     let both = [("a", "n1", x), ("b", "n2", x)];
     let full = [
         format!("n1: {uneven}"),
@@ -425,7 +433,7 @@ fn pods_are_spread_over_zones() {
 }
 
 #[test]
-fn pods_that_are_going_are_not_spread() {
+fn terminating_pods_are_not_counted_for_spreading() {
     let uneven = "n1: node(s) didn't match pod topology spread constraints";
     let going = "{metadata: {labels: {app: x}, deletionTimestamp: '2026-01-01T00:00:00Z'}}";
     let two = &ZONES[..2];
@@ -444,7 +452,7 @@ fn pods_that_are_going_are_not_spread() {
 }
 
 #[test]
-fn emptier_zones_are_better() {
+fn emptier_domains_score_higher() {
     let x = "{metadata: {labels: {app: x}}}";
     let placed = [("a", "n1", x), ("b", "n1", x), ("c", "n2", x)];
     check_score(
@@ -457,39 +465,41 @@ fn emptier_zones_are_better() {
 }
 
 #[test]
-fn pods_of_one_service_are_spread_unless_somebody_says_otherwise() {
+fn pods_of_one_service_are_spread_by_default() {
     let x = "{metadata: {labels: {app: x}}}";
-    let mut world = world(&TWO, &[("a", "n1", x)]);
-    check_score_in(&TopologySpread::default(), &mut world, x, &[]);
+    let mut cluster = cluster(&TWO, &[("a", "n1", x)]);
+    check_score_in(&TopologySpread::default(), &mut cluster, x, &[]);
     let service = mizzen_sdk::Object(object("{spec: {selector: {app: x}}}"));
-    world
+    cluster
         .cache
-        .owners
+        .default_selectors
         .set_service(&mizzen_sdk::Key::new("default", "s"), Some(&service));
-    check_score_in(&TopologySpread::default(), &mut world, x, &[66, 100]);
+    check_score_in(&TopologySpread::default(), &mut cluster, x, &[66, 100]);
 }
 
 #[test]
 fn sums_are_the_same_however_pods_came_and_went() {
     let x = "{metadata: {labels: {app: x}}}";
-    let mut world = world(&ZONES, &[]);
+    let mut cluster = cluster(&ZONES, &[]);
     let candidate = pod("p", &spread(1, "DoNotSchedule", ""));
-    // Counting begins here; what comes and goes afterwards changes single numbers.
-    assert!(refusals(&mut world, &candidate).starts_with("n1: ok"));
-    let slot = |world: &World, name: &str| world.cache.find(name).expect("such a node").slot;
+    // Counting begins here; later changes update single numbers.
+    assert!(rejections(&mut cluster, &candidate).starts_with("n1: ok"));
+    let slot = |cluster: &ClusterState, name: &str| {
+        cluster.cache.node_by_name(name).expect("such a node").slot
+    };
     for round in 0..50 {
-        let on = slot(&world, ["n1", "n2"][round % 2]);
-        world.cache.assume(pod(&format!("a{round}"), x), on);
+        let on = slot(&cluster, ["n1", "n2"][round % 2]);
+        cluster.cache.assume(pod(&format!("a{round}"), x), on);
         if round >= 2 {
-            world.cache.forget(&format!("a{}", round - 2));
+            cluster.cache.forget_assumed(&format!("a{}", round - 2));
         }
-        let mut fresh = self::world(&ZONES, &[]);
-        for (placed, slot) in world.cache.pods() {
+        let mut fresh = self::cluster(&ZONES, &[]);
+        for (placed, slot) in cluster.cache.pods() {
             fresh.cache.assume(placed.clone(), slot);
         }
         assert_eq!(
-            refusals(&mut world, &candidate),
-            refusals(&mut fresh, &candidate),
+            rejections(&mut cluster, &candidate),
+            rejections(&mut fresh, &candidate),
             "round {round}"
         );
     }
@@ -497,18 +507,18 @@ fn sums_are_the_same_however_pods_came_and_went() {
 
 #[test]
 fn nodes_go_and_their_places_are_used_again() {
-    let mut world = world(&ZONES, &[("a", "n1", "{metadata: {labels: {app: x}}}")]);
-    world.cache.remove_node("n2");
-    world
+    let mut cluster = cluster(&ZONES, &[("a", "n1", "{metadata: {labels: {app: x}}}")]);
+    cluster.cache.remove_node("n2");
+    cluster
         .cache
         .set_node(node("n4", "{metadata: {labels: {zone: c}}}"));
-    world.cache.refresh();
+    cluster.cache.refresh_node_order();
     assert_eq!(
-        refusals(&mut world, &pod("p", "{}")),
+        rejections(&mut cluster, &pod("p", "{}")),
         "n1: ok\nn3: ok\nn4: ok"
     );
-    world.cache.remove_node("n1");
-    world.cache.refresh();
-    assert_eq!(world.cache.n_pods(), 1, "a pod may outlive its node");
-    assert_eq!(refusals(&mut world, &pod("p", "{}")), "n3: ok\nn4: ok");
+    cluster.cache.remove_node("n1");
+    cluster.cache.refresh_node_order();
+    assert_eq!(cluster.cache.n_pods(), 1, "a pod may outlive its node");
+    assert_eq!(rejections(&mut cluster, &pod("p", "{}")), "n3: ok\nn4: ok");
 }

@@ -1,39 +1,42 @@
-//! Does another pod have the volume that only one can have?
+//! VolumeRestrictions: volumes that conflict with those of other pods.
 
 use std::sync::Arc;
 
 use mizzen_value::Str;
 
-use super::{Check, Filter, Name, Ready, Refusal};
-use crate::cache::Node;
-use crate::happening::Happening;
-use crate::model::{Disk, Pod};
-use crate::world::World;
+use super::{FilterPlugin, Name, NodeFilter, PreFilterResult, Rejection};
+use crate::cache::NodeInfo;
+use crate::cluster_event::ClusterEvent;
+use crate::cluster_state::ClusterState;
+use crate::model::{PodInfo, RestrictedDisk};
 
 pub(crate) struct VolumeRestrictions;
 
-/// What only one can have.
+/// Volumes that only one pod can use.
 #[derive(Clone)]
-struct Exclusive {
+struct VolumeRestrictionsFilter {
     namespace: Str,
-    disks: Box<[Disk]>,
-    /// Claims that only one pod may use.
+    disks: Box<[RestrictedDisk]>,
+    /// Claims with ReadWriteOncePod.
     claims: Vec<Str>,
-    /// How many other pods use them.
-    n_users: i64,
+    /// The number of other pods that use them.
+    n_claim_users: i64,
 }
 
-impl Filter for VolumeRestrictions {
+impl FilterPlugin for VolumeRestrictions {
     fn name(&self) -> Name {
         Name::VolumeRestrictions
     }
 
-    fn prepare(&self, pod: &Arc<Pod>, world: &mut World) -> Ready {
+    fn pre_filter(&self, pod: &Arc<PodInfo>, cluster: &mut ClusterState) -> PreFilterResult {
         let mut claims = Vec::new();
         for claim in pod.volumes.claims.iter().filter(|claim| !claim.ephemeral) {
-            let Some(object) = world.storage.claim(&pod.namespace, &claim.name) else {
+            let Some(object) = cluster.storage.claim(&pod.namespace, &claim.name) else {
                 let reason = format!("persistentvolumeclaim \"{}\" not found", claim.name);
-                return Ready::Refuse(Refusal::for_good(Name::VolumeRestrictions, reason));
+                return PreFilterResult::Reject(Rejection::unresolvable(
+                    Name::VolumeRestrictions,
+                    reason,
+                ));
             };
             let modes = object["spec"]["accessModes"].list();
             if modes.iter().any(|mode| mode.str() == "ReadWriteOncePod") {
@@ -42,28 +45,28 @@ impl Filter for VolumeRestrictions {
         }
         let used = claims
             .iter()
-            .filter(|claim| world.cache.n_users(&pod.namespace, claim) > 0);
-        let n_users = used.count() as i64;
-        if pod.volumes.disks.is_empty() && n_users == 0 {
-            return Ready::Skip;
+            .filter(|claim| cluster.cache.n_claim_users(&pod.namespace, claim) > 0);
+        let n_claim_users = used.count() as i64;
+        if pod.volumes.disks.is_empty() && n_claim_users == 0 {
+            return PreFilterResult::Skip;
         }
         let (namespace, disks) = (pod.namespace.clone(), pod.volumes.disks.clone());
-        Ready::Check(Box::new(Exclusive {
+        PreFilterResult::Filter(Box::new(VolumeRestrictionsFilter {
             namespace,
             disks,
             claims,
-            n_users,
+            n_claim_users,
         }))
     }
 
-    fn wakes(&self, pod: &Pod, happening: &Happening, _world: &World) -> bool {
-        match happening {
-            Happening::Node {
+    fn queueing_hint(&self, pod: &PodInfo, event: &ClusterEvent, _world: &ClusterState) -> bool {
+        match event {
+            ClusterEvent::Node {
                 old: None,
                 new: Some(_),
                 ..
             } => true,
-            Happening::Claim {
+            ClusterEvent::PersistentVolumeClaim {
                 old: None,
                 new: Some(claim),
             } => {
@@ -75,7 +78,7 @@ impl Filter for VolumeRestrictions {
                 };
                 claim.namespace() == pod.namespace && uses(claim.name())
             }
-            Happening::Pod {
+            ClusterEvent::Pod {
                 old: Some(gone),
                 new: None,
                 ..
@@ -83,46 +86,50 @@ impl Filter for VolumeRestrictions {
                 let shares = gone.volumes.claims.iter().filter(|one| !one.ephemeral);
                 let mut shares = shares.filter(|one| pod.volumes.claims.contains(one));
                 gone.namespace == pod.namespace
-                    && (clash(&pod.volumes.disks, &gone.volumes.disks) || shares.next().is_some())
+                    && (any_conflict(&pod.volumes.disks, &gone.volumes.disks)
+                        || shares.next().is_some())
             }
             _ => false,
         }
     }
 }
 
-fn clash(disks: &[Disk], others: &[Disk]) -> bool {
+fn any_conflict(disks: &[RestrictedDisk], others: &[RestrictedDisk]) -> bool {
     disks
         .iter()
-        .any(|disk| others.iter().any(|other| disk.clashes(other)))
+        .any(|disk| others.iter().any(|other| disk.conflicts_with(other)))
 }
 
-impl Check for Exclusive {
-    fn check(&self, node: &Node, _world: &World) -> Option<Refusal> {
+impl NodeFilter for VolumeRestrictionsFilter {
+    fn filter(&self, node: &NodeInfo, _world: &ClusterState) -> Option<Rejection> {
         let name = Name::VolumeRestrictions;
         if !self.disks.is_empty()
             && node
                 .pods
                 .iter()
-                .any(|pod| clash(&self.disks, &pod.volumes.disks))
+                .any(|pod| any_conflict(&self.disks, &pod.volumes.disks))
         {
-            return Some(Refusal::for_now(name, "node(s) had no available disk"));
+            return Some(Rejection::unschedulable(
+                name,
+                "node(s) had no available disk",
+            ));
         }
         let reason = "node(s) unavailable due to PersistentVolumeClaim with ReadWriteOncePod access mode already in-use by another pod";
-        (self.n_users > 0).then(|| Refusal::for_now(name, reason))
+        (self.n_claim_users > 0).then(|| Rejection::unschedulable(name, reason))
     }
 
-    fn imagine(&mut self, pod: &Pod, _node: &Node, by: i64, _world: &World) {
+    fn simulate_pod(&mut self, pod: &PodInfo, _node: &NodeInfo, by: i64, _world: &ClusterState) {
         let uses = pod
             .volumes
             .claims
             .iter()
             .filter(|claim| !claim.ephemeral && self.claims.contains(&claim.name));
         if pod.namespace == self.namespace {
-            self.n_users += by * uses.count() as i64;
+            self.n_claim_users += by * uses.count() as i64;
         }
     }
 
-    fn copy(&self) -> Box<dyn Check> {
+    fn copy(&self) -> Box<dyn NodeFilter> {
         Box::new(self.clone())
     }
 }

@@ -1,18 +1,18 @@
-//! Is the node in the zone of the pod's volumes?
+//! VolumeZone: the node is in the zone of the pod's volumes.
 
 use std::sync::Arc;
 
 use mizzen_sdk::Object;
 use mizzen_value::Str;
 
-use super::{Check, Filter, Name, Ready, Refusal};
-use crate::cache::Node;
-use crate::happening::{Happening, NodeChange};
-use crate::model::{Labels, Pod};
-use crate::storage::{Volume, class_of};
-use crate::world::World;
+use super::{FilterPlugin, Name, NodeFilter, PreFilterResult, Rejection};
+use crate::cache::NodeInfo;
+use crate::cluster_event::{ClusterEvent, NodeAction};
+use crate::cluster_state::ClusterState;
+use crate::model::{Labels, PodInfo};
+use crate::storage::{PersistentVolume, storage_class};
 
-/// Labels that say where a volume or node is; the old ones of both first.
+/// Topology labels of volumes and nodes with their current names; the deprecated ones first.
 const LABELS: [(&str, &str); 4] = [
     (
         "failure-domain.beta.kubernetes.io/zone",
@@ -31,13 +31,13 @@ const LABELS: [(&str, &str); 4] = [
 
 pub(crate) struct VolumeZone;
 
-/// A label, what it is called today, and the values that will do.
+/// A label, its current name, and the values that match.
 type Zone = (&'static str, &'static str, Vec<Str>);
 
 #[derive(Clone)]
-struct Zones(Vec<Zone>);
+struct VolumeZoneFilter(Vec<Zone>);
 
-fn zones(labels: &Labels) -> Vec<Zone> {
+fn topology_labels(labels: &Labels) -> Vec<Zone> {
     let zone = |(label, today): (&'static str, &'static str)| {
         let values = labels
             .get(label)?
@@ -49,33 +49,36 @@ fn zones(labels: &Labels) -> Vec<Zone> {
     LABELS.into_iter().filter_map(zone).collect()
 }
 
-/// The zones of a pod's volumes, or why it cannot be anywhere.
-fn zones_of(pod: &Pod, world: &World) -> Result<Vec<Zone>, String> {
+/// The topology labels of a pod's volumes, or why no node fits.
+fn pod_topology_labels(pod: &PodInfo, cluster: &ClusterState) -> Result<Vec<Zone>, String> {
     let mut found = Vec::new();
     for claim in pod.volumes.claims.iter().filter(|claim| !claim.ephemeral) {
-        let object = world.storage.claim(&pod.namespace, &claim.name);
+        let object = cluster.storage.claim(&pod.namespace, &claim.name);
         let object =
             object.ok_or_else(|| format!("persistentvolumeclaim \"{}\" not found", claim.name))?;
-        if let Some(volume) = volume_of(object, world)? {
-            found.extend(zones(&volume.labels));
+        if let Some(volume) = bound_volume(object, cluster)? {
+            found.extend(topology_labels(&volume.labels));
         }
     }
     Ok(found)
 }
 
-fn volume_of<'a>(claim: &Object, world: &'a World) -> Result<Option<&'a Volume>, String> {
+fn bound_volume<'a>(
+    claim: &Object,
+    cluster: &'a ClusterState,
+) -> Result<Option<&'a PersistentVolume>, String> {
     let name = claim["spec"]["volumeName"].str();
     if !name.is_empty() {
-        let volume = world.storage.volume(name);
+        let volume = cluster.storage.volume(name);
         return volume
             .map(|it| Some(&**it))
             .ok_or_else(|| format!("persistentvolume \"{name}\" not found"));
     }
-    let class = class_of(claim);
+    let class = storage_class(claim);
     if class.is_empty() {
         return Err("PersistentVolumeClaim had no pv name and storageClass name".into());
     }
-    let object = world.storage.classes.get(class);
+    let object = cluster.storage.classes.get(class);
     let object =
         object.ok_or_else(|| format!("storageclass.storage.k8s.io \"{class}\" not found"))?;
     match object["volumeBindingMode"].str() {
@@ -87,31 +90,33 @@ fn volume_of<'a>(claim: &Object, world: &'a World) -> Result<Option<&'a Volume>,
     }
 }
 
-impl Filter for VolumeZone {
+impl FilterPlugin for VolumeZone {
     fn name(&self) -> Name {
         Name::VolumeZone
     }
 
-    fn prepare(&self, pod: &Arc<Pod>, world: &mut World) -> Ready {
-        match zones_of(pod, world) {
-            Err(reason) => Ready::Refuse(Refusal::for_good(Name::VolumeZone, reason)),
-            Ok(zones) if zones.is_empty() => Ready::Skip,
-            Ok(zones) => Ready::Check(Box::new(Zones(zones))),
+    fn pre_filter(&self, pod: &Arc<PodInfo>, cluster: &mut ClusterState) -> PreFilterResult {
+        match pod_topology_labels(pod, cluster) {
+            Err(reason) => {
+                PreFilterResult::Reject(Rejection::unresolvable(Name::VolumeZone, reason))
+            }
+            Ok(zones) if zones.is_empty() => PreFilterResult::Skip,
+            Ok(zones) => PreFilterResult::Filter(Box::new(VolumeZoneFilter(zones))),
         }
     }
 
-    fn wakes(&self, pod: &Pod, happening: &Happening, _world: &World) -> bool {
-        match happening {
-            Happening::StorageClass {
+    fn queueing_hint(&self, pod: &PodInfo, event: &ClusterEvent, _world: &ClusterState) -> bool {
+        match event {
+            ClusterEvent::StorageClass {
                 old: None,
                 new: Some(class),
             } => class["volumeBindingMode"].str() == "WaitForFirstConsumer",
-            Happening::Node {
+            ClusterEvent::Node {
                 new: Some(_),
                 change,
                 ..
-            } => change.has(NodeChange::ADD | NodeChange::LABEL),
-            Happening::Claim {
+            } => change.has(NodeAction::ADD | NodeAction::LABEL),
+            ClusterEvent::PersistentVolumeClaim {
                 new: Some(claim), ..
             } => {
                 let uses = |name: &str| {
@@ -122,11 +127,13 @@ impl Filter for VolumeZone {
                 };
                 claim.namespace() == pod.namespace && uses(claim.name())
             }
-            Happening::Volume {
+            ClusterEvent::PersistentVolume {
                 old,
                 new: Some(new),
             } => {
-                let zones = |volume: &Object| zones(&Labels::of(&volume["metadata"]["labels"]));
+                let zones = |volume: &Object| {
+                    topology_labels(&Labels::from_value(&volume["metadata"]["labels"]))
+                };
                 old.is_none_or(|old| zones(old) != zones(new))
             }
             _ => false,
@@ -134,8 +141,8 @@ impl Filter for VolumeZone {
     }
 }
 
-impl Check for Zones {
-    fn check(&self, node: &Node, _world: &World) -> Option<Refusal> {
+impl NodeFilter for VolumeZoneFilter {
+    fn filter(&self, node: &NodeInfo, _world: &ClusterState) -> Option<Rejection> {
         let labels = &node.facts.labels;
         if !LABELS.iter().any(|(label, _)| labels.get(label).is_some()) {
             return None;
@@ -144,11 +151,12 @@ impl Check for Zones {
             let value = labels.get(label).or_else(|| labels.get(today));
             value.is_some_and(|value| values.iter().any(|one| one == value))
         };
-        let refuse = || Refusal::for_good(Name::VolumeZone, "node(s) had no available volume zone");
+        let refuse =
+            || Rejection::unresolvable(Name::VolumeZone, "node(s) had no available volume zone");
         (!self.0.iter().all(is_there)).then(refuse)
     }
 
-    fn copy(&self) -> Box<dyn Check> {
+    fn copy(&self) -> Box<dyn NodeFilter> {
         Box::new(self.clone())
     }
 }

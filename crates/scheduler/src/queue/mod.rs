@@ -1,13 +1,13 @@
-//! Which pod is next? Pods to be tried wait by priority and time; those that failed wait for something to happen that can
-//! help them, or for a while.
+//! The scheduling queue: the active queue ordered by priority and time, the backoff queues, and the
+//! unschedulable pods, which wait for a cluster event or a timeout.
 //!
-//! What happens is told between two tries, never during one, so nothing that happens while a pod is tried is missed: it is
-//! heard after the pod is back.
+//! Events are applied between two attempts, never during one, so no event is missed while a pod is
+//! scheduled: the pod is back in the queue before the next event.
 //!
-//! Invariant: a pod waits in at most one place.
+//! Invariant: a pod is in at most one sub-queue.
 
-mod nominated;
-mod waiting;
+mod nominator;
+mod queued_pod_info;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -16,105 +16,110 @@ use std::time::Duration;
 use mizzen_value::Str;
 use tokio::time::Instant;
 
-use crate::model::Pod;
-use crate::plugin::{Name, Names};
+use crate::model::PodInfo;
+use crate::plugin::{Name, PluginNames};
 use crate::{HashMap, HashSet};
 
-pub(crate) use nominated::Nominated;
-pub(crate) use waiting::Waiting;
-use waiting::{Place, Rank};
+pub(crate) use nominator::Nominator;
+pub(crate) use queued_pod_info::QueuedPodInfo;
+use queued_pod_info::{QueueOrder, SubQueue};
 
-/// Backing off ends at whole windows, so that pods that waited about as long are tried by priority.
-const WINDOW: Duration = Duration::from_secs(1);
-/// How often pods that nothing helped are looked for.
-const FLUSH_EVERY: Duration = Duration::from_secs(30);
+/// Back-off ends at whole windows, so that pods that failed at about the same time are retried by
+/// priority (upstream: backoffQOrderingWindowDuration).
+const BACKOFF_WINDOW: Duration = Duration::from_secs(1);
+/// How often `delays.unschedulable` is checked.
+const FLUSH_INTERVAL: Duration = Duration::from_secs(30);
 
 /// How long pods wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Delays {
-    /// After the first failure; doubled each time.
-    pub first: Duration,
-    /// At most.
-    pub most: Duration,
-    /// Until a pod is tried again that nothing helped.
+pub(crate) struct BackoffDurations {
+    /// `podInitialBackoffSeconds`; doubled after each failure.
+    pub initial: Duration,
+    /// `podMaxBackoffSeconds`.
+    pub max: Duration,
+    /// How long a pod stays unschedulable without a cluster event (upstream:
+    /// DefaultPodMaxInUnschedulablePodsDuration).
     pub unschedulable: Duration,
 }
 
-impl Default for Delays {
-    fn default() -> Delays {
+impl Default for BackoffDurations {
+    fn default() -> BackoffDurations {
         let seconds = Duration::from_secs;
-        Delays {
-            first: seconds(1),
-            most: seconds(10),
+        BackoffDurations {
+            initial: seconds(1),
+            max: seconds(10),
             unschedulable: seconds(300),
         }
     }
 }
 
-/// Pods that wait to be placed.
-pub(crate) struct Queue {
-    pods: HashMap<Str, Waiting>,
-    /// To be tried now.
-    active: BTreeSet<Rank>,
-    /// Helped by something, but tried not long ago. Tried early if nobody else wants to be.
-    backing_off: BTreeSet<(Instant, Rank)>,
-    /// Tried again after a while because something went wrong.
-    erring: BTreeSet<(Instant, Rank)>,
-    /// Those that wait for something to happen, by who rejected them.
-    unschedulable: HashMap<Names, HashSet<Str>>,
-    pub nominated: Nominated,
-    delays: Delays,
+/// The pods to be scheduled.
+pub(crate) struct SchedulingQueue {
+    pods: HashMap<Str, QueuedPodInfo>,
+    /// activeQ.
+    active: BTreeSet<QueueOrder>,
+    /// Part of backoffQ: rejected pods that an event requeued. Popped early if activeQ is empty.
+    backoff: BTreeSet<(Instant, QueueOrder)>,
+    /// Part of backoffQ: pods whose attempt ended with an error.
+    error_backoff: BTreeSet<(Instant, QueueOrder)>,
+    /// Unschedulable pods, by the plugins that rejected them.
+    unschedulable: HashMap<PluginNames, HashSet<Str>>,
+    pub nominated: Nominator,
+    delays: BackoffDurations,
     origin: Instant,
     next_flush: Instant,
     sequence: u64,
 }
 
-/// How many pods wait where.
+/// The number of pods in each sub-queue.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Depths {
+pub(crate) struct QueueDepths {
     pub active: usize,
     pub backoff: usize,
     pub unschedulable: usize,
     pub gated: usize,
 }
 
-impl Queue {
-    pub(crate) fn new(delays: Delays) -> Queue {
+impl SchedulingQueue {
+    pub(crate) fn new(delays: BackoffDurations) -> SchedulingQueue {
         let origin = Instant::now();
-        Queue {
+        SchedulingQueue {
             pods: HashMap::default(),
             active: BTreeSet::new(),
-            backing_off: BTreeSet::new(),
-            erring: BTreeSet::new(),
+            backoff: BTreeSet::new(),
+            error_backoff: BTreeSet::new(),
             unschedulable: HashMap::default(),
-            nominated: Nominated::default(),
+            nominated: Nominator::default(),
             delays,
             origin,
-            next_flush: origin + FLUSH_EVERY,
+            next_flush: origin + FLUSH_INTERVAL,
             sequence: 0,
         }
     }
 
-    pub(crate) fn depths(&self) -> Depths {
-        Depths {
+    pub(crate) fn depths(&self) -> QueueDepths {
+        QueueDepths {
             active: self.active.len(),
-            backoff: self.backing_off.len() + self.erring.len(),
+            backoff: self.backoff.len() + self.error_backoff.len(),
             unschedulable: self.unschedulable.values().map(HashSet::len).sum(),
             gated: self
                 .pods
                 .values()
-                .filter(|waiting| waiting.gate.is_some())
+                .filter(|queued_pod| queued_pod.gating_plugin.is_some())
                 .count(),
         }
     }
 
-    /// How many pods each plugin rejected that wait now, by profile.
-    pub(crate) fn rejected(&self) -> BTreeMap<(Name, Str), usize> {
+    /// Unschedulable pods by the plugin that rejected them and by profile.
+    pub(crate) fn unschedulable_by_plugin(&self) -> BTreeMap<(Name, Str), usize> {
         let mut counts = BTreeMap::new();
-        for (rejectors, uids) in &self.unschedulable {
+        for (unschedulable_plugins, uids) in &self.unschedulable {
             let profiles = uids.iter().filter_map(|uid| self.pods.get(uid));
-            for profile in profiles.map(|waiting| &waiting.pod.scheduler) {
-                for name in Name::ALL.iter().filter(|name| rejectors.has(**name)) {
+            for profile in profiles.map(|queued_pod| &queued_pod.pod.scheduler) {
+                for name in Name::ALL
+                    .iter()
+                    .filter(|name| unschedulable_plugins.has(**name))
+                {
                     *counts.entry((*name, profile.clone())).or_default() += 1;
                 }
             }
@@ -122,281 +127,310 @@ impl Queue {
         counts
     }
 
-    /// A pod that waits.
-    pub(crate) fn get(&self, uid: &str) -> Option<&Waiting> {
+    /// A queued pod.
+    pub(crate) fn get(&self, uid: &str) -> Option<&QueuedPodInfo> {
         self.pods.get(uid)
     }
 
-    /// Takes in a new pod. `gate` says who does not let it in yet.
-    pub(crate) fn add(&mut self, pod: Arc<Pod>, gate: Option<Name>) {
+    /// Adds a new pod. `gating_plugin` is the plugin whose PreEnqueue rejects it.
+    pub(crate) fn add(&mut self, pod: Arc<PodInfo>, gating_plugin: Option<Name>) {
         self.nominated.add(&pod, None);
         self.sequence += 1;
-        let waiting = Waiting::new(pod, Instant::now(), self.sequence);
-        self.admit(waiting, gate);
+        let queued_pod = QueuedPodInfo::new(pod, Instant::now(), self.sequence);
+        self.enqueue(queued_pod, gating_plugin);
     }
 
-    /// Lets a pod be tried, unless somebody does not let it in.
-    fn admit(&mut self, mut waiting: Waiting, gate: Option<Name>) {
-        waiting.gate = gate;
-        if let Some(name) = gate {
-            waiting.rejectors.insert(name);
-            self.put(waiting, Place::Unschedulable);
+    /// Moves a pod to activeQ, or keeps it unschedulable if PreEnqueue rejects it.
+    fn enqueue(&mut self, mut queued_pod: QueuedPodInfo, gating_plugin: Option<Name>) {
+        queued_pod.gating_plugin = gating_plugin;
+        if let Some(name) = gating_plugin {
+            queued_pod.unschedulable_plugins.insert(name);
+            self.insert_entry(queued_pod, SubQueue::Unschedulable);
         } else {
-            self.put(waiting, Place::Active);
+            self.insert_entry(queued_pod, SubQueue::Active);
         }
     }
 
-    /// Replaces what is known of a pod that waits. Whether it does.
-    pub(crate) fn replace(&mut self, pod: &Arc<Pod>) -> bool {
-        let Some(mut waiting) = self.take(&pod.uid) else {
+    /// Updates a queued pod. Returns false if the pod is not queued.
+    pub(crate) fn update(&mut self, pod: &Arc<PodInfo>) -> bool {
+        let Some(mut queued_pod) = self.remove_entry(&pod.uid) else {
             return false;
         };
-        let place = waiting.place;
-        let old = std::mem::replace(&mut waiting.pod, pod.clone());
+        let queue_name = queued_pod.queue_name;
+        let old = std::mem::replace(&mut queued_pod.pod, pod.clone());
         self.nominated.update(&old, pod);
-        self.put(waiting, place);
+        self.insert_entry(queued_pod, queue_name);
         true
     }
 
-    /// Forgets a pod.
-    pub(crate) fn remove(&mut self, uid: &str) -> Option<Arc<Pod>> {
+    pub(crate) fn remove(&mut self, uid: &str) -> Option<Arc<PodInfo>> {
         self.nominated.remove(uid);
-        self.take(uid).map(|waiting| waiting.pod)
+        self.remove_entry(uid).map(|queued_pod| queued_pod.pod)
     }
 
-    /// The pod to be tried next.
-    pub(crate) fn pop(&mut self) -> Option<Waiting> {
-        let early = || self.backing_off.first().map(|(_, rank)| rank);
+    /// Takes the next pod to schedule.
+    pub(crate) fn pop(&mut self) -> Option<QueuedPodInfo> {
+        let early = || self.backoff.first().map(|(_, order)| order);
         let uid = self.active.first().or_else(early)?.uid.clone();
-        let mut waiting = self.take(&uid)?;
-        waiting.attempts += 1;
-        waiting.first_attempt.get_or_insert_with(Instant::now);
-        Some(waiting)
+        let mut queued_pod = self.remove_entry(&uid)?;
+        queued_pod.attempts += 1;
+        queued_pod.first_attempt.get_or_insert_with(Instant::now);
+        Some(queued_pod)
     }
 
-    /// Takes back a pod that could not be placed. Without rejectors something went wrong, and only time helps.
-    pub(crate) fn fail(&mut self, mut waiting: Waiting, rejectors: Names) {
-        waiting.rejectors = rejectors;
-        waiting.since = Instant::now();
-        if rejectors.is_empty() {
-            waiting.n_errors += 1;
-            let place = self.off(&waiting);
-            self.put(waiting, place);
+    /// Puts back a pod whose attempt failed. Without rejecting plugins the failure was an error,
+    /// and the pod is retried after its back-off (upstream: AddUnschedulableIfNotPresent).
+    pub(crate) fn add_unschedulable(
+        &mut self,
+        mut queued_pod: QueuedPodInfo,
+        unschedulable_plugins: PluginNames,
+    ) {
+        queued_pod.unschedulable_plugins = unschedulable_plugins;
+        queued_pod.since = Instant::now();
+        if unschedulable_plugins.is_empty() {
+            queued_pod.n_errors += 1;
+            let queue_name = self.backoff_queue(&queued_pod);
+            self.insert_entry(queued_pod, queue_name);
         } else {
-            waiting.n_failures += 1;
-            waiting.n_errors = 0;
-            self.put(waiting, Place::Unschedulable);
+            queued_pod.n_failures += 1;
+            queued_pod.n_errors = 0;
+            self.insert_entry(queued_pod, SubQueue::Unschedulable);
         }
     }
 
-    /// Lets pods be tried again that something may have helped. Only those are looked at that one of `interests` rejected;
-    /// `helps` decides by the pod and who rejected it; `gate` says who still does not let it in.
-    pub(crate) fn wake(
+    /// Requeues the pods for which an event may help. Only pods that one of `registered_plugins`
+    /// rejected are looked at; `helps` evaluates the queueing hints of a pod's rejecting plugins;
+    /// `gating_plugin` runs PreEnqueue.
+    pub(crate) fn move_all_to_active_or_backoff(
         &mut self,
-        interests: Names,
-        helps: impl Fn(&Pod, Names) -> bool,
-        gate: impl Fn(&Pod) -> Option<Name>,
+        registered_plugins: PluginNames,
+        helps: impl Fn(&PodInfo, PluginNames) -> bool,
+        gating_plugin: impl Fn(&PodInfo) -> Option<Name>,
     ) {
         let concerned = self
             .unschedulable
             .iter()
-            .filter(|(rejectors, _)| rejectors.meets(interests));
+            .filter(|(unschedulable_plugins, _)| {
+                unschedulable_plugins.intersects(registered_plugins)
+            });
         let concerned = concerned
             .flat_map(|(_, uids)| uids)
             .filter_map(|uid| self.pods.get(uid));
-        let helped = concerned.filter(|waiting| helps(&waiting.pod, waiting.rejectors));
-        let uids: Vec<Str> = helped.map(|waiting| waiting.pod.uid.clone()).collect();
+        let helped =
+            concerned.filter(|queued_pod| helps(&queued_pod.pod, queued_pod.unschedulable_plugins));
+        let uids: Vec<Str> = helped
+            .map(|queued_pod| queued_pod.pod.uid.clone())
+            .collect();
         for uid in uids {
-            let gate = self.pods.get(&uid).and_then(|waiting| gate(&waiting.pod));
-            self.requeue(&uid, gate);
+            let gating_plugin = self
+                .pods
+                .get(&uid)
+                .and_then(|queued_pod| gating_plugin(&queued_pod.pod));
+            self.requeue(&uid, gating_plugin);
         }
     }
 
-    /// Lets one pod be tried again as soon as it has backed off.
-    pub(crate) fn requeue(&mut self, uid: &str, gate: Option<Name>) {
-        let Some(mut waiting) = self.take(uid) else {
+    /// Requeues one pod; it is retried when its back-off ends.
+    pub(crate) fn requeue(&mut self, uid: &str, gating_plugin: Option<Name>) {
+        let Some(mut queued_pod) = self.remove_entry(uid) else {
             return;
         };
-        if waiting.is_held {
-            waiting.was_helped = true;
-            return self.put(waiting, Place::Unschedulable);
+        if queued_pod.is_held {
+            queued_pod.was_requeued = true;
+            return self.insert_entry(queued_pod, SubQueue::Unschedulable);
         }
-        let place = self.off(&waiting);
-        match place {
-            _ if gate.is_some() => self.admit(waiting, gate),
-            Place::BackingOff(until) | Place::Erring(until) if self.is_waiting(until) => {
-                waiting.gate = None;
-                self.put(waiting, place);
+        let queue_name = self.backoff_queue(&queued_pod);
+        match queue_name {
+            _ if gating_plugin.is_some() => self.enqueue(queued_pod, gating_plugin),
+            SubQueue::Backoff(until) | SubQueue::ErrorBackoff(until)
+                if self.is_backing_off(until) =>
+            {
+                queued_pod.gating_plugin = None;
+                self.insert_entry(queued_pod, queue_name);
             }
-            _ => self.admit(waiting, None),
+            _ => self.enqueue(queued_pod, None),
         }
     }
 
-    /// Lets a pod be tried at once.
-    pub(crate) fn activate(&mut self, uid: &str, gate: Option<Name>) {
-        if let Some(waiting) = self.take(uid) {
-            self.admit(waiting, gate);
+    /// Moves a pod to activeQ at once.
+    pub(crate) fn activate(&mut self, uid: &str, gating_plugin: Option<Name>) {
+        if let Some(queued_pod) = self.remove_entry(uid) {
+            self.enqueue(queued_pod, gating_plugin);
         }
     }
 
-    /// Keeps a pod back until pods have gone that it preempts.
+    /// Keeps a preemptor back until its victims are deleted.
     pub(crate) fn hold(&mut self, uid: &str) {
-        if let Some(waiting) = self.pods.get_mut(uid) {
-            waiting.is_held = true;
+        if let Some(queued_pod) = self.pods.get_mut(uid) {
+            queued_pod.is_held = true;
         }
     }
 
-    /// Ends [`hold`](Queue::hold). If pods could not be preempted it is tried again at once.
+    /// Ends [`hold`](SchedulingQueue::hold). If a victim could not be deleted, the preemptor is
+    /// retried at once.
     pub(crate) fn release(&mut self, uid: &str, preempted: bool) {
-        let Some(waiting) = self.pods.get_mut(uid) else {
+        let Some(queued_pod) = self.pods.get_mut(uid) else {
             return;
         };
-        waiting.is_held = false;
-        let was_helped = std::mem::take(&mut waiting.was_helped);
+        queued_pod.is_held = false;
+        let was_requeued = std::mem::take(&mut queued_pod.was_requeued);
         if !preempted {
             self.activate(uid, None);
-        } else if was_helped {
+        } else if was_requeued {
             self.requeue(uid, None);
         }
     }
 
-    /// Lets those be tried that have waited long enough.
-    pub(crate) fn flush(&mut self, gate: impl Fn(&Pod) -> Option<Name>) {
-        for erring in [false, true] {
-            while let Some(uid) = self.first_done(erring) {
-                let gate = self.pods.get(&uid).and_then(|waiting| gate(&waiting.pod));
-                self.activate(&uid, gate);
+    /// Moves pods whose back-off or timeout has ended to activeQ.
+    pub(crate) fn flush(&mut self, gating_plugin: impl Fn(&PodInfo) -> Option<Name>) {
+        for error_backoff in [false, true] {
+            while let Some(uid) = self.first_expired(error_backoff) {
+                let gating_plugin = self
+                    .pods
+                    .get(&uid)
+                    .and_then(|queued_pod| gating_plugin(&queued_pod.pod));
+                self.activate(&uid, gating_plugin);
             }
         }
         let now = Instant::now();
         if now >= self.next_flush {
-            self.next_flush = now + FLUSH_EVERY;
-            self.flush_unschedulable(now, gate);
+            self.next_flush = now + FLUSH_INTERVAL;
+            self.flush_unschedulable(now, gating_plugin);
         }
     }
 
-    fn flush_unschedulable(&mut self, now: Instant, gate: impl Fn(&Pod) -> Option<Name>) {
+    fn flush_unschedulable(
+        &mut self,
+        now: Instant,
+        gating_plugin: impl Fn(&PodInfo) -> Option<Name>,
+    ) {
         let limit = self.delays.unschedulable;
-        let stale = |waiting: &&mut Waiting| {
-            waiting.place == Place::Unschedulable
-                && now - waiting.since.max(waiting.flushed) > limit
+        let stale = |queued_pod: &&mut QueuedPodInfo| {
+            queued_pod.queue_name == SubQueue::Unschedulable
+                && now - queued_pod.since.max(queued_pod.flushed) > limit
         };
         let uids: Vec<Str> = self
             .pods
             .values_mut()
             .filter(stale)
-            .map(|waiting| {
-                waiting.flushed = now;
-                waiting.pod.uid.clone()
+            .map(|queued_pod| {
+                queued_pod.flushed = now;
+                queued_pod.pod.uid.clone()
             })
             .collect();
         for uid in uids {
-            let gate = self.pods.get(&uid).and_then(|waiting| gate(&waiting.pod));
-            self.requeue(&uid, gate);
+            let gating_plugin = self
+                .pods
+                .get(&uid)
+                .and_then(|queued_pod| gating_plugin(&queued_pod.pod));
+            self.requeue(&uid, gating_plugin);
         }
     }
 
-    fn first_done(&self, erring: bool) -> Option<Str> {
-        let set = if erring {
-            &self.erring
+    fn first_expired(&self, error_backoff: bool) -> Option<Str> {
+        let set = if error_backoff {
+            &self.error_backoff
         } else {
-            &self.backing_off
+            &self.backoff
         };
         set.first()
-            .filter(|(until, _)| !self.is_waiting(*until))
-            .map(|(_, rank)| rank.uid.clone())
+            .filter(|(until, _)| !self.is_backing_off(*until))
+            .map(|(_, order)| order.uid.clone())
     }
 
-    /// When [`flush`](Queue::flush) is to be called next.
+    /// When [`flush`](SchedulingQueue::flush) is to be called next.
     pub(crate) fn next_deadline(&self) -> Instant {
-        let ends = [self.backing_off.first(), self.erring.first()]
+        let ends = [self.backoff.first(), self.error_backoff.first()]
             .into_iter()
             .flatten();
-        ends.map(|(until, _)| *until + WINDOW)
+        ends.map(|(until, _)| *until + BACKOFF_WINDOW)
             .min()
             .map_or(self.next_flush, |end| end.min(self.next_flush))
     }
 
-    /// Where a pod backs off.
-    fn off(&self, waiting: &Waiting) -> Place {
-        let count = if waiting.n_errors > 0 {
-            waiting.n_errors
+    /// The sub-queue in which a pod backs off.
+    fn backoff_queue(&self, queued_pod: &QueuedPodInfo) -> SubQueue {
+        let count = if queued_pod.n_errors > 0 {
+            queued_pod.n_errors
         } else {
-            waiting.n_failures
+            queued_pod.n_failures
         };
         let Some(doublings) = count.checked_sub(1) else {
-            return Place::Active;
+            return SubQueue::Active;
         };
-        if self.delays.most.is_zero() {
-            return Place::Active;
+        if self.delays.max.is_zero() {
+            return SubQueue::Active;
         }
         let factor = 1u32
             .checked_shl(doublings)
             .filter(|factor| *factor > 0)
             .unwrap_or(u32::MAX);
         let until = self.align(
-            waiting.since
+            queued_pod.since
                 + self
                     .delays
-                    .first
+                    .initial
                     .saturating_mul(factor)
-                    .min(self.delays.most),
+                    .min(self.delays.max),
         );
-        if waiting.rejectors.is_empty() {
-            Place::Erring(until)
+        if queued_pod.unschedulable_plugins.is_empty() {
+            SubQueue::ErrorBackoff(until)
         } else {
-            Place::BackingOff(until)
+            SubQueue::Backoff(until)
         }
     }
 
-    fn is_waiting(&self, until: Instant) -> bool {
+    fn is_backing_off(&self, until: Instant) -> bool {
         until >= self.align(Instant::now())
     }
 
-    /// The beginning of a moment's window.
+    /// The start of the window that contains `at`.
     fn align(&self, at: Instant) -> Instant {
         let since = at.saturating_duration_since(self.origin);
-        self.origin + Duration::from_secs(since.as_secs() / WINDOW.as_secs() * WINDOW.as_secs())
+        self.origin
+            + Duration::from_secs(
+                since.as_secs() / BACKOFF_WINDOW.as_secs() * BACKOFF_WINDOW.as_secs(),
+            )
     }
 
-    fn put(&mut self, mut waiting: Waiting, place: Place) {
-        waiting.place = place;
-        let rank = waiting.rank();
-        match place {
-            Place::Active => drop(self.active.insert(rank)),
-            Place::BackingOff(until) => drop(self.backing_off.insert((until, rank))),
-            Place::Erring(until) => drop(self.erring.insert((until, rank))),
-            Place::Unschedulable => {
-                let uid = waiting.pod.uid.clone();
+    fn insert_entry(&mut self, mut queued_pod: QueuedPodInfo, queue_name: SubQueue) {
+        queued_pod.queue_name = queue_name;
+        let order = queued_pod.order();
+        match queue_name {
+            SubQueue::Active => drop(self.active.insert(order)),
+            SubQueue::Backoff(until) => drop(self.backoff.insert((until, order))),
+            SubQueue::ErrorBackoff(until) => drop(self.error_backoff.insert((until, order))),
+            SubQueue::Unschedulable => {
+                let uid = queued_pod.pod.uid.clone();
                 self.unschedulable
-                    .entry(waiting.rejectors)
+                    .entry(queued_pod.unschedulable_plugins)
                     .or_default()
                     .insert(uid);
             }
         }
-        self.pods.insert(waiting.pod.uid.clone(), waiting);
+        self.pods.insert(queued_pod.pod.uid.clone(), queued_pod);
     }
 
-    fn leave_unschedulable(&mut self, waiting: &Waiting) {
-        let Some(uids) = self.unschedulable.get_mut(&waiting.rejectors) else {
-            return;
-        };
-        uids.remove(&waiting.pod.uid);
-        if uids.is_empty() {
-            self.unschedulable.remove(&waiting.rejectors);
+    fn remove_entry(&mut self, uid: &str) -> Option<QueuedPodInfo> {
+        let queued_pod = self.pods.remove(uid)?;
+        let order = queued_pod.order();
+        match queued_pod.queue_name {
+            SubQueue::Active => drop(self.active.remove(&order)),
+            SubQueue::Backoff(until) => drop(self.backoff.remove(&(until, order))),
+            SubQueue::ErrorBackoff(until) => drop(self.error_backoff.remove(&(until, order))),
+            SubQueue::Unschedulable => {
+                if let Some(uids) = self
+                    .unschedulable
+                    .get_mut(&queued_pod.unschedulable_plugins)
+                {
+                    uids.remove(&queued_pod.pod.uid);
+                    if uids.is_empty() {
+                        self.unschedulable.remove(&queued_pod.unschedulable_plugins);
+                    }
+                }
+            }
         }
-    }
-
-    fn take(&mut self, uid: &str) -> Option<Waiting> {
-        let waiting = self.pods.remove(uid)?;
-        let rank = waiting.rank();
-        match waiting.place {
-            Place::Active => drop(self.active.remove(&rank)),
-            Place::BackingOff(until) => drop(self.backing_off.remove(&(until, rank))),
-            Place::Erring(until) => drop(self.erring.remove(&(until, rank))),
-            Place::Unschedulable => self.leave_unschedulable(&waiting),
-        }
-        Some(waiting)
+        Some(queued_pod)
     }
 }
 

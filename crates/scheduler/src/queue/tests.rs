@@ -1,4 +1,4 @@
-//! The queue on time that only passes when everybody waits.
+//! The queue under paused time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,25 +8,27 @@ use tokio::time::advance;
 
 use super::*;
 
-fn pod(name: &str, priority: i32) -> Arc<Pod> {
+fn pod(name: &str, priority: i32) -> Arc<PodInfo> {
     let text = format!(
         r#"{{"metadata":{{"namespace":"default","name":"{name}","uid":"{name}"}},"spec":{{"priority":{priority}}}}}"#
     );
-    Arc::new(Pod::of(&Entry::new(text.into_bytes()).unwrap()).unwrap())
+    Arc::new(PodInfo::from_entry(&Entry::new(text.into_bytes()).unwrap()).unwrap())
 }
 
-fn rejected() -> Names {
+fn rejected() -> PluginNames {
     [Name::NodeResourcesFit].into_iter().collect()
 }
 
-fn pop(queue: &mut Queue) -> Option<String> {
+fn pop(queue: &mut SchedulingQueue) -> Option<String> {
     queue.flush(|_| None);
-    queue.pop().map(|waiting| waiting.pod.name.to_string())
+    queue
+        .pop()
+        .map(|queued_pod| queued_pod.pod.name.to_string())
 }
 
 #[tokio::test(start_paused = true)]
 async fn pods_are_tried_by_priority_then_by_time() {
-    let mut queue = Queue::new(Delays::default());
+    let mut queue = SchedulingQueue::new(BackoffDurations::default());
     for (name, priority) in [("a", 0), ("b", 10), ("c", 0), ("d", 10)] {
         queue.add(pod(name, priority), None);
     }
@@ -35,30 +37,30 @@ async fn pods_are_tried_by_priority_then_by_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_failed_waits_for_something_that_helps() {
-    let mut queue = Queue::new(Delays::default());
+async fn an_unschedulable_pod_waits_for_a_hint_that_queues_it() {
+    let mut queue = SchedulingQueue::new(BackoffDurations::default());
     queue.add(pod("a", 0), None);
-    let waiting = queue.pop().unwrap();
-    queue.fail(waiting, rejected());
+    let queued_pod = queue.pop().unwrap();
+    queue.add_unschedulable(queued_pod, rejected());
     assert_eq!(pop(&mut queue), None);
-    queue.wake(Names::all(), |_, _| false, |_| None);
+    queue.move_all_to_active_or_backoff(PluginNames::all(), |_, _| false, |_| None);
     assert_eq!(pop(&mut queue), None);
-    queue.wake(
-        Names::all(),
-        |_, rejectors| rejectors == rejected(),
+    queue.move_all_to_active_or_backoff(
+        PluginNames::all(),
+        |_, unschedulable_plugins| unschedulable_plugins == rejected(),
         |_| None,
     );
-    // Nobody else wants to be tried, so that it need not back off.
+    // activeQ is empty, so the pod is popped before its back-off ends.
     assert_eq!(pop(&mut queue).as_deref(), Some("a"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_failed_lately_comes_after_those_that_did_not() {
-    let mut queue = Queue::new(Delays::default());
+async fn a_pod_in_back_off_comes_after_active_pods() {
+    let mut queue = SchedulingQueue::new(BackoffDurations::default());
     queue.add(pod("a", 100), None);
-    let waiting = queue.pop().unwrap();
-    queue.fail(waiting, rejected());
-    queue.wake(Names::all(), |_, _| true, |_| None);
+    let queued_pod = queue.pop().unwrap();
+    queue.add_unschedulable(queued_pod, rejected());
+    queue.move_all_to_active_or_backoff(PluginNames::all(), |_, _| true, |_| None);
     queue.add(pod("b", 0), None);
     assert_eq!(pop(&mut queue).as_deref(), Some("b"));
     queue.add(pod("c", 0), None);
@@ -67,12 +69,12 @@ async fn whoever_failed_lately_comes_after_those_that_did_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn errors_are_tried_again_ever_later() {
-    let mut queue = Queue::new(Delays::default());
+async fn errors_are_retried_with_exponential_back_off() {
+    let mut queue = SchedulingQueue::new(BackoffDurations::default());
     queue.add(pod("a", 0), None);
     for seconds in [1, 2, 4, 8, 10, 10] {
-        let waiting = queue.pop().expect("it is its turn");
-        queue.fail(waiting, Names::default());
+        let queued_pod = queue.pop().expect("the pod is active");
+        queue.add_unschedulable(queued_pod, PluginNames::default());
         advance(Duration::from_secs(seconds)).await;
         assert_eq!(
             queue.next_deadline() - Instant::now(),
@@ -86,11 +88,11 @@ async fn errors_are_tried_again_ever_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_nothing_helped_is_tried_after_five_minutes() {
-    let mut queue = Queue::new(Delays::default());
+async fn an_unschedulable_pod_is_retried_after_five_minutes() {
+    let mut queue = SchedulingQueue::new(BackoffDurations::default());
     queue.add(pod("a", 0), None);
-    let waiting = queue.pop().unwrap();
-    queue.fail(waiting, rejected());
+    let queued_pod = queue.pop().unwrap();
+    queue.add_unschedulable(queued_pod, rejected());
     advance(Duration::from_secs(299)).await;
     assert_eq!(pop(&mut queue), None);
     advance(Duration::from_secs(31)).await;
@@ -98,52 +100,56 @@ async fn a_pod_that_nothing_helped_is_tried_after_five_minutes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_gate_keeps_a_pod_out_until_it_opens() {
-    let mut queue = Queue::new(Delays::default());
+async fn a_scheduling_gate_keeps_a_pod_out_of_the_active_queue() {
+    let mut queue = SchedulingQueue::new(BackoffDurations::default());
     queue.add(pod("a", 0), Some(Name::SchedulingGates));
     assert_eq!((pop(&mut queue), queue.depths().gated), (None, 1));
-    queue.wake(Names::all(), |_, _| true, |_| Some(Name::SchedulingGates));
+    queue.move_all_to_active_or_backoff(
+        PluginNames::all(),
+        |_, _| true,
+        |_| Some(Name::SchedulingGates),
+    );
     assert_eq!(pop(&mut queue), None);
-    queue.wake(
-        Names::all(),
-        |_, rejectors| rejectors.has(Name::SchedulingGates),
+    queue.move_all_to_active_or_backoff(
+        PluginNames::all(),
+        |_, unschedulable_plugins| unschedulable_plugins.has(Name::SchedulingGates),
         |_| None,
     );
     assert_eq!(pop(&mut queue).as_deref(), Some("a"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_for_which_others_go_is_tried_when_they_are_on_their_way() {
-    let mut queue = Queue::new(Delays::default());
+async fn a_preemptor_is_retried_when_its_victims_are_deleted() {
+    let mut queue = SchedulingQueue::new(BackoffDurations::default());
     queue.add(pod("a", 0), None);
-    let waiting = queue.pop().unwrap();
-    queue.fail(waiting, rejected());
+    let queued_pod = queue.pop().unwrap();
+    queue.add_unschedulable(queued_pod, rejected());
     queue.hold("a");
-    queue.wake(Names::all(), |_, _| true, |_| None);
+    queue.move_all_to_active_or_backoff(PluginNames::all(), |_, _| true, |_| None);
     assert_eq!(pop(&mut queue), None);
     queue.release("a", true);
     assert_eq!(pop(&mut queue).as_deref(), Some("a"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_for_which_others_could_not_go_is_tried_at_once() {
-    let mut queue = Queue::new(Delays::default());
+async fn a_preemptor_is_retried_at_once_if_preemption_fails() {
+    let mut queue = SchedulingQueue::new(BackoffDurations::default());
     queue.add(pod("a", 0), None);
-    let waiting = queue.pop().unwrap();
-    queue.fail(waiting, rejected());
+    let queued_pod = queue.pop().unwrap();
+    queue.add_unschedulable(queued_pod, rejected());
     queue.hold("a");
     queue.release("a", false);
     assert_eq!(pop(&mut queue).as_deref(), Some("a"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn nominations_follow_the_pod_and_outlive_what_the_api_knows() {
-    let mut queue = Queue::new(Delays::default());
+async fn nominations_survive_updates_that_do_not_have_them() {
+    let mut queue = SchedulingQueue::new(BackoffDurations::default());
     let a = pod("a", 0);
     queue.add(a.clone(), None);
     queue.nominated.add(&a, Some(&"n1".into()));
-    queue.replace(&pod("a", 0));
-    assert_eq!(queue.nominated.on("n1").len(), 1);
+    queue.update(&pod("a", 0));
+    assert_eq!(queue.nominated.pods_for_node("n1").len(), 1);
     queue.nominated.add(&a, Some(&"".into()));
     assert!(queue.nominated.is_empty());
 }

@@ -1,4 +1,4 @@
-//! A server with a scheduler, in one process.
+//! An API server and a scheduler in one process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,34 +16,34 @@ use mizzen_sdk::{Key, Object, Resource, seam};
 use mizzen_value::{Value, json, yaml};
 use tokio::time::sleep;
 
-/// The time at which every test begins.
+/// The start time of every test.
 const BEGIN: i64 = 1_700_000_000;
 
-/// A server, a scheduler, and a user who may do everything.
+/// An API server, a scheduler and a client with all permissions.
 pub(crate) struct Cluster {
     pub api: Api,
     pub scheduler: Handle,
 }
 
 impl Cluster {
-    /// A server and a scheduler with the standard plugins.
+    /// A cluster with the default plugins.
     pub(crate) async fn start() -> Cluster {
         Cluster::with(|_| {}).await
     }
 
-    /// The same with a configuration, of which `text` is what comes after its kind.
+    /// A cluster with a configuration. `text` follows its apiVersion and kind.
     pub(crate) async fn configured(text: &str) -> Cluster {
         let head = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n";
         let configuration = Configuration::parse(format!("{head}{text}").as_bytes()).unwrap();
         Cluster::with(|options| options.configuration = Arc::new(configuration)).await
     }
 
-    /// The same with a scheduler that is set up by `choose`.
+    /// A cluster whose scheduler options are changed by `choose`.
     pub(crate) async fn with(choose: impl FnOnce(&mut Options)) -> Cluster {
         Cluster::try_with(&[], choose).await.unwrap()
     }
 
-    /// The same with nodes that the scheduler knows from the beginning, or why it does not start.
+    /// A cluster with nodes that exist before the scheduler starts. Fails if the scheduler does not start.
     pub(crate) async fn try_with(
         nodes: &[&str],
         choose: impl FnOnce(&mut Options),
@@ -80,17 +80,17 @@ impl Cluster {
         Ok(Cluster { api, scheduler })
     }
 
-    /// Makes an object from YAML.
+    /// Creates an object from YAML.
     pub(crate) async fn create(&self, text: &str) -> Object {
         create(&self.api, text).await
     }
 
-    /// Makes a node of a name with 4 CPUs, 8 GiB and room for 110 pods; `more` is written over that.
+    /// Creates a node with 4 CPUs, 8 GiB and 110 pods, merged with `more`.
     pub(crate) async fn node(&self, name: &str, more: &str) -> Object {
         create_node(&self.api, name, more).await
     }
 
-    /// Makes a pod of a name in `default`; `more` is written over it.
+    /// Creates a pod in `default`, merged with `more`.
     pub(crate) async fn pod(&self, name: &str, more: &str) -> Object {
         let mut pod = read(&format!(
             "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, namespace: default}},
@@ -100,7 +100,7 @@ impl Cluster {
         self.api.create(&PODS, &pod).await.unwrap()
     }
 
-    /// A pod that asks for so much CPU, with a priority.
+    /// Creates a pod with a CPU request and a priority.
     pub(crate) async fn pod_of(&self, name: &str, cpu: &str, priority: i32) -> Object {
         let class = format!("p{priority}");
         if priority != 0 && self.find(&PRIORITY_CLASSES, &class).await.is_none() {
@@ -120,7 +120,7 @@ impl Cluster {
         .await
     }
 
-    /// Makes a priority class.
+    /// Creates a priority class.
     pub(crate) async fn priority(&self, name: &str, value: i32, policy: &str) {
         let class = format!(
             "{{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {{name: {name}}}, value: {value}, preemptionPolicy: {policy}}}"
@@ -128,17 +128,17 @@ impl Cluster {
         self.create(&class).await;
     }
 
-    /// One object, which must be there.
+    /// Gets an object. Panics if it does not exist.
     pub(crate) async fn get(&self, of: &Resource, key: &str) -> Object {
         self.api.get(of, &key.parse().unwrap()).await.unwrap()
     }
 
-    /// One object, if it is there.
+    /// Gets an object.
     pub(crate) async fn find(&self, of: &Resource, key: &str) -> Option<Object> {
         self.api.find(of, &key.parse().unwrap()).await.unwrap()
     }
 
-    /// Changes an object, or a subresource of it.
+    /// Patches an object or a subresource.
     pub(crate) async fn patch(&self, of: &Resource, key: &str, subresource: &str, change: &str) {
         let key: Key = key.parse().unwrap();
         self.api
@@ -147,7 +147,7 @@ impl Cluster {
             .unwrap();
     }
 
-    /// Deletes an object at once.
+    /// Deletes an object without a grace period.
     pub(crate) async fn delete(&self, of: &Resource, key: &str) {
         let options = DeleteOptions {
             grace_seconds: Some(0),
@@ -159,7 +159,7 @@ impl Cluster {
             .unwrap();
     }
 
-    /// Where a pod in `default` is.
+    /// The node of a pod in `default`.
     pub(crate) async fn place(&self, pod: &str) -> String {
         self.settle().await;
         self.get(&PODS, &format!("default/{pod}")).await["spec"]["nodeName"]
@@ -167,7 +167,7 @@ impl Cluster {
             .to_string()
     }
 
-    /// The reason and message why a pod in `default` is nowhere.
+    /// The reason and message of the PodScheduled condition of a pod in `default`.
     pub(crate) async fn refusal(&self, pod: &str) -> (String, String) {
         self.settle().await;
         let pod = self.get(&PODS, &format!("default/{pod}")).await;
@@ -182,7 +182,7 @@ impl Cluster {
         )
     }
 
-    /// The messages of all events of a reason about a pod in `default`.
+    /// The messages of all events with a reason for a pod in `default`.
     pub(crate) async fn events(&self, pod: &str, reason: &str) -> Vec<Object> {
         self.settle().await;
         let fields = format!("involvedObject.name={pod},reason={reason}");
@@ -199,12 +199,12 @@ impl Cluster {
             .unwrap()
     }
 
-    /// Lets everybody do what is to be done now. Time passes, but less than a second.
+    /// Runs all tasks that are due. Advances the clock by less than a second.
     pub(crate) async fn settle(&self) {
         self.pass(Duration::from_millis(300)).await;
     }
 
-    /// Lets time pass.
+    /// Advances the clock.
     pub(crate) async fn pass(&self, time: Duration) {
         sleep(time).await;
     }
@@ -232,18 +232,18 @@ async fn create_node(api: &Api, name: &str, more: &str) -> Object {
     merge(&mut node.0, &read(more).0);
     let taints = node["spec"]["taints"].clone();
     let mut made = api.create(&NODES, &node).await.unwrap();
-    // The server taints new nodes until they are ready; nobody says so here.
+    // Removes the not-ready taint that the server adds to new nodes.
     made.entry("spec").set("taints", taints);
     api.update(&NODES, &made).await.unwrap()
 }
 
-/// An object from YAML or JSON.
+/// Decodes an object from YAML or JSON.
 pub(crate) fn read(text: &str) -> Object {
     let document = yaml::read(text.as_bytes()).unwrap();
     Object(json::parse(json::to_string(&document.value).as_bytes()).unwrap())
 }
 
-/// Writes `more` over `value`, member by member.
+/// Merges `more` into `value`.
 fn merge(value: &mut Value, more: &Value) {
     for (key, more) in more.entries() {
         match more {
@@ -253,7 +253,7 @@ fn merge(value: &mut Value, more: &Value) {
     }
 }
 
-/// Where objects of this kind are made: kinds of several words have no other plural than theirs in lower case.
+/// The path of an object's collection, with the regular plural of its kind.
 fn collection(object: &Object) -> String {
     let (version, kind) = (
         object["apiVersion"].str(),

@@ -1,4 +1,4 @@
-//! Pods get the devices that they claim.
+//! Pods with resource claims.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use mizzen_sdk::resource::{PODS, RESOURCE_CLAIMS};
 
 use crate::cluster::Cluster;
 
-/// Uses the claim `c`.
+/// A pod spec that uses the claim `c`.
 pub(crate) const POD: &str = "{spec: {resourceClaims: [{name: gpu, resourceClaimName: c}], containers: [{name: c, image: i, resources: {claims: [{name: gpu}]}}]}}";
 
 pub(crate) async fn slice(cluster: &Cluster, node: &str) {
@@ -36,7 +36,7 @@ pub(crate) async fn claim(cluster: &Cluster, name: &str, expression: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_gets_a_device_that_suits_it() {
+async fn claim_gets_a_matching_device() {
     let cluster = Cluster::start().await;
     cluster.node("n1", "{}").await;
     cluster.node("n2", "{}").await;
@@ -66,7 +66,7 @@ async fn a_claim_gets_a_device_that_suits_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_expression_that_cannot_be_answered_keeps_the_pod_from_every_node() {
+async fn failing_selector_rejects_all_nodes() {
     let cluster = Cluster::start().await;
     cluster.node("n1", "{}").await;
     class(&cluster).await;
@@ -86,7 +86,7 @@ async fn an_expression_that_cannot_be_answered_keeps_the_pod_from_every_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_domain_without_attributes_is_empty_and_versions_are_compared() {
+async fn missing_attribute_domain_is_empty_and_versions_compare() {
     let cluster = Cluster::start().await;
     cluster.node("n1", "{}").await;
     class(&cluster).await;
@@ -111,7 +111,7 @@ async fn a_domain_without_attributes_is_empty_and_versions_are_compared() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_device_is_had_once() {
+async fn device_is_allocated_once() {
     let cluster = Cluster::start().await;
     cluster.node("n1", "{}").await;
     class(&cluster).await;
@@ -136,7 +136,7 @@ async fn a_device_is_had_once() {
     let expected = "0/1 nodes are available: 1 cannot allocate all claims. still not schedulable, preemption: 0/1 nodes are \
                     available: 1 Preemption is not helpful for scheduling.";
     assert_eq!(message, expected);
-    // Another pod may use the claim that has it.
+    // Another pod may share the allocated claim.
     cluster.pod("r", POD).await;
     assert_eq!(cluster.place("r").await, "n1");
     assert_eq!(
@@ -148,21 +148,21 @@ async fn a_device_is_had_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_waits_until_its_claim_is_there() {
+async fn pod_waits_for_its_claim() {
     let cluster = Cluster::start().await;
     cluster.node("n1", "{}").await;
     class(&cluster).await;
     slice(&cluster, "n1").await;
     cluster.pod("p", POD).await;
     assert_eq!(cluster.place("p").await, "");
-    // It is not even tried.
+    // PreEnqueue rejects the pod.
     assert!(cluster.get(&PODS, "default/p").await["status"]["conditions"].is_null());
     claim(&cluster, "c", "true").await;
     assert_eq!(cluster.place("p").await, "n1");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_waits_in_vain_gives_its_claim_back() {
+async fn unschedulable_pod_releases_its_claim() {
     let cluster = Cluster::configured(
         "podInitialBackoffSeconds: 300\npodMaxBackoffSeconds: 300\nprofiles:\n- pluginConfig:\n  - {name: VolumeBinding, args: {bindTimeoutSeconds: 30}}\n",
     )
@@ -190,7 +190,7 @@ async fn a_pod_that_waits_in_vain_gives_its_claim_back() {
     let (_, message) = cluster.refusal("p").await;
     assert!(message.ends_with("context deadline exceeded"), "{message}");
     assert_eq!(users(&cluster).await, ["q"]);
-    // Its devices stay.
+    // The allocation remains.
     let claim = cluster.get(&RESOURCE_CLAIMS, "default/c").await;
     assert_eq!(
         claim["status"]["allocation"]["devices"]["results"]
@@ -200,7 +200,7 @@ async fn a_pod_that_waits_in_vain_gives_its_claim_back() {
     );
 }
 
-/// The pods for which the claim `c` is reserved.
+/// The pods in `reservedFor` of the claim `c`.
 async fn users(cluster: &Cluster) -> Vec<String> {
     let claim = cluster.get(&RESOURCE_CLAIMS, "default/c").await;
     claim["status"]["reservedFor"]

@@ -1,4 +1,4 @@
-//! What claims of devices can say, and what drivers can say of devices.
+//! Fields of ResourceClaims and ResourceSlices.
 
 use mizzen_sdk::resource::RESOURCE_CLAIMS;
 use mizzen_value::Value;
@@ -15,7 +15,7 @@ async fn cluster() -> Cluster {
     cluster
 }
 
-/// Publishes devices of a node; `pool` says more of them.
+/// Creates the ResourceSlice of a node. `pool` adds fields.
 async fn devices(cluster: &Cluster, node: &str, devices: &str) {
     slice(
         cluster,
@@ -26,7 +26,7 @@ async fn devices(cluster: &Cluster, node: &str, devices: &str) {
     .await;
 }
 
-/// Publishes one slice of the pool of a node.
+/// Creates one ResourceSlice of the pool of a node.
 async fn slice(cluster: &Cluster, node: &str, spec: &str, n_slices: usize) {
     let name = format!("s-{node}-{}", spec.len());
     let pool = format!("{{name: {node}, generation: 1, resourceSliceCount: {n_slices}}}");
@@ -37,7 +37,7 @@ async fn slice(cluster: &Cluster, node: &str, spec: &str, n_slices: usize) {
         .await;
 }
 
-/// Makes a claim, and a pod of the same name that uses it.
+/// Creates a claim and a pod of the same name that uses it.
 async fn claim(cluster: &Cluster, name: &str, devices: &str) {
     cluster
         .create(&format!(
@@ -62,7 +62,7 @@ async fn allocation(cluster: &Cluster, claim: &str) -> Value {
         .clone()
 }
 
-/// The devices that a claim has, as `request=device`.
+/// The allocated devices of a claim, as `request=device`.
 async fn got(cluster: &Cluster, claim: &str) -> Vec<String> {
     let allocation = allocation(cluster, claim).await;
     let show = |result: &Value| format!("{}={}", result["request"].str(), result["device"].str());
@@ -77,7 +77,7 @@ const ONE: &str = "exactly: {deviceClassName: gpu}";
 const NOT_HERE: &str = "0/2 nodes are available: 2 cannot allocate all claims.";
 
 #[tokio::test(start_paused = true)]
-async fn devices_that_must_be_alike_are_found_even_if_the_first_is_not() {
+async fn match_attribute_constraint_backtracks() {
     let cluster = cluster().await;
     let device = |name: &str, model: &str| {
         format!("{{name: {name}, attributes: {{model: {{string: {model}}}}}}}")
@@ -107,7 +107,7 @@ async fn devices_that_must_be_alike_are_found_even_if_the_first_is_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn devices_that_must_differ_do() {
+async fn distinct_attribute_constraint_holds() {
     let cluster = cluster().await;
     let device =
         |name: &str, slot: i64| format!("{{name: {name}, attributes: {{slot: {{int: {slot}}}}}}}");
@@ -125,7 +125,7 @@ async fn devices_that_must_differ_do() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_node_with_the_better_alternative_is_chosen() {
+async fn first_available_request_scores_nodes() {
     let cluster = cluster().await;
     let device =
         |model: &str| format!("{{name: {model}, attributes: {{model: {{string: {model}}}}}}}");
@@ -158,7 +158,7 @@ async fn the_node_with_the_better_alternative_is_chosen() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn parts_of_a_device_share_its_counters() {
+async fn partitionable_devices_share_counters() {
     let cluster = cluster().await;
     slice(
         &cluster,
@@ -194,7 +194,7 @@ async fn parts_of_a_device_share_its_counters() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn several_claims_share_a_device_until_it_is_used_up() {
+async fn claims_share_a_device_up_to_its_capacity() {
     let cluster = cluster().await;
     let policy = "{default: 1Gi, validRange: {min: 1Gi, step: 1Gi}}";
     let capacity = format!("{{memory: {{value: 4Gi, requestPolicy: {policy}}}}}");
@@ -223,7 +223,7 @@ async fn several_claims_share_a_device_until_it_is_used_up() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_tainted_device_is_for_those_who_tolerate_it() {
+async fn device_taint_needs_a_toleration() {
     let cluster = cluster().await;
     devices(
         &cluster,
@@ -247,7 +247,7 @@ async fn a_tainted_device_is_for_those_who_tolerate_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn administrators_look_at_devices_that_others_have() {
+async fn admin_access_ignores_allocations() {
     let cluster = cluster().await;
     let label = "resource.kubernetes.io/admin-access: 'true'";
     let default: mizzen_sdk::Key = "default".parse().unwrap();
@@ -273,14 +273,14 @@ async fn administrators_look_at_devices_that_others_have() {
     claim(&cluster, "d", &format!("requests: [{{name: r, {all}}}]")).await;
     assert_eq!(cluster.place("d").await, "n1");
     assert!(allocation(&cluster, "d").await["devices"]["results"][0]["adminAccess"].bool());
-    // Nobody else is kept from it by that.
+    // The device stays available to other claims.
     let others = "exactly: {deviceClassName: gpu, allocationMode: All}";
     claim(&cluster, "e", &format!("requests: [{{name: r, {others}}}]")).await;
     assert!(cluster.refusal("e").await.1.starts_with(NOT_HERE));
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_taken_of_a_pool_that_is_not_complete() {
+async fn incomplete_pool_is_not_allocated() {
     let cluster = cluster().await;
     slice(&cluster, "n1", "nodeName: n1, devices: [{name: d0}]", 2).await;
     claim(&cluster, "c", &format!("requests: [{{name: r, {ONE}}}]")).await;
@@ -295,7 +295,7 @@ async fn nothing_is_taken_of_a_pool_that_is_not_complete() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_classes_and_claims_say_to_drivers_is_passed_on() {
+async fn driver_config_of_class_and_claim_is_copied() {
     let cluster = cluster().await;
     devices(&cluster, "n1", "{name: d0}, {name: d1}").await;
     let opaque = |text: &str| {

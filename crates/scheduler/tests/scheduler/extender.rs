@@ -1,4 +1,4 @@
-//! Servers that are asked, too. They are real, and so is time.
+//! Extenders over HTTP, on real time.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -13,13 +13,13 @@ use tokio::net::TcpListener;
 use crate::cluster::Cluster;
 use crate::device;
 
-/// What a server answers to a path and a body.
+/// Maps a path and a body to the body of a response.
 pub(crate) type Answer = fn(&str, &Value) -> (u16, Value);
 
-/// What a server was asked.
+/// The requests that an extender got.
 pub(crate) type Asked = Arc<Mutex<Vec<(String, Value)>>>;
 
-/// A server that answers, and remembers what it was asked.
+/// An extender that records its requests.
 struct Extender {
     port: u16,
     asked: Asked,
@@ -49,7 +49,7 @@ impl Extender {
     }
 }
 
-/// Reads requests and writes answers until the other side has enough.
+/// Serves one connection until the client closes it.
 pub(crate) async fn serve(
     stream: impl AsyncRead + AsyncWrite + Unpin,
     answer: Answer,
@@ -104,7 +104,7 @@ async fn cluster(extender: &Extender, more: &str) -> Cluster {
     .unwrap()
 }
 
-/// Looks at a pod until `done`.
+/// Polls a pod until `done`.
 pub(crate) async fn wait(cluster: &Cluster, pod: &str, done: impl Fn(&Value) -> bool) -> Value {
     let look = async {
         loop {
@@ -138,7 +138,7 @@ async fn message(cluster: &Cluster, pod: &str) -> (String, String) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_filters_nodes_and_says_why() {
+async fn extender_filters_nodes_with_reasons() {
     let extender = Extender::start(|_, body| {
         let both = body["NodeNames"].list().len() == 2;
         (
@@ -156,7 +156,7 @@ async fn it_filters_nodes_and_says_why() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn if_it_wants_no_node_its_reasons_are_told() {
+async fn extender_reasons_are_in_the_message() {
     let extender = Extender::start(|_, _| {
         (
             200,
@@ -180,7 +180,7 @@ async fn if_it_wants_no_node_its_reasons_are_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_scores_nodes() {
+async fn extender_scores_nodes() {
     let extender = Extender::start(|_, _| {
         (
             200,
@@ -196,7 +196,7 @@ async fn it_scores_nodes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_binds_pods() {
+async fn extender_binds_pods() {
     let extender = Extender::start(|_, _| (200, value!({}))).await;
     let cluster = cluster(&extender, "bindVerb: bind").await;
     cluster.pod("p", "{}").await;
@@ -212,7 +212,7 @@ async fn it_binds_pods() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn its_failure_is_an_error_unless_it_can_be_left_out() {
+async fn extender_failure_is_an_error_unless_ignorable() {
     let extender = Extender::start(|_, _| (500, value!({}))).await;
     let strict = cluster(&extender, "filterVerb: filter").await;
     strict.pod("p", "{}").await;
@@ -229,7 +229,7 @@ async fn its_failure_is_an_error_unless_it_can_be_left_out() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pod_that_could_not_be_bound_is_tried_again() {
+async fn failed_binding_requeues_the_pod() {
     let extender = Extender::start(|_, body| {
         let refused = body["Node"].str() == "n1";
         (
@@ -261,14 +261,14 @@ async fn a_pod_that_could_not_be_bound_is_tried_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pod_that_could_not_be_bound_gives_its_claim_back() {
+async fn failed_binding_releases_the_claim() {
     let extender = Extender::start(|_, _| (200, value!({"Error": "not there"}))).await;
     let cluster = cluster(&extender, "bindVerb: bind").await;
     device::class(&cluster).await;
     device::slice(&cluster, "n1").await;
     device::claim(&cluster, "c", "true").await;
     cluster.pod("p", device::POD).await;
-    // Devices and user are written at once, so that one without the other is what is left.
+    // Both fields are set in one request, so that an allocation alone is the state after Unreserve.
     let given_back = async {
         loop {
             let status = cluster.get(&RESOURCE_CLAIMS, "default/c").await["status"].clone();
@@ -285,7 +285,7 @@ async fn a_pod_that_could_not_be_bound_gives_its_claim_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whoever_does_not_answer_is_not_waited_for() {
+async fn extender_timeout() {
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let extender = Extender {
         port: silent.local_addr().unwrap().port(),
@@ -302,7 +302,7 @@ async fn whoever_does_not_answer_is_not_waited_for() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_is_asked_only_about_what_it_manages() {
+async fn extender_handles_its_managed_resources_only() {
     let extender = Extender::start(|_, _| (200, value!({"NodeNames": []}))).await;
     let more = "filterVerb: filter\n  nodeCacheCapable: true\n  managedResources: [{name: example.com/gpu, ignoredByScheduler: true}]";
     let cluster = cluster(&extender, more).await;
@@ -323,7 +323,7 @@ async fn it_is_asked_only_about_what_it_manages() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn it_has_a_say_in_who_must_go() {
+async fn extender_filters_preemption_victims() {
     let extender = Extender::start(|_, body| {
         let victims = body["NodeNameToMetaVictims"].clone();
         let mut left = Value::object();

@@ -1,13 +1,13 @@
-//! The scheduler against the real server, in process, on time that only passes when everybody waits.
+//! The scheduler against a real API server in the same process, on paused time.
 
 mod cluster;
 mod device;
 mod device_rules;
 mod extender;
-mod extender_trust;
+mod extender_tls;
 mod messages;
-mod place;
-mod preempt;
+mod preemption;
 mod profile;
+mod requeue;
+mod scheduling;
 mod volume;
-mod wait;

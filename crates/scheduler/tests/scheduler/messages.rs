@@ -1,10 +1,10 @@
-//! What people read of pods that have no node.
+//! Messages of the PodScheduled condition and of FailedScheduling events.
 
 use mizzen_sdk::resource::NODES;
 
 use crate::cluster::Cluster;
 
-/// A pod with `spec` on a cluster with the node `n1` says `message` after the count of nodes.
+/// Checks the message, after the count of nodes, of a pod with `spec` on a cluster with the node `n1`.
 async fn check(node: &str, pod: &str, message: &str) {
     let cluster = Cluster::start().await;
     cluster.node("n1", node).await;
@@ -26,7 +26,7 @@ async fn check(node: &str, pod: &str, message: &str) {
 const UNHELPFUL: &str = "no new claims to deallocate, preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling.";
 
 #[tokio::test(start_paused = true)]
-async fn too_little_of_several_things() {
+async fn insufficient_resources() {
     let pod = "{spec: {containers: [{name: c, image: i, resources: {requests: {cpu: '8', memory: 64Gi}}}]}}";
     check(
         "{}",
@@ -37,7 +37,7 @@ async fn too_little_of_several_things() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_taint() {
+async fn untolerated_taint() {
     let node = "{spec: {taints: [{key: a, value: b, effect: NoSchedule}]}}";
     check(
         node,
@@ -48,7 +48,7 @@ async fn a_taint() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_closed_node() {
+async fn unschedulable_node() {
     check(
         "{spec: {unschedulable: true}}",
         "{}",
@@ -58,13 +58,13 @@ async fn a_closed_node() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_label_that_no_node_has() {
+async fn unmatched_node_selector() {
     let message = format!("1 node(s) didn't match Pod's node affinity/selector. {UNHELPFUL}");
     check("{}", "{spec: {nodeSelector: {disk: ssd}}}", &message).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_not_there() {
+async fn unknown_node_name() {
     let pod = "{spec: {affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms:
         [{matchFields: [{key: metadata.name, operator: In, values: [zzz]}]}]}}}}}";
     check(
@@ -76,7 +76,7 @@ async fn a_node_that_is_not_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_nodes_at_all() {
+async fn no_nodes() {
     let cluster = Cluster::start().await;
     cluster.pod("p", "{}").await;
     let expected = (
@@ -87,7 +87,7 @@ async fn no_nodes_at_all() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_message_follows_what_is_wrong() {
+async fn message_follows_the_cluster_state() {
     let cluster = Cluster::start().await;
     cluster.node("n1", "{spec: {unschedulable: true}}").await;
     cluster.pod_of("p", "8", 0).await;

@@ -1,4 +1,4 @@
-//! Several schedulers in one.
+//! Several profiles in one scheduler.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use mizzen_scheduler::Configuration;
 use crate::cluster::Cluster;
 
 #[tokio::test(start_paused = true)]
-async fn each_profile_has_its_own_plugins_and_name() {
+async fn profiles_have_their_own_plugins_and_names() {
     let text = "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nprofiles:\n- schedulerName: careful\n\
                 - schedulerName: careless\n  plugins: {multiPoint: {disabled: [{name: TaintToleration}]}}\n\
                 - schedulerName: packing\n  pluginConfig:\n  - name: NodeResourcesFit\n    args: {scoringStrategy: {type: MostAllocated}}\n  \

@@ -1,4 +1,4 @@
-//! Pods wait for their volumes.
+//! Pods with persistent volume claims.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ async fn volume(cluster: &Cluster, name: &str, node: &str, size: &str) {
         .await;
 }
 
-/// Does what the volume controller does when a claim has its volume.
+/// Marks a claim as bound, as the volume controller does.
 async fn complete(cluster: &Cluster, volume: &str) {
     let change = format!(
         "{{metadata: {{annotations: {{pv.kubernetes.io/bind-completed: 'yes'}}}}, spec: {{volumeName: {volume}}}}}"
@@ -51,7 +51,7 @@ async fn complete(cluster: &Cluster, volume: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_claim_that_is_not_there_or_not_bound_is_waited_for() {
+async fn missing_or_unbound_claim_is_unschedulable() {
     let cluster = Cluster::start().await;
     cluster.node("n1", "{}").await;
     cluster.pod("p", POD).await;
@@ -74,7 +74,7 @@ async fn a_claim_that_is_not_there_or_not_bound_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_volume_is_made_where_the_pod_will_be() {
+async fn volume_is_provisioned_for_the_selected_node() {
     let cluster = Cluster::start().await;
     cluster.node("n1", "{}").await;
     class(&cluster, "WaitForFirstConsumer", "example.com/x").await;
@@ -97,7 +97,7 @@ async fn a_volume_is_made_where_the_pod_will_be() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_smallest_volume_that_suits_is_bound() {
+async fn smallest_matching_volume_is_bound() {
     let cluster = Cluster::start().await;
     for name in ["n1", "n2"] {
         cluster.node(name, "{}").await;
@@ -139,7 +139,7 @@ async fn the_smallest_volume_that_suits_is_bound() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_whose_volume_never_comes_is_tried_again() {
+async fn bind_timeout_requeues_the_pod() {
     let cluster = Cluster::start().await;
     cluster.node("n1", "{}").await;
     class(&cluster, "WaitForFirstConsumer", "example.com/x").await;
@@ -155,7 +155,7 @@ async fn a_pod_whose_volume_never_comes_is_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_file_says_how_long_a_volume_is_waited_for() {
+async fn bind_timeout_is_configurable() {
     for (patience, before) in [(30, Some(28)), (0, None)] {
         let text = format!(
             "podInitialBackoffSeconds: 300\npodMaxBackoffSeconds: 300\nprofiles:\n- pluginConfig:\n  \
@@ -180,7 +180,7 @@ async fn a_file_says_how_long_a_volume_is_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn only_one_pod_has_a_claim_for_one() {
+async fn read_write_once_pod_claim_is_exclusive() {
     let cluster = Cluster::start().await;
     cluster.node("n1", "{}").await;
     class(&cluster, "Immediate", "example.com/x").await;

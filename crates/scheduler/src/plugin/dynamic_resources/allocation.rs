@@ -1,20 +1,20 @@
-//! What a claim says of the devices that it got.
+//! The allocation result that is written to a claim.
 
 use std::hash::BuildHasher as _;
 
 use mizzen_sdk::Object;
 use mizzen_value::{Value, value};
 
-use super::pool::Reach;
-use super::search::Got;
-use super::wish::{Wish, Wishes};
+use super::allocator::AllocatedDevice;
+use super::pool::DeviceReach;
+use super::request::{ClaimRequests, DeviceRequest};
 use crate::devices::Devices;
 
 /// The allocation of a claim on a node.
 pub(super) fn allocation(
     claim: &Object,
-    wishes: &Wishes,
-    got: &[Got],
+    claim_requests: &ClaimRequests,
+    got: &[AllocatedDevice],
     node: &str,
     devices: &Devices,
 ) -> Value {
@@ -23,26 +23,26 @@ pub(super) fn allocation(
         .enumerate()
         .map(|(at, got)| result(claim, at, got))
         .collect();
-    let config = configuration(claim, wishes, got, devices);
+    let config = configuration(claim, claim_requests, got, devices);
     let mut allocation = value!({"devices": {"results": results}});
     if !config.is_empty() {
         allocation.entry("devices").set("config", config);
     }
-    if let Some(selector) = Reach::join(got.iter().map(|got| &got.offer.reach), node) {
+    if let Some(selector) = DeviceReach::node_selector(got.iter().map(|got| &got.offer.reach), node)
+    {
         allocation.set("nodeSelector", selector);
     }
     allocation
 }
 
-fn result(claim: &Object, at: usize, got: &Got) -> Value {
+fn result(claim: &Object, at: usize, got: &AllocatedDevice) -> Value {
     let (driver, pool, device) = &got.offer.id;
-    let mut result =
-        value!({"request": (&got.wish.name), "driver": driver, "pool": pool, "device": device});
-    if got.wish.is_admin {
+    let mut result = value!({"request": (&got.device_request.name), "driver": driver, "pool": pool, "device": device});
+    if got.device_request.is_admin {
         result.set("adminAccess", true);
     }
-    if !got.wish.said_tolerations.is_empty() {
-        result.set("tolerations", got.wish.said_tolerations.clone());
+    if !got.device_request.tolerations_value.is_empty() {
+        result.set("tolerations", got.device_request.tolerations_value.clone());
     }
     if let Some(amounts) = &got.amounts {
         result.set("shareID", share_id(claim, at, got));
@@ -55,14 +55,15 @@ fn result(claim: &Object, at: usize, got: &Got) -> Value {
     result
 }
 
-/// What tells one part of a device from others: no two claims, and no two versions of one, are the same.
-fn share_id(claim: &Object, at: usize, got: &Got) -> String {
+/// A unique ID of one share of a device: it differs between claims and between versions of one
+/// claim.
+fn share_id(claim: &Object, at: usize, got: &AllocatedDevice) -> String {
     let half = |salt: u64| {
         let hasher = foldhash::fast::FixedState::with_seed(salt);
         hasher.hash_one((claim.uid(), claim.version(), at, &got.offer.id))
     };
     let (first, second) = (half(1), half(2));
-    // As those look that are drawn: version 4, and the usual variant.
+    // In the form of a random UUID: version 4, the usual variant.
     format!(
         "{:08x}-{:04x}-4{:03x}-{:04x}-{:012x}",
         first >> 32,
@@ -73,54 +74,65 @@ fn share_id(claim: &Object, at: usize, got: &Got) -> String {
     )
 }
 
-/// What drivers are told: what classes say, each once, and what the claim says of what it got.
-fn configuration(claim: &Object, wishes: &Wishes, got: &[Got], devices: &Devices) -> Vec<Value> {
+/// The configuration for drivers: that of each class once, and that of the claim for its requests.
+fn configuration(
+    claim: &Object,
+    claim_requests: &ClaimRequests,
+    got: &[AllocatedDevice],
+    devices: &Devices,
+) -> Vec<Value> {
     let mut config: Vec<(&str, Value)> = Vec::new();
-    let chosen = wishes.requests.iter().filter_map(|alternatives| {
-        // A request that got nothing, because it wants nothing, is content with the first.
-        let had = alternatives
-            .iter()
-            .find(|wish| got.iter().any(|got| got.wish.name == wish.name));
-        had.or(alternatives.first())
+    let chosen = claim_requests.requests.iter().filter_map(|subrequests| {
+        // A request for zero devices counts as its first subrequest.
+        let had = subrequests.iter().find(|device_request| {
+            got.iter()
+                .any(|got| got.device_request.name == device_request.name)
+        });
+        had.or(subrequests.first())
     });
     let chosen: Vec<_> = chosen.collect();
-    for wish in &chosen {
-        let is_known = config.iter().any(|(class, _)| *class == wish.class);
+    for device_request in &chosen {
+        let is_known = config
+            .iter()
+            .any(|(class, _)| *class == device_request.class);
         if is_known {
-            for (_, known) in config.iter_mut().filter(|(class, _)| *class == wish.class) {
+            for (_, known) in config
+                .iter_mut()
+                .filter(|(class, _)| *class == device_request.class)
+            {
                 known
                     .entry("requests")
                     .make_list()
-                    .push(wish.name.as_str().into());
+                    .push(device_request.name.as_str().into());
             }
             continue;
         }
-        let class = devices.classes.get(&wish.class);
+        let class = devices.classes.get(&device_request.class);
         for one in class
             .into_iter()
             .flat_map(|class| class["spec"]["config"].list())
         {
             config.push((
-                &wish.class,
-                configured(one, "FromClass", vec![wish.name.as_str().into()]),
+                &device_request.class,
+                configured(one, "FromClass", vec![device_request.name.as_str().into()]),
             ));
         }
     }
     let mut config: Vec<Value> = config.into_iter().map(|(_, one)| one).collect();
     for one in claim["spec"]["devices"]["config"].list() {
         let names = one["requests"].list();
-        let is_meant = |wish: &&&Wish| {
-            let base = wish.name.split('/').next().unwrap_or_default();
+        let is_meant = |device_request: &&&DeviceRequest| {
+            let base = device_request.name.split('/').next().unwrap_or_default();
             names
                 .iter()
-                .any(|name| name.str() == wish.name || name.str() == base)
+                .any(|name| name.str() == device_request.name || name.str() == base)
         };
         let n_meant = if names.is_empty() {
             1
         } else {
             chosen.iter().filter(is_meant).count()
         };
-        // Kubernetes: once for each request that it is about.
+        // Kubernetes: repeated for each request that it applies to.
         config.extend((0..n_meant).map(|_| configured(one, "FromClaim", names.to_vec())));
     }
     config

@@ -1,15 +1,16 @@
-//! How much of a device does a request take?
+//! The capacity that a request consumes of a shared device.
 //!
-//! A device that several may share says for each capacity how much may be asked for: so much if nobody says anything, a
-//! range with steps, or certain values. What is asked for is rounded up to what may be.
+//! The request policy of a capacity has a default, and a range with steps or a list of valid
+//! values. A request is rounded up to the next valid value.
 
 use mizzen_value::Value;
 use mizzen_value::quantity::{Format, Quantity};
 
 use crate::devices::Amounts;
 
-/// What a request takes of a device of which others have `taken` so much; none if that is too much, or not allowed.
-pub(super) fn take(requested: &Value, device: &Value, taken: &Amounts) -> Option<Amounts> {
+/// The capacity that a request consumes of a device with `taken` already consumed; `None` if it
+/// exceeds the device or the policy.
+pub(super) fn consume(requested: &Value, device: &Value, taken: &Amounts) -> Option<Amounts> {
     let capacities = &device["capacity"];
     if requested
         .entries()
@@ -34,6 +35,7 @@ fn quantity(value: &Value) -> Quantity {
     Quantity::of(value.str())
 }
 
+/// The requested quantity, rounded up to what the request policy allows.
 fn amount(requested: &Value, capacity: &Value) -> Quantity {
     let policy = &capacity["requestPolicy"];
     if requested.is_null() {
@@ -46,28 +48,20 @@ fn amount(requested: &Value, capacity: &Value) -> Quantity {
     }
     let (wanted, range) = (quantity(requested), &policy["validRange"]);
     if !range["min"].is_null() {
-        return round_up(wanted, range);
+        let least = quantity(&range["min"]);
+        let step = quantity(&range["step"]).value();
+        if wanted < least || step <= 0 {
+            return if wanted < least { least } else { wanted };
+        }
+        let above = wanted.value() - least.value();
+        let n_steps = above / step + i64::from(above % step != 0);
+        return Quantity::from_int(least.value() + step * n_steps, Format::Binary);
     }
     let values = policy["validValues"].list().iter().map(quantity);
     values
         .into_iter()
         .find(|value| wanted <= *value)
         .unwrap_or(wanted)
-}
-
-/// The next step of a range.
-fn round_up(wanted: Quantity, range: &Value) -> Quantity {
-    let least = quantity(&range["min"]);
-    let step = quantity(&range["step"]).value();
-    if wanted < least {
-        return least;
-    }
-    if step <= 0 {
-        return wanted;
-    }
-    let above = wanted.value() - least.value();
-    let n_steps = above / step + i64::from(above % step != 0);
-    Quantity::from_int(least.value() + step * n_steps, Format::Binary)
 }
 
 fn is_allowed(amount: &Quantity, policy: &Value) -> bool {
@@ -89,27 +83,27 @@ mod tests {
     use super::*;
     use crate::model::samples::object;
 
-    /// What a request takes of a device with one capacity of 10 of which `taken` is taken.
+    /// Checks a request to a device with one capacity of 10, of which `taken` is consumed.
     #[track_caller]
     fn check(requested: &str, policy: &str, taken: &str, expected: Option<&str>) {
         let device = object(&format!(
             r#"{{"capacity":{{"memory":{{"value":"10","requestPolicy":{policy}}}}}}}"#
         ));
         let taken = Amounts::from([("memory".into(), Quantity::of(taken))]);
-        let amounts = take(&object(requested), &device, &taken);
+        let amounts = consume(&object(requested), &device, &taken);
         let amount = amounts.map(|amounts| amounts["memory"].to_string());
         assert_eq!(amount.as_deref(), expected, "{requested} {policy}");
     }
 
     #[test]
-    fn who_says_nothing_takes_the_default_or_everything() {
+    fn without_a_request_the_default_or_everything_is_consumed() {
         check("{}", "null", "0", Some("10"));
         check("{}", "null", "1", None);
         check("{}", r#"{"default":"4"}"#, "6", Some("4"));
     }
 
     #[test]
-    fn what_is_asked_for_is_rounded_up() {
+    fn a_request_is_rounded_up_to_a_valid_value() {
         check(r#"{"memory":"3"}"#, "null", "7", Some("3"));
         check(r#"{"memory":"3"}"#, "null", "8", None);
         let range = r#"{"validRange":{"min":"2","max":"8","step":"3"}}"#;
@@ -129,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_device_does_not_have_cannot_be_taken() {
+    fn an_unknown_capacity_cannot_be_requested() {
         check(r#"{"cores":"1"}"#, "null", "0", None);
     }
 }

@@ -1,23 +1,23 @@
-//! Which devices may a claim have together?
+//! Constraints between the devices of one claim.
 
 use mizzen_value::{Str, Value};
 
-use super::pool::Offer;
+use super::pool::PoolDevice;
 
-/// What must hold between the devices of a claim.
+/// `matchAttribute` or `distinctAttribute`.
 #[derive(Clone)]
-pub(super) struct Constraint {
-    /// The requests that it is about; all if none is named.
+pub(super) struct DeviceConstraint {
+    /// The requests that it applies to; empty for all.
     requests: Vec<Str>,
     attribute: Str,
     is_distinct: bool,
-    /// The attribute's values of the devices that were chosen, with the requests for which they were.
+    /// The attribute's values of the chosen devices, with their requests.
     chosen: Vec<(Str, Value)>,
 }
 
-impl Constraint {
-    /// None if it is of a kind that nobody knows.
-    pub(super) fn of(constraint: &Value) -> Option<Constraint> {
+impl DeviceConstraint {
+    /// `None` if the constraint type is unknown.
+    pub(super) fn from_value(constraint: &Value) -> Option<DeviceConstraint> {
         let is_distinct = constraint["matchAttribute"].is_null();
         let attribute = if is_distinct {
             &constraint["distinctAttribute"]
@@ -30,7 +30,7 @@ impl Constraint {
             .map(|name| name.str().into())
             .collect();
         let attribute = attribute.as_str()?.into();
-        Some(Constraint {
+        Some(DeviceConstraint {
             requests,
             attribute,
             is_distinct,
@@ -38,9 +38,10 @@ impl Constraint {
         })
     }
 
-    /// Takes a device for a request, if that may be. `request` is its whole name, with that of an alternative.
-    pub(super) fn add(&mut self, request: &str, offer: &Offer) -> bool {
-        if !self.is_about(request) {
+    /// Adds a device for a request, if the constraint allows it. `request` includes the name of the
+    /// subrequest.
+    pub(super) fn add(&mut self, request: &str, offer: &PoolDevice) -> bool {
+        if !self.applies_to(request) {
             return true;
         }
         let Some(value) = self.value(offer) else {
@@ -57,14 +58,14 @@ impl Constraint {
         fits
     }
 
-    /// Takes back the last device that was taken.
+    /// Removes the device that was added last.
     pub(super) fn remove(&mut self, request: &str) {
-        if self.is_about(request) {
+        if self.applies_to(request) {
             self.chosen.pop();
         }
     }
 
-    fn is_about(&self, request: &str) -> bool {
+    fn applies_to(&self, request: &str) -> bool {
         let base = request.split('/').next().unwrap_or_default();
         self.requests.is_empty()
             || self
@@ -73,8 +74,8 @@ impl Constraint {
                 .any(|named| *named == base || *named == request)
     }
 
-    /// The attribute of a device. Those of its driver need not say so.
-    fn value<'a>(&self, offer: &'a Offer) -> Option<&'a Value> {
+    /// The attribute of a device. The driver's own domain may be left out.
+    fn value<'a>(&self, offer: &'a PoolDevice) -> Option<&'a Value> {
         let attributes = &offer.device["attributes"];
         let own = || {
             let (domain, name) = self.attribute.split_once('/')?;

@@ -1,73 +1,73 @@
-//! Are the devices that the pod claims on the node?
+//! DynamicResources: the devices of a pod's ResourceClaims.
 //!
-//! `wish` is what a claim asks for: so many devices of a class, or the first of several alternatives that can be had, by CEL
-//! selectors on drivers, attributes and capacities; `constraint` is what must hold between them. `pool` is what drivers
-//! publish for a node, parts that share counters included; `capacity`, how much of a device that several share a request
-//! takes. `search` brings them together, `allocation` says what came of it, `rank` how good that is.
+//! `request` has the requests of a claim, `constraint` what must hold between its devices, `pool`
+//! the devices that drivers publish for a node, `capacity` the shares of devices. `allocator`
+//! searches for an allocation, `allocation` writes its result, `score` rates it.
 //!
-//! Devices that must be made ready while the pod waits (binding conditions) are left to others.
+//! Devices with binding conditions are never allocated.
 
 mod allocation;
+mod allocator;
 mod capacity;
-mod check;
 mod constraint;
+mod filter;
 mod pool;
-mod rank;
-mod search;
+mod request;
+mod score;
 mod selector;
-mod wish;
 
 use std::sync::Arc;
 
 use mizzen_sdk::Object;
 
-use super::{Filter, Name, Rank, Ready, Refusal, Score};
+use super::{FilterPlugin, Name, NodeScorer, PreFilterResult, Rejection, ScorePlugin};
 use crate::cache::Slot;
-use crate::happening::{Happening, PodChange};
-use crate::model::Pod;
-use crate::world::World;
-use wish::alternatives;
+use crate::cluster_event::{ClusterEvent, PodAction};
+use crate::cluster_state::ClusterState;
+use crate::model::PodInfo;
+use request::subrequests;
 
-/// How many pods can share a claim.
-const MOST_CONSUMERS: usize = 256;
+/// The most consumers of a claim (upstream: ResourceClaimReservedForMaxSize).
+const MAX_CONSUMERS: usize = 256;
 
 pub(crate) struct DynamicResources;
 
-impl Filter for DynamicResources {
+impl FilterPlugin for DynamicResources {
     fn name(&self) -> Name {
         Name::DynamicResources
     }
 
-    fn prepare(&self, pod: &Arc<Pod>, world: &mut World) -> Ready {
-        if pod.resource_claims.iter().all(|used| used.needless) {
-            return Ready::Skip;
+    fn pre_filter(&self, pod: &Arc<PodInfo>, cluster: &mut ClusterState) -> PreFilterResult {
+        if pod.resource_claims.iter().all(|used| used.not_needed) {
+            return PreFilterResult::Skip;
         }
-        let refuse =
-            |reason: String| Ready::Refuse(Refusal::for_good(Name::DynamicResources, reason));
-        let claims: Vec<Arc<Object>> = match world.devices.claims_of(pod) {
+        let refuse = |reason: String| {
+            PreFilterResult::Reject(Rejection::unresolvable(Name::DynamicResources, reason))
+        };
+        let claims: Vec<Arc<Object>> = match cluster.devices.pod_claims(pod) {
             Ok(claims) => claims.into_iter().cloned().collect(),
             Err(reason) => return refuse(reason),
         };
         for claim in &claims {
-            if let Err(reason) = usable(pod, claim, world) {
+            if let Err(reason) = check_claim_usable(pod, claim, cluster) {
                 return refuse(reason);
             }
         }
-        match check::Claimed::of(pod, claims, world) {
-            Ok(claimed) => Ready::Check(Box::new(claimed)),
-            Err(error) => Ready::Fail(error),
+        match filter::ClaimsFilter::new(pod, claims, cluster) {
+            Ok(claimed) => PreFilterResult::Filter(Box::new(claimed)),
+            Err(error) => PreFilterResult::Error(error),
         }
     }
 
-    fn wakes(&self, pod: &Pod, happening: &Happening, world: &World) -> bool {
-        match happening {
-            Happening::ResourceClaim {
+    fn queueing_hint(&self, pod: &PodInfo, event: &ClusterEvent, cluster: &ClusterState) -> bool {
+        match event {
+            ClusterEvent::ResourceClaim {
                 old,
                 new: Some(new),
             } => {
-                let uses = world
+                let uses = cluster
                     .devices
-                    .claims_of(pod)
+                    .pod_claims(pod)
                     .is_ok_and(|claims| claims.iter().any(|one| one.uid() == new.uid()));
                 let freed = |old: &Object| {
                     !old["status"]["allocation"].is_null() && new["status"]["allocation"].is_null()
@@ -81,50 +81,55 @@ impl Filter for DynamicResources {
                     None => uses,
                 }
             }
-            // Devices of a claim that is gone are free.
-            Happening::ResourceClaim {
+            // Deleting an allocated claim frees its devices.
+            ClusterEvent::ResourceClaim {
                 old: Some(old),
                 new: None,
             } => !old["status"]["allocation"].is_null(),
-            Happening::ResourceSlice { new: Some(_) }
-            | Happening::DeviceClass { new: Some(_), .. } => true,
-            Happening::Pod {
+            ClusterEvent::ResourceSlice { new: Some(_) }
+            | ClusterEvent::DeviceClass { new: Some(_), .. } => true,
+            ClusterEvent::Pod {
                 new: Some(new),
                 change,
                 ..
             } => {
-                change.has(PodChange::CLAIM)
+                change.has(PodAction::CLAIM)
                     && new.uid == pod.uid
-                    && world.devices.claims_of(new).is_ok()
+                    && cluster.devices.pod_claims(new).is_ok()
             }
-            Happening::Node { new: Some(_), .. } => true,
+            ClusterEvent::Node { new: Some(_), .. } => true,
             _ => false,
         }
     }
 }
 
-impl Score for DynamicResources {
-    fn prepare(&self, pod: &Arc<Pod>, world: &mut World, _nodes: &[Slot]) -> Option<Box<dyn Rank>> {
-        let claims: Vec<Arc<Object>> = world
+impl ScorePlugin for DynamicResources {
+    fn pre_score(
+        &self,
+        pod: &Arc<PodInfo>,
+        cluster: &mut ClusterState,
+        _nodes: &[Slot],
+    ) -> Option<Box<dyn NodeScorer>> {
+        let claims: Vec<Arc<Object>> = cluster
             .devices
-            .claims_of(pod)
+            .pod_claims(pod)
             .ok()?
             .into_iter()
             .cloned()
             .collect();
-        let claimed = check::Claimed::of(pod, claims, world).ok()?;
-        claimed.has_alternatives().then(|| Box::new(claimed) as _)
+        let claimed = filter::ClaimsFilter::new(pod, claims, cluster).ok()?;
+        claimed.has_subrequests().then(|| Box::new(claimed) as _)
     }
 }
 
-/// Why a claim cannot be used by a pod.
-fn usable(pod: &Pod, claim: &Object, world: &World) -> Result<(), String> {
+/// Why a pod cannot use a claim.
+fn check_claim_usable(pod: &PodInfo, claim: &Object, cluster: &ClusterState) -> Result<(), String> {
     let consumers = claim["status"]["reservedFor"].list();
     let is_ours = consumers
         .iter()
         .any(|consumer| consumer["uid"].str() == pod.uid);
     if !claim["status"]["allocation"].is_null() {
-        let has_room = is_ours || consumers.len() < MOST_CONSUMERS;
+        let has_room = is_ours || consumers.len() < MAX_CONSUMERS;
         return if has_room {
             Ok(())
         } else {
@@ -132,20 +137,20 @@ fn usable(pod: &Pod, claim: &Object, world: &World) -> Result<(), String> {
         };
     }
     let name = format!("{}/{}", claim.namespace(), claim.name());
-    if world.devices.is_pending(claim) {
+    if cluster.devices.is_assumed(claim) {
         return Err(format!(
             "resource claim {name} is in the process of being allocated"
         ));
     }
     for request in claim["spec"]["devices"]["requests"].list() {
-        for (qualified, one) in alternatives(request) {
+        for (qualified, one) in subrequests(request) {
             let class = one["deviceClassName"].str();
             if class.is_empty() {
                 return Err(format!(
                     "resource claim {name}, request {qualified}: unknown request type"
                 ));
             }
-            if !world.devices.classes.contains_key(class) {
+            if !cluster.devices.classes.contains_key(class) {
                 return Err(format!(
                     "request {qualified}: device class {class} does not exist"
                 ));

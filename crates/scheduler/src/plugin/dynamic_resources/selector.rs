@@ -1,29 +1,30 @@
-//! Does a device suit an expression?
+//! CEL selectors of devices.
 
 use mizzen_cel::{Environment, EvalLimits, MapVal, Program, StringVal, Type, Value as CelValue};
 use mizzen_value::{Str, Value};
 
-/// The version whose expressions are understood.
+/// The version of the CEL environment.
 const VERSION: (u16, u16) = (1, 36);
-/// How much one look at a device may cost.
+
+/// The cost limit of one evaluation.
 const BUDGET: EvalLimits<'static> = EvalLimits {
     cost: 1_000_000,
     interrupted: None,
 };
 
-/// Expressions that devices must suit.
-pub(super) struct Selectors {
-    /// Each with who asks for it.
+/// CEL expressions that devices must match.
+pub(super) struct DeviceSelectors {
+    /// Each with its origin, for messages.
     programs: Vec<(String, Program)>,
     quantity: Program,
     version: Program,
 }
 
-impl Selectors {
-    /// Compiles the expressions of selectors, each of which comes with who asks for it.
-    pub(super) fn of<'a>(
+impl DeviceSelectors {
+    /// Compiles the expressions of selectors, each given with its origin.
+    pub(super) fn compile<'a>(
         selectors: impl Iterator<Item = (String, &'a Value)>,
-    ) -> Result<Selectors, String> {
+    ) -> Result<DeviceSelectors, String> {
         let environment = Environment::new(VERSION).with_variable("device", Type::Dyn);
         let compile = |(asker, selector): (String, &Value)| {
             let program = environment.compile(selector["cel"]["expression"].str());
@@ -33,22 +34,24 @@ impl Selectors {
         };
         let reader = Environment::new(VERSION).with_variable("text", Type::String);
         let reader = |text| reader.compile(text).map_err(|error| error.to_string());
-        Ok(Selectors {
+        Ok(DeviceSelectors {
             programs: selectors.map(compile).collect::<Result<_, String>>()?,
             quantity: reader("quantity(text)")?,
             version: reader("semver(text)")?,
         })
     }
 
-    /// Whether a device suits all of them; an error if one of them cannot say.
-    pub(super) fn suit(&self, driver: &str, device: &Value) -> Result<bool, String> {
+    /// Whether a device matches all selectors.
+    pub(super) fn matches(&self, driver: &str, device: &Value) -> Result<bool, String> {
         if self.programs.is_empty() {
             return Ok(true);
         }
         let variables = [("device", self.device(driver, device)?)];
         for (asker, program) in &self.programs {
             let outcome = program.evaluate(&variables, BUDGET).value;
-            let outcome = outcome.map_err(|error| error.to_string()).and_then(truth);
+            let outcome = outcome
+                .map_err(|error| error.to_string())
+                .and_then(as_bool_result);
             if !outcome.map_err(|error| format!("{asker}: CEL runtime error: {error}"))? {
                 return Ok(false);
             }
@@ -59,7 +62,7 @@ impl Selectors {
     fn device(&self, driver: &str, device: &Value) -> Result<CelValue<'static>, String> {
         let attributes = by_domain(driver, &device["attributes"], |value| self.attribute(value))?;
         let capacity = by_domain(driver, &device["capacity"], |value| {
-            read(&self.quantity, value["value"].str())
+            parse_with(&self.quantity, value["value"].str())
         })?;
         let fields = [
             (text("driver"), text(driver)),
@@ -81,14 +84,14 @@ impl Selectors {
             return Ok(CelValue::Int(number));
         }
         match value["version"].as_str() {
-            Some(version) => read(&self.version, version),
+            Some(version) => parse_with(&self.version, version),
             None => Ok(text(value["string"].str())),
         }
     }
 }
 
-/// What a program makes of a text: a value of a type of its own.
-fn read(program: &Program, content: &str) -> Result<CelValue<'static>, String> {
+/// Evaluates a program that parses a text into an opaque value.
+fn parse_with(program: &Program, content: &str) -> Result<CelValue<'static>, String> {
     let variables = [("text", text(content))];
     match program
         .evaluate(&variables, BUDGET)
@@ -100,8 +103,8 @@ fn read(program: &Program, content: &str) -> Result<CelValue<'static>, String> {
     }
 }
 
-/// What an expression says of a device; what it says otherwise is an error in cel-go's words.
-fn truth(outcome: CelValue) -> Result<bool, String> {
+/// The boolean result of an expression; any other type is an error in cel-go's words.
+fn as_bool_result(outcome: CelValue) -> Result<bool, String> {
     let kind = outcome.type_name();
     outcome.as_bool().ok_or_else(|| {
         let why = match kind.as_str() {
@@ -117,7 +120,8 @@ fn text(text: &str) -> CelValue<'static> {
     CelValue::String(StringVal::Shared(text.into()))
 }
 
-/// Names with a domain, or in the driver's, as maps of maps. A domain of which there is nothing is empty.
+/// Qualified names as maps of maps; unqualified names belong to the driver's domain. A missing
+/// domain is empty.
 fn by_domain(
     driver: &str,
     members: &Value,
@@ -156,9 +160,10 @@ mod tests {
     fn check(expression: &str, expected: Result<bool, &str>) {
         let selector = value!({"cel": {"expression": expression}});
         let selectors =
-            Selectors::of([("class c: selector #0".to_string(), &selector)].into_iter()).unwrap();
+            DeviceSelectors::compile([("class c: selector #0".to_string(), &selector)].into_iter())
+                .unwrap();
         let device = value!({"attributes": {"text": {"string": "x"}, "number": {"int": 7i64}, "yes": {"bool": true}}});
-        let outcome = selectors.suit("d", &device);
+        let outcome = selectors.matches("d", &device);
         assert_eq!(
             outcome.as_ref().map(|suits| *suits).map_err(String::as_str),
             expected
@@ -166,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_is_neither_yes_nor_no_is_an_error() {
+    fn a_result_that_is_no_boolean_is_an_error() {
         check("device.attributes['d'].yes", Ok(true));
         check("device.attributes['other'].?yes.orValue(false)", Ok(false));
         let text = "class c: selector #0: CEL runtime error: CEL result of type string could not be converted to bool: \

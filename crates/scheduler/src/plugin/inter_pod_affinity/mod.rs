@@ -1,133 +1,153 @@
-//! Are the pods near that a pod wants near it, and those far that it wants far, and the other way round?
+//! InterPodAffinity: affinity and anti-affinity between pods.
 
-mod check;
-mod rank;
+mod filter;
+mod score;
 
 use std::sync::Arc;
 
-use super::{Filter, Name, Rank, Ready, Score};
-use crate::cache::{Cache, Matcher, NOWHERE, Slot};
-use crate::happening::{Happening, NodeChange, PodChange};
-use crate::model::{NodeFacts, Pod, Term};
-use crate::world::World;
+use super::{FilterPlugin, Name, NodeScorer, PreFilterResult, ScorePlugin};
+use crate::cache::{NO_DOMAIN, PodMatcher, SchedulerCache, Slot};
+use crate::cluster_event::{ClusterEvent, NodeAction, PodAction};
+use crate::cluster_state::ClusterState;
+use crate::model::{AffinityTerm, NodeFacts, PodInfo};
 
-/// How much others' demands count when nodes are compared.
+/// The arguments of the plugin.
 #[derive(Debug, Clone)]
 pub(crate) struct InterPodAffinity {
-    /// What a pod counts that another pod must have near.
+    /// `hardPodAffinityWeight`: the weight of required affinity terms of existing pods.
     pub hard_weight: i64,
-    /// Whether others' wishes do not count for pods that have none.
-    pub ignore_others_wishes: bool,
+    /// `ignorePreferredTermsOfExistingPods`.
+    pub ignore_preferred_terms_of_existing_pods: bool,
 }
 
 impl Default for InterPodAffinity {
     fn default() -> InterPodAffinity {
         InterPodAffinity {
             hard_weight: 1,
-            ignore_others_wishes: false,
+            ignore_preferred_terms_of_existing_pods: false,
         }
     }
 }
 
-/// What some terms mean, with the namespaces in which they look.
-fn matcher<'a>(cache: &Cache, terms: impl Iterator<Item = &'a Term>) -> Matcher {
+/// A matcher for pods that match all of the terms.
+fn matcher<'a>(
+    cache: &SchedulerCache,
+    terms: impl Iterator<Item = &'a AffinityTerm>,
+) -> PodMatcher {
     let all = terms
-        .map(|term| (cache.resolve(term), term.selector.clone()))
+        .map(|term| (cache.resolve_namespaces(term), term.selector.clone()))
         .collect();
-    Matcher {
+    PodMatcher {
         all,
-        staying: false,
+        exclude_terminating: false,
     }
 }
 
-/// So many pods of what is counted are near each value of a label.
-fn by_domain(cache: &Cache, counted: usize, topology: usize) -> Vec<i64> {
-    let (counted, domains) = (cache.counted(counted), cache.domains(topology));
-    let mut sums = vec![0; domains.bound()];
+/// The counted pods per topology domain.
+fn by_domain(cache: &SchedulerCache, counted: usize, topology: usize) -> Vec<i64> {
+    let (counted, domains) = (cache.pod_counts(counted), cache.domains(topology));
+    let mut domain_counts = vec![0; domains.n_domains()];
     if counted.total == 0 {
-        return sums;
+        return domain_counts;
     }
-    for slot in cache.order() {
-        let number = domains.of(*slot);
-        if number != NOWHERE {
-            sums[number as usize] += i64::from(counted.of(*slot));
+    for slot in cache.node_order() {
+        let number = domains.domain_of(*slot);
+        if number != NO_DOMAIN {
+            domain_counts[number as usize] += i64::from(counted.count_on(*slot));
         }
     }
-    sums
+    domain_counts
 }
 
-impl Filter for InterPodAffinity {
+impl FilterPlugin for InterPodAffinity {
     fn name(&self) -> Name {
         Name::InterPodAffinity
     }
 
-    fn prepare(&self, pod: &Arc<Pod>, world: &mut World) -> Ready {
-        match check::Near::of(pod, &mut world.cache) {
-            Some(near) => Ready::Check(Box::new(near)),
-            None => Ready::Skip,
+    fn pre_filter(&self, pod: &Arc<PodInfo>, cluster: &mut ClusterState) -> PreFilterResult {
+        match filter::InterPodAffinityFilter::new(pod, &mut cluster.cache) {
+            Some(near) => PreFilterResult::Filter(Box::new(near)),
+            None => PreFilterResult::Skip,
         }
     }
 
-    fn wakes(&self, pod: &Pod, happening: &Happening, world: &World) -> bool {
-        match happening {
-            Happening::Pod { old, new, change } => {
-                change.has(PodChange::ADD | PodChange::LABEL | PodChange::DELETE)
-                    && pod_helps(pod, *old, *new, &world.cache)
+    fn queueing_hint(&self, pod: &PodInfo, event: &ClusterEvent, cluster: &ClusterState) -> bool {
+        match event {
+            ClusterEvent::Pod { old, new, change } => {
+                change.has(PodAction::ADD | PodAction::LABEL | PodAction::DELETE)
+                    && is_schedulable_after_pod_change(pod, *old, *new, &cluster.cache)
             }
-            Happening::Node {
+            ClusterEvent::Node {
                 old,
                 new: Some(new),
                 change,
-            } => change.has(NodeChange::ADD | NodeChange::LABEL) && node_helps(pod, *old, new),
+            } => {
+                change.has(NodeAction::ADD | NodeAction::LABEL)
+                    && is_schedulable_after_node_change(pod, *old, new)
+            }
             _ => false,
         }
     }
 }
 
-impl Score for InterPodAffinity {
-    fn prepare(&self, pod: &Arc<Pod>, world: &mut World, _nodes: &[Slot]) -> Option<Box<dyn Rank>> {
-        if self.ignore_others_wishes && !pod.affinity.has_preferred() {
+impl ScorePlugin for InterPodAffinity {
+    fn pre_score(
+        &self,
+        pod: &Arc<PodInfo>,
+        cluster: &mut ClusterState,
+        _nodes: &[Slot],
+    ) -> Option<Box<dyn NodeScorer>> {
+        if self.ignore_preferred_terms_of_existing_pods && !pod.affinity.has_preferred() {
             return None;
         }
-        rank::Wishes::of(pod, &mut world.cache, self.hard_weight)
+        score::AffinityScorer::new(pod, &mut cluster.cache, self.hard_weight)
             .map(|wishes| Box::new(wishes) as _)
     }
 }
 
-/// Whether a pod is meant by all of some terms; by none if there is none.
-fn means_all(terms: &[Term], pod: &Pod, cache: &Cache) -> bool {
+/// Whether a pod matches all of the terms; false if there are none.
+fn matches_all(terms: &[AffinityTerm], pod: &PodInfo, cache: &SchedulerCache) -> bool {
     !terms.is_empty()
         && terms
             .iter()
-            .all(|term| term.means(pod, cache.namespace_labels(&pod.namespace)))
+            .all(|term| term.matches(pod, cache.namespace_labels(&pod.namespace)))
 }
 
-fn pod_helps(pod: &Pod, old: Option<&Pod>, new: Option<&Pod>, cache: &Cache) -> bool {
+fn is_schedulable_after_pod_change(
+    pod: &PodInfo,
+    old: Option<&PodInfo>,
+    new: Option<&PodInfo>,
+    cache: &SchedulerCache,
+) -> bool {
     if old.is_some() && new.is_some_and(|new| new.uid == pod.uid) {
         return true;
     }
     if [old, new]
         .into_iter()
         .flatten()
-        .any(|other| !other.has_prospect())
+        .any(|other| !other.is_assigned_or_nominated())
     {
         return false;
     }
     let (near, far) = (&pod.affinity.required, &pod.affinity.required_anti);
     match (old, new) {
         (Some(old), Some(new)) => {
-            (!means_all(near, old, cache) && means_all(near, new, cache))
-                || (means_all(far, old, cache) && !means_all(far, new, cache))
+            (!matches_all(near, old, cache) && matches_all(near, new, cache))
+                || (matches_all(far, old, cache) && !matches_all(far, new, cache))
         }
-        (None, Some(new)) => means_all(near, new, cache),
+        (None, Some(new)) => matches_all(near, new, cache),
         (Some(old), None) => {
-            means_all(far, old, cache) || means_all(&old.affinity.required_anti, pod, cache)
+            matches_all(far, old, cache) || matches_all(&old.affinity.required_anti, pod, cache)
         }
         (None, None) => false,
     }
 }
 
-fn node_helps(pod: &Pod, old: Option<&NodeFacts>, new: &NodeFacts) -> bool {
+fn is_schedulable_after_node_change(
+    pod: &PodInfo,
+    old: Option<&NodeFacts>,
+    new: &NodeFacts,
+) -> bool {
     let moved = |key: &str, old: &NodeFacts| {
         let (before, after) = (old.labels.get(key), new.labels.get(key));
         before.is_some() && after.is_some() && before != after
@@ -148,7 +168,7 @@ fn node_helps(pod: &Pod, old: Option<&NodeFacts>, new: &NodeFacts) -> bool {
     near || far
 }
 
-/// Whether a resolved matcher means a pod.
-fn is_meant(matcher: &Matcher, pod: &Pod) -> bool {
-    !matcher.all.is_empty() && matcher.means(pod)
+/// Whether a resolved matcher matches a pod.
+fn matches_some(matcher: &PodMatcher, pod: &PodInfo) -> bool {
+    !matcher.all.is_empty() && matcher.matches(pod)
 }

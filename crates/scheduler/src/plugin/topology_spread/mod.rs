@@ -1,35 +1,35 @@
-//! Are pods that belong together spread evenly?
+//! PodTopologySpread: pods are spread evenly over topology domains.
 
-mod check;
-mod rank;
+mod filter;
+mod score;
 
 use std::sync::Arc;
 
 use mizzen_kinds::tolerations::first_untolerated;
 use mizzen_object::select::LabelSelector;
 
-use super::{Filter, Name, Rank, Ready, Score};
-use crate::cache::{Cache, NOWHERE, Slot};
-use crate::happening::{Happening, NodeChange, PodChange};
-use crate::model::{Constraint, NodeFacts, Pod};
-use crate::world::World;
+use super::{FilterPlugin, Name, NodeScorer, PreFilterResult, ScorePlugin};
+use crate::cache::{NO_DOMAIN, SchedulerCache, Slot};
+use crate::cluster_event::{ClusterEvent, NodeAction, PodAction};
+use crate::cluster_state::ClusterState;
+use crate::model::{NodeFacts, PodInfo, SpreadConstraint};
 
-/// The label by which nodes are told apart.
+/// The topology key of nodes.
 const HOSTNAME: &str = "kubernetes.io/hostname";
-/// The label by which zones are told apart.
+/// The topology key of zones.
 const ZONE: &str = "topology.kubernetes.io/zone";
 
-/// How pods are spread that do not say how.
+/// The plugin, with the default constraints.
 #[derive(Debug, Clone)]
 pub(crate) struct TopologySpread {
-    defaults: Vec<Constraint>,
-    /// Whether nobody said how.
+    defaults: Vec<SpreadConstraint>,
+    /// Whether the defaults are the system's (`defaultingType: System`).
     is_system: bool,
 }
 
 impl Default for TopologySpread {
     fn default() -> TopologySpread {
-        let soft = |topology_key: &str, max_skew| Constraint {
+        let soft = |topology_key: &str, max_skew| SpreadConstraint {
             max_skew,
             topology_key: topology_key.into(),
             hard: false,
@@ -46,16 +46,21 @@ impl Default for TopologySpread {
 }
 
 impl TopologySpread {
-    /// With other defaults.
-    pub(crate) fn with_defaults(defaults: Vec<Constraint>) -> TopologySpread {
+    /// With a list of default constraints.
+    pub(crate) fn with_defaults(defaults: Vec<SpreadConstraint>) -> TopologySpread {
         TopologySpread {
             defaults,
             is_system: false,
         }
     }
 
-    /// The constraints of a pod: its own, or the defaults for those that belong together with it.
-    fn constraints(&self, pod: &Pod, cache: &Cache, hard: bool) -> Vec<Constraint> {
+    /// The constraints of a pod: its own, or the defaults with its default selector.
+    fn constraints(
+        &self,
+        pod: &PodInfo,
+        cache: &SchedulerCache,
+        hard: bool,
+    ) -> Vec<SpreadConstraint> {
         if !pod.spread.is_empty() {
             return pod
                 .spread
@@ -68,165 +73,183 @@ impl TopologySpread {
             .defaults
             .iter()
             .filter(|constraint| constraint.hard == hard);
-        let defaults: Vec<&Constraint> = defaults.collect();
+        let defaults: Vec<&SpreadConstraint> = defaults.collect();
         if defaults.is_empty() {
             return Vec::new();
         }
-        let selector = cache.owners.selector(pod);
+        let selector = cache.default_selectors.for_pod(pod);
         if selector.is_empty() {
             return Vec::new();
         }
-        let with_selector = |constraint| Constraint {
+        let with_selector = |constraint| SpreadConstraint {
             selector: selector.clone(),
-            ..Constraint::clone(constraint)
+            ..SpreadConstraint::clone(constraint)
         };
         defaults.into_iter().map(with_selector).collect()
     }
 }
 
-/// Which nodes count for which constraint.
-struct Counting {
-    /// The places of the constraints' labels.
+/// Which nodes are eligible for the constraints of a pod.
+struct ConstraintScope {
+    /// The indexes of the constraints' topology keys.
     topologies: Vec<usize>,
-    /// What the pod's rule says of each node, if it has one.
+    /// Whether each node matches the pod's node affinity, if it has one.
     allowed: Option<Box<[bool]>>,
-    /// Whether each list of taints keeps the pod away.
-    away: Box<[bool]>,
+    /// Whether each taint list has an untolerated taint.
+    untolerated: Box<[bool]>,
 }
 
-impl Counting {
-    fn of(pod: &Pod, constraints: &[Constraint], cache: &mut Cache) -> Counting {
+impl ConstraintScope {
+    fn new(
+        pod: &PodInfo,
+        constraints: &[SpreadConstraint],
+        cache: &mut SchedulerCache,
+    ) -> ConstraintScope {
         let topologies = constraints
             .iter()
-            .map(|constraint| cache.topology(&constraint.topology_key))
+            .map(|constraint| cache.topology_index(&constraint.topology_key))
             .collect();
         let allowed = pod.node_rule.as_ref().map(|rule| {
-            cache.learn(rule);
-            cache.answers(rule).into()
+            cache.evaluate_rule(rule);
+            cache.rule_matches(rule).into()
         });
         let lists = cache.taint_lists().iter();
-        let away = lists
+        let untolerated = lists
             .map(|taints| first_untolerated(taints, &pod.tolerations).is_some())
             .collect();
-        Counting {
+        ConstraintScope {
             topologies,
             allowed,
-            away,
+            untolerated,
         }
     }
 
-    /// Whether a node has all labels.
-    fn has_all(&self, slot: Slot, cache: &Cache) -> bool {
+    /// Whether a node has all topology keys.
+    fn has_all_keys(&self, slot: Slot, cache: &SchedulerCache) -> bool {
         self.topologies
             .iter()
-            .all(|topology| cache.domains(*topology).of(slot) != NOWHERE)
+            .all(|topology| cache.domains(*topology).domain_of(slot) != NO_DOMAIN)
     }
 
     /// Whether a node counts for a constraint.
-    fn counts(&self, constraint: &Constraint, slot: Slot, cache: &Cache) -> bool {
+    fn counts(&self, constraint: &SpreadConstraint, slot: Slot, cache: &SchedulerCache) -> bool {
         let allowed = || {
             self.allowed
                 .as_ref()
                 .is_none_or(|allowed| allowed.get(slot as usize) == Some(&true))
         };
-        let away = || self.away.get(cache.node(slot).taints as usize) == Some(&true);
-        (!constraint.honor_affinity || allowed()) && !(constraint.honor_taints && away())
+        let untolerated = || self.untolerated.get(cache.node(slot).taints as usize) == Some(&true);
+        (!constraint.honor_affinity || allowed()) && !(constraint.honor_taints && untolerated())
     }
 }
 
-impl Filter for TopologySpread {
+impl FilterPlugin for TopologySpread {
     fn name(&self) -> Name {
         Name::PodTopologySpread
     }
 
-    fn prepare(&self, pod: &Arc<Pod>, world: &mut World) -> Ready {
-        let constraints = self.constraints(pod, &world.cache, true);
+    fn pre_filter(&self, pod: &Arc<PodInfo>, cluster: &mut ClusterState) -> PreFilterResult {
+        let constraints = self.constraints(pod, &cluster.cache, true);
         if constraints.is_empty() {
-            return Ready::Skip;
+            return PreFilterResult::Skip;
         }
-        Ready::Check(Box::new(check::Evenly::of(
+        PreFilterResult::Filter(Box::new(filter::SpreadFilter::new(
             pod,
             constraints,
-            &mut world.cache,
+            &mut cluster.cache,
         )))
     }
 
-    fn wakes(&self, pod: &Pod, happening: &Happening, world: &World) -> bool {
-        let constraints = || self.constraints(pod, &world.cache, true);
-        match happening {
-            Happening::Pod { old, new, change } => {
+    fn queueing_hint(&self, pod: &PodInfo, event: &ClusterEvent, cluster: &ClusterState) -> bool {
+        let constraints = || self.constraints(pod, &cluster.cache, true);
+        match event {
+            ClusterEvent::Pod { old, new, change } => {
                 let matters =
-                    PodChange::ADD | PodChange::LABEL | PodChange::TOLERATION | PodChange::DELETE;
-                change.has(matters) && pod_helps(pod, &constraints(), *old, *new)
+                    PodAction::ADD | PodAction::LABEL | PodAction::TOLERATION | PodAction::DELETE;
+                change.has(matters)
+                    && is_schedulable_after_pod_change(pod, &constraints(), *old, *new)
             }
-            Happening::Node { old, new, change } => {
+            ClusterEvent::Node { old, new, change } => {
                 let matters =
-                    NodeChange::ADD | NodeChange::DELETE | NodeChange::LABEL | NodeChange::TAINT;
-                change.has(matters) && node_helps(&constraints(), *old, *new)
+                    NodeAction::ADD | NodeAction::DELETE | NodeAction::LABEL | NodeAction::TAINT;
+                change.has(matters) && is_schedulable_after_node_change(&constraints(), *old, *new)
             }
             _ => false,
         }
     }
 }
 
-impl Score for TopologySpread {
-    fn prepare(&self, pod: &Arc<Pod>, world: &mut World, nodes: &[Slot]) -> Option<Box<dyn Rank>> {
-        let constraints = self.constraints(pod, &world.cache, false);
+impl ScorePlugin for TopologySpread {
+    fn pre_score(
+        &self,
+        pod: &Arc<PodInfo>,
+        cluster: &mut ClusterState,
+        nodes: &[Slot],
+    ) -> Option<Box<dyn NodeScorer>> {
+        let constraints = self.constraints(pod, &cluster.cache, false);
         if constraints.is_empty() {
             return None;
         }
         let needs_all = !pod.spread.is_empty() || !self.is_system;
-        Some(Box::new(rank::Evenness::of(
+        Some(Box::new(score::SpreadScorer::new(
             pod,
             constraints,
             needs_all,
             nodes,
-            &mut world.cache,
+            &mut cluster.cache,
         )))
     }
 }
 
-fn pod_helps(pod: &Pod, constraints: &[Constraint], old: Option<&Pod>, new: Option<&Pod>) -> bool {
-    let involved = |other: &Pod| {
-        other.uid == pod.uid || (other.has_prospect() && other.namespace == pod.namespace)
+fn is_schedulable_after_pod_change(
+    pod: &PodInfo,
+    constraints: &[SpreadConstraint],
+    old: Option<&PodInfo>,
+    new: Option<&PodInfo>,
+) -> bool {
+    let involved = |other: &PodInfo| {
+        other.uid == pod.uid
+            || (other.is_assigned_or_nominated() && other.namespace == pod.namespace)
     };
     if ![old, new].into_iter().flatten().all(involved) {
         return false;
     }
-    let means =
-        |constraint: &Constraint, other: &Pod| other.labels.match_selector(&constraint.selector);
+    let matches = |constraint: &SpreadConstraint, other: &PodInfo| {
+        other.labels.match_selector(&constraint.selector)
+    };
     match (old, new) {
         (Some(old), Some(new)) => {
             let tolerates = new.uid == pod.uid && old.tolerations != new.tolerations;
             (tolerates && constraints.iter().any(|constraint| constraint.honor_taints))
                 || constraints
                     .iter()
-                    .any(|constraint| means(constraint, old) != means(constraint, new))
+                    .any(|constraint| matches(constraint, old) != matches(constraint, new))
         }
         (only, other) => only
             .or(other)
-            .is_some_and(|it| constraints.iter().any(|constraint| means(constraint, it))),
+            .is_some_and(|it| constraints.iter().any(|constraint| matches(constraint, it))),
     }
 }
 
-fn node_helps(
-    constraints: &[Constraint],
+fn is_schedulable_after_node_change(
+    constraints: &[SpreadConstraint],
     old: Option<&NodeFacts>,
     new: Option<&NodeFacts>,
 ) -> bool {
-    let has_all = |node: &NodeFacts| {
+    let has_all_keys = |node: &NodeFacts| {
         constraints
             .iter()
             .all(|one| node.labels.get(&one.topology_key).is_some())
     };
     match (old, new) {
         (Some(old), Some(new)) => {
-            let differs = |one: &Constraint| {
+            let differs = |one: &SpreadConstraint| {
                 old.labels.get(&one.topology_key) != new.labels.get(&one.topology_key)
             };
-            has_all(old) != has_all(new)
-                || (has_all(new) && (constraints.iter().any(differs) || old.taints != new.taints))
+            has_all_keys(old) != has_all_keys(new)
+                || (has_all_keys(new)
+                    && (constraints.iter().any(differs) || old.taints != new.taints))
         }
-        (only, other) => only.or(other).is_some_and(has_all),
+        (only, other) => only.or(other).is_some_and(has_all_keys),
     }
 }

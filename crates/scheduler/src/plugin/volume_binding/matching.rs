@@ -1,4 +1,4 @@
-//! Which volume suits a claim?
+//! Matching PersistentVolumes to claims.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -7,33 +7,42 @@ use mizzen_object::select::LabelSelector;
 use mizzen_sdk::Object;
 use mizzen_value::quantity::Quantity;
 
-use super::size;
+use super::requested_storage;
 use crate::model::Labels;
-use crate::storage::Volume;
+use crate::storage::PersistentVolume;
 
-/// The volume that was made for a claim, or the smallest that suits it and can be used on the node.
-pub(super) fn find<'a>(
+/// The volume that is pre-bound to a claim, or the smallest that matches it and can be used on the
+/// node (upstream: FindMatchingVolume).
+pub(super) fn find_matching_volume<'a>(
     claim: &Object,
-    volumes: &'a [Arc<Volume>],
+    volumes: &'a [Arc<PersistentVolume>],
     labels: &Labels,
     taken: &[&str],
-) -> Option<&'a Arc<Volume>> {
-    let usable = volumes.iter().filter(|volume| {
-        let reference = &volume.object["spec"]["claimRef"];
-        !taken.contains(&volume.object.name())
-            && (reference.is_null() || volume.is_for(claim))
-            && suits(claim, &volume.object)
+) -> Option<&'a Arc<PersistentVolume>> {
+    let text = |object: &Object, field: &str| object["spec"][field].str().to_string();
+    let mode = |object: &Object| match text(object, "volumeMode") {
+        mode if mode.is_empty() => "Filesystem".to_string(),
+        mode => mode,
+    };
+    let usable_claims = volumes.iter().filter(|volume| {
+        let object = &volume.object;
+        !taken.contains(&object.name())
+            && (object["spec"]["claimRef"].is_null() || volume.is_bound_or_prebound_to(claim))
+            && capacity(object).partial_cmp(&requested_storage(claim)) != Some(Ordering::Less)
+            && mode(claim) == mode(object)
+            && text(claim, "volumeAttributesClassName") == text(object, "volumeAttributesClassName")
+            && !object.is_going()
     });
-    let mut smallest: Option<&Arc<Volume>> = None;
-    for volume in usable {
-        if volume.is_for(claim) {
-            return Some(volume).filter(|volume| volume.reaches(labels));
+    let mut smallest: Option<&Arc<PersistentVolume>> = None;
+    for volume in usable_claims {
+        if volume.is_bound_or_prebound_to(claim) {
+            return Some(volume).filter(|volume| volume.allows_node(labels));
         }
         let is_smaller = smallest.is_none_or(|known| {
             capacity(&known.object).partial_cmp(&capacity(&volume.object))
                 == Some(Ordering::Greater)
         });
-        if is_smaller && is_free(claim, volume) && volume.reaches(labels) {
+        if is_smaller && is_available(claim, volume) && volume.allows_node(labels) {
             smallest = Some(volume);
         }
     }
@@ -44,25 +53,9 @@ fn capacity(volume: &Object) -> Quantity {
     Quantity::of(volume["spec"]["capacity"]["storage"].str())
 }
 
-/// Whether a volume is large enough and of the right sort.
-fn suits(claim: &Object, volume: &Object) -> bool {
-    let mode = |object: &Object| match object["spec"]["volumeMode"].str() {
-        "" => "Filesystem".to_string(),
-        mode => mode.to_string(),
-    };
-    let attributes = |object: &Object| {
-        object["spec"]["volumeAttributesClassName"]
-            .str()
-            .to_string()
-    };
-    capacity(volume).partial_cmp(&size(claim)) != Some(Ordering::Less)
-        && mode(claim) == mode(volume)
-        && attributes(claim) == attributes(volume)
-        && !volume.is_going()
-}
-
-/// Whether a volume that was made for nobody can be had.
-fn is_free(claim: &Object, volume: &Volume) -> bool {
+/// Whether a volume without a claimRef is available, and matches the selector and access modes of a
+/// claim.
+fn is_available(claim: &Object, volume: &PersistentVolume) -> bool {
     let selector = LabelSelector::of(&claim["spec"]["selector"]);
     let modes = volume.object["spec"]["accessModes"].list();
     volume.object["status"]["phase"].str() == "Available"

@@ -1,6 +1,6 @@
-//! Can the pod's volumes be used on the node, or be made there?
+//! VolumeBinding: the pod's volumes can be used on the node, or be provisioned there.
 
-mod check;
+mod filter;
 mod matching;
 
 use std::sync::Arc;
@@ -9,83 +9,89 @@ use std::time::Duration;
 use mizzen_sdk::Object;
 use mizzen_value::quantity::Quantity;
 
-use super::{Filter, Name, Ready, Refusal};
-use crate::happening::{Happening, NodeChange};
-use crate::model::Pod;
-use crate::storage::{class_of, is_bound};
-use crate::world::World;
+use super::{FilterPlugin, Name, PreFilterResult, Rejection};
+use crate::cluster_event::{ClusterEvent, NodeAction};
+use crate::cluster_state::ClusterState;
+use crate::model::PodInfo;
+use crate::storage::{is_bound, storage_class};
 
 pub(crate) struct VolumeBinding {
-    /// How long a pod that has its node waits for its volumes.
-    pub patience: Duration,
+    /// How long PreBind waits for the volumes (`bindTimeoutSeconds`).
+    pub bind_timeout: Duration,
 }
 
 impl Default for VolumeBinding {
     fn default() -> VolumeBinding {
         VolumeBinding {
-            patience: Duration::from_secs(600),
+            bind_timeout: Duration::from_secs(600),
         }
     }
 }
 
-/// The claims of a pod.
+/// The claims of a pod (upstream: PodVolumeClaims).
 #[derive(Clone, Default)]
-struct Claims {
+struct PodVolumeClaims {
     bound: Vec<Arc<Object>>,
-    /// Those that wait for a pod before they get their volumes.
-    waiting: Vec<Arc<Object>>,
+    /// Unbound claims of classes with WaitForFirstConsumer.
+    unbound: Vec<Arc<Object>>,
 }
 
-impl Filter for VolumeBinding {
+impl FilterPlugin for VolumeBinding {
     fn name(&self) -> Name {
         Name::VolumeBinding
     }
 
-    fn prepare(&self, pod: &Arc<Pod>, world: &mut World) -> Ready {
-        let refuse = |reason: String| Ready::Refuse(Refusal::for_good(Name::VolumeBinding, reason));
+    fn pre_filter(&self, pod: &Arc<PodInfo>, cluster: &mut ClusterState) -> PreFilterResult {
+        let refuse = |reason: String| {
+            PreFilterResult::Reject(Rejection::unresolvable(Name::VolumeBinding, reason))
+        };
         if pod.volumes.claims.is_empty() {
-            return Ready::Skip;
+            return PreFilterResult::Skip;
         }
-        let objects = match usable(pod, world) {
+        let objects = match usable_claims(pod, cluster) {
             Ok(objects) => objects,
             Err(reason) => return refuse(reason),
         };
-        let mut claims = Claims::default();
+        let mut claims = PodVolumeClaims::default();
         for claim in objects {
             if is_bound(&claim) {
                 claims.bound.push(claim);
                 continue;
             }
-            match waits(&claim, world) {
-                Err(error) => return Ready::Fail(error),
+            match is_binding_delayed(&claim, cluster) {
+                Err(error) => return PreFilterResult::Error(error),
                 Ok(true) if claim["spec"]["volumeName"].str().is_empty() => {
-                    claims.waiting.push(claim)
+                    claims.unbound.push(claim)
                 }
                 Ok(_) => return refuse("pod has unbound immediate PersistentVolumeClaims".into()),
             }
         }
-        Ready::Check(Box::new(check::Reach::of(claims, self.patience, world)))
+        PreFilterResult::Filter(Box::new(filter::VolumeBindingFilter::new(
+            claims,
+            self.bind_timeout,
+            cluster,
+        )))
     }
 
-    fn wakes(&self, pod: &Pod, happening: &Happening, _world: &World) -> bool {
-        match happening {
-            Happening::StorageClass {
+    fn queueing_hint(&self, pod: &PodInfo, event: &ClusterEvent, _world: &ClusterState) -> bool {
+        match event {
+            ClusterEvent::StorageClass {
                 old,
                 new: Some(new),
             } => old.is_none_or(|old| old["allowedTopologies"] != new["allowedTopologies"]),
-            Happening::Claim {
+            ClusterEvent::PersistentVolumeClaim {
                 new: Some(claim), ..
             } => {
                 let uses = |name: &str| pod.volumes.claims.iter().any(|one| one.name == name);
                 claim.namespace() == pod.namespace && uses(claim.name())
             }
-            Happening::Volume { new: Some(_), .. } => true,
-            Happening::Node {
+            ClusterEvent::PersistentVolume { new: Some(_), .. } => true,
+            ClusterEvent::Node {
                 new: Some(_),
                 change,
                 ..
-            } => change.has(NodeChange::ADD | NodeChange::LABEL),
-            Happening::CsiNode {
+            } => change.has(NodeAction::ADD | NodeAction::LABEL),
+            ClusterEvent::CsiNode {
                 old,
                 new: Some(new),
             } => {
@@ -95,19 +101,19 @@ impl Filter for VolumeBinding {
                 };
                 old.is_none_or(|old| migrated(old) != migrated(new))
             }
-            Happening::CsiDriver {
+            ClusterEvent::CsiDriver {
                 old: Some(old),
                 new: Some(new),
             } => {
                 let limits = |driver: &Object| driver["spec"]["storageCapacity"].bool();
                 limits(old) && !limits(new)
             }
-            Happening::Capacity {
+            ClusterEvent::CsiStorageCapacity {
                 old,
                 new: Some(new),
             } => {
-                let now = limit(new);
-                old.is_none_or(|old| now.is_some() && now > limit(old))
+                let now = max_volume_size(new);
+                old.is_none_or(|old| now.is_some() && now > max_volume_size(old))
             }
             _ => false,
         }
@@ -115,10 +121,10 @@ impl Filter for VolumeBinding {
 }
 
 /// The claims of a pod, if all can be used.
-fn usable(pod: &Pod, world: &World) -> Result<Vec<Arc<Object>>, String> {
+fn usable_claims(pod: &PodInfo, cluster: &ClusterState) -> Result<Vec<Arc<Object>>, String> {
     let claims = pod.volumes.claims.iter().map(|used| {
         let name = &used.name;
-        let claim = world.storage.claim(&pod.namespace, name).ok_or_else(|| match used.ephemeral {
+        let claim = cluster.storage.claim(&pod.namespace, name).ok_or_else(|| match used.ephemeral {
             true => format!(
                 "waiting for ephemeral volume controller to create the persistentvolumeclaim \"{name}\""
             ),
@@ -134,7 +140,7 @@ fn usable(pod: &Pod, world: &World) -> Result<Vec<Arc<Object>>, String> {
             return Err(format!("persistentvolumeclaim \"{name}\" is being deleted"));
         }
         if used.ephemeral && !claim.is_controlled_by(&pod.uid) {
-            let Pod { namespace, name: pod_name, .. } = pod;
+            let PodInfo { namespace, name: pod_name, .. } = pod;
             return Err(format!(
                 "PVC {namespace}/{name} was not created for pod {namespace}/{pod_name} (pod is not owner)"
             ));
@@ -144,10 +150,10 @@ fn usable(pod: &Pod, world: &World) -> Result<Vec<Arc<Object>>, String> {
     claims.collect()
 }
 
-/// Whether a claim waits for a pod before it gets its volume.
-fn waits(claim: &Object, world: &World) -> Result<bool, String> {
-    let name = class_of(claim);
-    let Some(class) = world.storage.classes.get(name) else {
+/// Whether the binding of a claim is delayed until it has a consumer.
+fn is_binding_delayed(claim: &Object, cluster: &ClusterState) -> Result<bool, String> {
+    let name = storage_class(claim);
+    let Some(class) = cluster.storage.classes.get(name) else {
         return Ok(false);
     };
     match class["volumeBindingMode"].str() {
@@ -158,15 +164,15 @@ fn waits(claim: &Object, world: &World) -> Result<bool, String> {
     }
 }
 
-/// The largest volume that can be made where a capacity says.
-fn limit(capacity: &Object) -> Option<i64> {
+/// The largest volume that a CSIStorageCapacity allows.
+fn max_volume_size(capacity: &Object) -> Option<i64> {
     let largest = capacity["maximumVolumeSize"]
         .as_str()
         .or_else(|| capacity["capacity"].as_str())?;
     Some(Quantity::of(largest).value())
 }
 
-/// How much a claim asks for.
-fn size(claim: &Object) -> Quantity {
+/// The requested storage.
+fn requested_storage(claim: &Object) -> Quantity {
     Quantity::of(claim["spec"]["resources"]["requests"]["storage"].str())
 }

@@ -1,0 +1,91 @@
+//! Filtering and scoring of nodes.
+
+use mizzen_sdk::resource::PODS;
+
+use crate::cluster::Cluster;
+
+#[tokio::test(start_paused = true)]
+async fn bound_pod_gets_a_scheduled_event() {
+    let cluster = Cluster::start().await;
+    cluster.node("n1", "{}").await;
+    cluster.pod("p", "{}").await;
+    assert_eq!(cluster.place("p").await, "n1");
+    let events = cluster.events("p", "Scheduled").await;
+    assert_eq!(events.len(), 1);
+    let event = &events[0];
+    assert_eq!(
+        event["message"].str(),
+        "Successfully assigned default/p to n1"
+    );
+    assert_eq!(
+        (event["action"].str(), event["type"].str()),
+        ("Binding", "Normal")
+    );
+    assert_eq!(event["reportingComponent"].str(), "default-scheduler");
+    assert!(
+        event["count"].is_null() && event["firstTimestamp"].is_null() && event["source"].is_empty()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn least_allocated_node_is_preferred() {
+    let cluster = Cluster::start().await;
+    cluster.node("n1", "{}").await;
+    cluster.node("n2", "{}").await;
+    cluster.pod("first", "{spec: {nodeSelector: {kubernetes.io/hostname: n1}, containers: [{name: c, image: i, resources: {requests: {cpu: '2', memory: 4Gi}}}]}}").await;
+    assert_eq!(cluster.place("first").await, "n1");
+    cluster.pod_of("second", "1", 0).await;
+    assert_eq!(cluster.place("second").await, "n2");
+}
+
+#[tokio::test(start_paused = true)]
+async fn surplus_pods_stay_unschedulable() {
+    let cluster = Cluster::start().await;
+    for name in ["n1", "n2", "n3"] {
+        cluster.node(name, "{}").await;
+    }
+    for at in 0..10 {
+        cluster.pod_of(&format!("p{at}"), "1500m", 0).await;
+    }
+    cluster.settle().await;
+    let mut placed = [0; 3];
+    for at in 0..10 {
+        let node = cluster.place(&format!("p{at}")).await;
+        if let Some(number) = node.strip_prefix('n') {
+            placed[number.parse::<usize>().unwrap() - 1] += 1;
+        }
+    }
+    assert_eq!(placed, [2, 2, 2]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn pods_of_other_schedulers_are_ignored() {
+    let cluster = Cluster::start().await;
+    cluster.node("n1", "{}").await;
+    cluster
+        .pod("p", "{spec: {schedulerName: someone-else}}")
+        .await;
+    assert_eq!(cluster.place("p").await, "");
+    assert!(cluster.get(&PODS, "default/p").await["status"]["conditions"].is_null());
+}
+
+#[tokio::test(start_paused = true)]
+async fn host_ports_are_exclusive() {
+    let cluster = Cluster::start().await;
+    cluster.node("n1", "{}").await;
+    let ports =
+        "{spec: {containers: [{name: c, image: i, ports: [{containerPort: 80, hostPort: 8080}]}]}}";
+    cluster.pod("a", ports).await;
+    assert_eq!(cluster.place("a").await, "n1");
+    cluster.pod("b", ports).await;
+    assert_eq!(cluster.place("b").await, "");
+    let (_, message) = cluster.refusal("b").await;
+    assert!(
+        message.starts_with(
+            "0/1 nodes are available: 1 node(s) didn't have free ports for the requested pod ports. "
+        ),
+        "{message}"
+    );
+    cluster.delete(&PODS, "default/a").await;
+    assert_eq!(cluster.place("b").await, "n1");
+}
