@@ -1,4 +1,4 @@
-//! Does a pod fit on its node? What the kubelet checks itself, whoever sent the pod.
+//! Pod admission on the node: the checks that a kubelet makes itself.
 
 use mizzen_kinds::amounts::{Amounts, add, quantity};
 use mizzen_kinds::host_ports::HostPort;
@@ -8,15 +8,15 @@ use mizzen_kinds::tolerations::{Taint, Toleration, any_tolerates};
 use mizzen_value::quantity::Quantity;
 use mizzen_value::{Str, Value};
 
-/// What the pods of a node have taken of it.
+/// The resources and host ports in use on a node.
 #[derive(Debug, Default)]
-pub(crate) struct Used {
+pub(crate) struct NodeAllocation {
     amounts: Amounts,
     ports: Vec<HostPort>,
     n_pods: i64,
 }
 
-/// What a pod counts with: while it is resized, the larger of what it shall have and what it has.
+/// While a pod is resized, the larger of its desired and its actual resources counts.
 const IN_USE: PodResourcesOptions<Amounts> = PodResourcesOptions {
     use_status_resources: true,
     use_pod_status_resources: true,
@@ -24,42 +24,37 @@ const IN_USE: PodResourcesOptions<Amounts> = PodResourcesOptions {
     missing_requests: &[],
 };
 
-/// What one pod takes.
+/// The resources and host ports of one pod.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Share {
+pub(crate) struct PodAllocation {
     amounts: Amounts,
     ports: Box<[HostPort]>,
 }
 
-/// Why a pod is not taken.
+/// Why a pod is not admitted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Refusal {
-    /// In one word.
+pub(crate) struct AdmissionRejection {
     pub reason: Str,
-    /// For people.
     pub message: String,
 }
 
-impl Share {
-    /// What a pod takes.
-    pub(crate) fn of(pod: &Value) -> Share {
-        Share {
+impl PodAllocation {
+    pub(crate) fn from_pod(pod: &Value) -> PodAllocation {
+        PodAllocation {
             amounts: pod_requests(pod, &IN_USE),
             ports: HostPort::list(&pod["spec"]),
         }
     }
 }
 
-impl Used {
-    /// A pod comes.
-    pub(crate) fn add(&mut self, share: &Share) {
+impl NodeAllocation {
+    pub(crate) fn add(&mut self, share: &PodAllocation) {
         self.n_pods += 1;
         self.ports.extend(share.ports.iter().cloned());
         add(&mut self.amounts, &share.amounts);
     }
 
-    /// A pod goes.
-    pub(crate) fn remove(&mut self, share: &Share) {
+    pub(crate) fn remove(&mut self, share: &PodAllocation) {
         self.n_pods -= 1;
         for port in &share.ports {
             if let Some(at) = self.ports.iter().position(|known| known == port) {
@@ -74,48 +69,57 @@ impl Used {
     }
 }
 
-/// Whether a pod that takes `share` fits on a node of which `used` is taken.
-pub(crate) fn admit(pod: &Value, node: &Value, used: &Used, share: &Share) -> Result<(), Refusal> {
-    check_system(pod)?;
-    check_resources(node, used, share)?;
-    check_affinity(pod, node)?;
-    check_ports(used, share)?;
-    check_taints(pod, node)
-}
-
-fn check_ports(used: &Used, share: &Share) -> Result<(), Refusal> {
-    let is_taken = |port: &HostPort| used.ports.iter().any(|known| known.conflicts(port));
-    match share.ports.iter().any(is_taken) {
-        true => predicate(
-            "NodePorts",
-            "node(s) didn't have free ports for the requested pod ports",
-        ),
-        false => Ok(()),
+/// Admits a pod that takes `share` to a node on which `used` is in use.
+pub(crate) fn admit(
+    pod: &Value,
+    node: &Value,
+    used: &NodeAllocation,
+    share: &PodAllocation,
+) -> Result<(), AdmissionRejection> {
+    let (spec, metadata) = (&pod["spec"], &node["metadata"]);
+    if !matches!(spec["os"]["name"].str(), "" | "linux") {
+        return reject_pod(
+            "PodOSNotSupported",
+            "Failed to admit pod as the OS field doesn't match node OS",
+        );
     }
+    check_resources(node, used, share)?;
+    let label = |key: &str| metadata["labels"][key].as_str();
+    if !RequiredNodeAffinity::new(spec).matches(metadata["name"].str(), label) {
+        let why = "node(s) didn't match Pod's node affinity/selector";
+        return reject_predicate("NodeAffinity", why);
+    }
+    let is_taken = |port: &HostPort| used.ports.iter().any(|known| known.conflicts(port));
+    if share.ports.iter().any(is_taken) {
+        let why = "node(s) didn't have free ports for the requested pod ports";
+        return reject_predicate("NodePorts", why);
+    }
+    // Kubernetes: only taints that would evict the pod count here.
+    let tolerations = Toleration::list(&spec["tolerations"]);
+    let evicts = |taint: &Taint| taint.effect == "NoExecute" && !any_tolerates(&tolerations, taint);
+    if Taint::list(&node["spec"]["taints"]).iter().any(evicts) {
+        let why = "node(s) had taints that the pod didn't tolerate";
+        return reject_predicate("TaintToleration", why);
+    }
+    Ok(())
 }
 
-fn refuse(reason: &str, message: impl Into<String>) -> Result<(), Refusal> {
-    Err(Refusal {
+fn reject_pod(reason: &str, message: impl Into<String>) -> Result<(), AdmissionRejection> {
+    Err(AdmissionRejection {
         reason: reason.into(),
         message: message.into(),
     })
 }
 
-fn check_system(pod: &Value) -> Result<(), Refusal> {
-    match pod["spec"]["os"]["name"].str() {
-        "" | "linux" => Ok(()),
-        _ => refuse(
-            "PodOSNotSupported",
-            "Failed to admit pod as the OS field doesn't match node OS",
-        ),
-    }
-}
-
-fn check_resources(node: &Value, used: &Used, share: &Share) -> Result<(), Refusal> {
+fn check_resources(
+    node: &Value,
+    used: &NodeAllocation,
+    share: &PodAllocation,
+) -> Result<(), AdmissionRejection> {
     let allocatable = &node["status"]["allocatable"];
     let n_allowed = number("pods", &quantity(&allocatable["pods"]));
     if used.n_pods + 1 > n_allowed {
-        return out_of("pods", 1, used.n_pods, n_allowed);
+        return reject_out_of("pods", 1, used.n_pods, n_allowed);
     }
     let first = ["cpu", "memory", "ephemeral-storage"];
     let others = share
@@ -129,7 +133,7 @@ fn check_resources(node: &Value, used: &Used, share: &Share) -> Result<(), Refus
             .get(name)
             .map(|amount| number(name, amount))
             .unwrap_or_default();
-        // Kubernetes: what the node has never heard of is somebody else's business.
+        // Kubernetes: a resource that the node does not have is not checked.
         let is_known = first.contains(&name) || !allocatable[name].is_null();
         let taken = used
             .amounts
@@ -138,20 +142,20 @@ fn check_resources(node: &Value, used: &Used, share: &Share) -> Result<(), Refus
             .unwrap_or_default();
         let has = number(name, &quantity(&allocatable[name]));
         if asked > 0 && is_known && asked > has - taken {
-            return out_of(name, asked, taken, has);
+            return reject_out_of(name, asked, taken, has);
         }
     }
     Ok(())
 }
 
-fn out_of(name: &str, asked: i64, taken: i64, has: i64) -> Result<(), Refusal> {
+fn reject_out_of(name: &str, asked: i64, taken: i64, has: i64) -> Result<(), AdmissionRejection> {
     let message = format!(
         "Node didn't have enough resource: {name}, requested: {asked}, used: {taken}, capacity: {has}"
     );
-    refuse(&format!("OutOf{name}"), message)
+    reject_pod(&format!("OutOf{name}"), message)
 }
 
-/// Processors are counted in thousandths.
+/// CPU in millicores, any other resource in whole units.
 fn number(name: &str, amount: &Quantity) -> i64 {
     if name == "cpu" {
         amount.milli_value()
@@ -160,36 +164,8 @@ fn number(name: &str, amount: &Quantity) -> i64 {
     }
 }
 
-fn check_affinity(pod: &Value, node: &Value) -> Result<(), Refusal> {
-    let metadata = &node["metadata"];
-    let label = |key: &str| metadata["labels"][key].as_str();
-    if RequiredNodeAffinity::new(&pod["spec"]).matches(metadata["name"].str(), label) {
-        return Ok(());
-    }
-    predicate(
-        "NodeAffinity",
-        "node(s) didn't match Pod's node affinity/selector",
-    )
-}
-
-fn predicate(name: &str, why: &str) -> Result<(), Refusal> {
-    refuse(name, format!("Predicate {name} failed: {why}"))
-}
-
-/// Kubernetes: only taints that would drive the pod away again count here.
-fn check_taints(pod: &Value, node: &Value) -> Result<(), Refusal> {
-    let tolerations = Toleration::list(&pod["spec"]["tolerations"]);
-    let taints = Taint::list(&node["spec"]["taints"]);
-    let bad = taints
-        .iter()
-        .any(|taint| taint.effect == "NoExecute" && !any_tolerates(&tolerations, taint));
-    match bad {
-        true => predicate(
-            "TaintToleration",
-            "node(s) had taints that the pod didn't tolerate",
-        ),
-        false => Ok(()),
-    }
+fn reject_predicate(name: &str, why: &str) -> Result<(), AdmissionRejection> {
+    reject_pod(name, format!("Predicate {name} failed: {why}"))
 }
 
 #[cfg(test)]
@@ -200,18 +176,18 @@ mod tests {
     const NODE: &str = r#"{"metadata":{"name":"n","labels":{"zone":"a","rank":"5"}},"spec":{"taints":[{"key":"x","effect":"NoSchedule"}]},
         "status":{"allocatable":{"cpu":"2","memory":"1Gi","pods":"2","acme.com/gpu":"1"}}}"#;
 
-    /// Why a pod does not fit on a node where one pod uses half a processor.
+    /// Checks admission to a node on which one pod uses half a CPU.
     #[track_caller]
     fn check(spec: &str, expected: &str) {
         let parse = |text: &str| json::parse(text.as_bytes()).unwrap();
-        let mut used = Used::default();
-        used.add(&Share::of(&parse(
+        let mut used = NodeAllocation::default();
+        used.add(&PodAllocation::from_pod(&parse(
             r#"{"spec":{"containers":[{"resources":{"requests":{"cpu":"500m"}}}]}}"#,
         )));
         let pod = parse(&format!("{{\"spec\":{spec}}}"));
-        let said = match admit(&pod, &parse(NODE), &used, &Share::of(&pod)) {
+        let said = match admit(&pod, &parse(NODE), &used, &PodAllocation::from_pod(&pod)) {
             Ok(()) => String::new(),
-            Err(Refusal { reason, message }) => format!("{reason}: {message}"),
+            Err(AdmissionRejection { reason, message }) => format!("{reason}: {message}"),
         };
         assert_eq!(said, expected, "{spec}");
     }
@@ -221,14 +197,14 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_is_taken() {
+    fn a_pod_that_fits_is_admitted() {
         check(&asks("cpu", "1500m"), "");
         check(&asks("acme.com/gpu", "1"), "");
         check(&asks("acme.com/unheard", "7"), "");
     }
 
     #[test]
-    fn what_is_too_much_is_refused() {
+    fn a_pod_that_requests_too_much_is_rejected() {
         let said = |name: &str, asked: &str, used: &str, has: &str| {
             format!(
                 "OutOf{name}: Node didn't have enough resource: {name}, requested: {asked}, used: {used}, capacity: {has}"
@@ -250,40 +226,42 @@ mod tests {
     }
 
     #[test]
-    fn too_many_pods_are_refused() {
-        let mut used = Used::default();
+    fn too_many_pods_are_rejected() {
+        let mut used = NodeAllocation::default();
         let (node, pod) = (json::parse(NODE.as_bytes()).unwrap(), Value::Null);
         for expected in [None, None, Some("OutOfpods")] {
-            let refused = admit(&pod, &node, &used, &Share::default())
+            let refused = admit(&pod, &node, &used, &PodAllocation::default())
                 .err()
                 .map(|refusal| refusal.reason);
             assert_eq!(refused.as_deref(), expected);
-            used.add(&Share::default());
+            used.add(&PodAllocation::default());
         }
     }
 
     #[test]
-    fn a_port_of_the_node_is_had_once() {
+    fn a_host_port_is_used_once() {
         let parse = |text: &str| json::parse(text.as_bytes()).unwrap();
         let pod = |port: i64| {
             parse(&format!(
                 r#"{{"spec":{{"containers":[{{"ports":[{{"hostPort":{port}}}]}}]}}}}"#
             ))
         };
-        let (node, mut used) = (parse(NODE), Used::default());
-        used.add(&Share::of(&pod(80)));
-        let refused = |used: &Used, pod: &Value| admit(pod, &node, used, &Share::of(pod)).err();
+        let (node, mut used) = (parse(NODE), NodeAllocation::default());
+        used.add(&PodAllocation::from_pod(&pod(80)));
+        let refused = |used: &NodeAllocation, pod: &Value| {
+            admit(pod, &node, used, &PodAllocation::from_pod(pod)).err()
+        };
         let refusal = refused(&used, &pod(80)).unwrap();
         assert_eq!(refusal.reason, "NodePorts");
         let why = "Predicate NodePorts failed: node(s) didn't have free ports for the requested pod ports";
         assert_eq!(refusal.message, why);
         assert_eq!(refused(&used, &pod(81)), None);
-        used.remove(&Share::of(&pod(80)));
+        used.remove(&PodAllocation::from_pod(&pod(80)));
         assert_eq!(refused(&used, &pod(80)), None);
     }
 
     #[test]
-    fn a_node_must_be_the_right_one() {
+    fn node_affinity_must_match() {
         let wrong = "NodeAffinity: Predicate NodeAffinity failed: node(s) didn't match Pod's node affinity/selector";
         check(r#"{"nodeSelector":{"zone":"a"}}"#, "");
         check(r#"{"nodeSelector":{"zone":"b"}}"#, wrong);
@@ -320,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn another_system_is_refused() {
+    fn another_os_is_rejected() {
         check(r#"{"os":{"name":"linux"}}"#, "");
         check(
             r#"{"os":{"name":"windows"}}"#,
@@ -329,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_taint_that_drives_pods_away_must_be_tolerated() {
+    fn a_no_execute_taint_must_be_tolerated() {
         let mut node = json::parse(NODE.as_bytes()).unwrap();
         node.entry("spec").set(
             "taints",
@@ -339,7 +317,13 @@ mod tests {
             let pod =
                 json::parse(format!(r#"{{"spec":{{"tolerations":{tolerations}}}}}"#).as_bytes())
                     .unwrap();
-            admit(&pod, &node, &Used::default(), &Share::default()).is_ok()
+            admit(
+                &pod,
+                &node,
+                &NodeAllocation::default(),
+                &PodAllocation::default(),
+            )
+            .is_ok()
         };
         assert!(!fits("[]") && !fits(r#"[{"key":"x","effect":"NoSchedule","operator":"Exists"}]"#));
         assert!(

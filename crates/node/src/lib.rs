@@ -1,7 +1,7 @@
-//! What runs here? The node agent: nodes whose pods are simulated, and the seam behind which real containers will run.
+//! The node agent: nodes with simulated pods, behind the interface of a container runtime.
 //!
-//! [`run`] registers nodes, keeps them alive, and lets the pods live that are sent to them. One task does that for all
-//! nodes of a process. `docs/simulated-nodes.md` is for those who use it.
+//! [`run`] registers nodes, renews their leases, and runs the pods that are scheduled to them. One
+//! task does that for all nodes of a process. `docs/simulated-nodes.md` is the user documentation.
 //!
 //! ```no_run
 //! # async fn example(client: kube::Client) {
@@ -11,32 +11,32 @@
 //! # }
 //! ```
 //!
-//! | part | the question it answers |
+//! | part | what it has |
 //! |---|---|
-//! | [`script`] | What does a simulated container do? |
-//! | [`runtime`] | Who runs containers? |
-//! | [`pod`] | How does a pod live on a node? |
-//! | `status` | What does the API say of a pod here? |
-//! | `services` | Where are Services? |
-//! | `admit` | Does a pod fit on its node? |
-//! | `agent` | What becomes of the pods of all nodes? |
-//! | `logs` | What did containers write? |
-//! | `resource_metrics` | What does a kubelet report at `/metrics/resource`? |
-//! | `streaming` | How do clients stream to and from a container? |
-//! | `nodes` | How does the API hear of nodes, and that they live? |
+//! | [`script`] | the behaviour of simulated containers |
+//! | [`runtime`] | the container runtime interface, and the simulated runtime |
+//! | [`pod`] | the life cycle of a pod on a node |
+//! | `status` | the pod status that a kubelet writes |
+//! | `services` | the environment variables of Services |
+//! | `admit` | pod admission on the node |
+//! | `agent` | the sync loop for the pods of all nodes |
+//! | `server` | the kubelet's HTTPS endpoints: logs, pods, metrics |
+//! | `resource_metrics` | `/metrics/resource` of a kubelet |
+//! | `streaming` | exec, attach and port-forward |
+//! | `nodes` | node registration, leases and status |
 //!
-//! Invariant: nothing here reads the wall clock or draws a number; [`Options`] has the seam.
+//! Invariant: nothing here reads the wall clock or a random source; [`Options`] has the clock.
 
 mod address;
 mod admit;
 mod agent;
-mod logs;
 mod moment;
 mod nodes;
 pub mod pod;
 mod resource_metrics;
 pub mod runtime;
 pub mod script;
+mod server;
 mod services;
 mod settings;
 mod shell;
@@ -61,51 +61,54 @@ use mizzen_sdk::{Key, Object};
 use mizzen_value::{Str, Value};
 use tokio::time::timeout;
 
-use agent::{Agent, Handle};
-use logs::is_loopback_v4;
-pub use logs::{ServeError, Serving, client_authority};
+use agent::{Agent, AgentHandle};
 pub use moment::Moment;
 pub use nodes::parse_capacity;
 use runtime::{ContainerRuntime, Simulated};
+use server::is_loopback_v4;
+pub use server::{ServeError, Serving, client_authority};
 use services::ServiceLinks;
-use settings::{Settings, unrepeated};
-use timeline::Timeline;
+use settings::{NodeSettings, unrepeated};
+use timeline::MomentTimeline;
 
-/// How long pods wait for the Services at the start; after that, containers start without the variables of Services.
+/// How long pods wait for Services at the start; after that, containers start without their
+/// variables.
 const SERVICES_WAIT: Duration = Duration::from_secs(10);
 
-/// The way to the API for the node of this name.
+/// Makes the client of a node, by name.
 pub type ClientOf = Arc<dyn Fn(&str) -> Client + Send + Sync>;
 
-/// How nodes are set up.
+/// The configuration of nodes.
 pub struct Options {
-    /// The way to the API for what is read of all nodes together: the nodes, their pods, and Services.
+    /// The client for what is read of all nodes together: nodes, pods and Services.
     pub client: Client,
-    /// The way to the API for everything else, in the name of each node. It is made anew whenever it is needed.
+    /// The client for everything else, as the node. It is made anew whenever it is needed.
     pub client_of: ClientOf,
-    /// How many nodes there are.
+    /// The number of nodes.
     pub n_nodes: usize,
-    /// How their names begin; a number follows.
+    /// The prefix of their names; a number follows.
     pub prefix: String,
-    /// How much each of them has: amounts by resource.
+    /// Their capacity, by resource.
     pub capacity: Value,
-    /// The address of the first node, at which the API server asks what containers wrote. If it is in 127.0.0.0/8 and nodes can
-    /// be asked at all addresses of that range, each further node has the next address; otherwise all nodes have this one.
+    /// The address of the first node, at which the API server reaches the kubelet endpoints. If it
+    /// is in 127.0.0.0/8 and the server listens on that whole range, each further node has the next
+    /// address; otherwise all nodes share this one.
     pub address: IpAddr,
-    /// Who runs containers.
+    /// The container runtime.
     pub runtime: Arc<dyn ContainerRuntime>,
-    /// The time of day.
+    /// The wall clock.
     pub clock: Clock,
-    /// Where the API server asks what containers wrote; nowhere if nothing is said.
+    /// The server of the kubelet endpoints; `None` to serve nothing.
     pub serving: Option<Serving>,
-    /// What follows objects, if others in the process do so as well; the nodes' own follow only what is theirs.
+    /// Informers that are shared with the process. The nodes' own ones watch only their pods and
+    /// nodes.
     pub informers: Option<Factory>,
-    /// Where the metrics of the nodes' own informers are shown.
+    /// The registry for the metrics of the nodes' own informers.
     pub metrics: Registry,
 }
 
 impl Options {
-    /// So many simulated nodes of the usual size, on the wall clock, all by one client.
+    /// Simulated nodes with the default capacity, on the system clock, with one client for all.
     pub fn simulated(client: Client, n_nodes: usize) -> Options {
         let same = client.clone();
         Options {
@@ -113,7 +116,7 @@ impl Options {
             client_of: Arc::new(move |_| same.clone()),
             n_nodes,
             prefix: "node".into(),
-            capacity: nodes::usual_capacity(),
+            capacity: nodes::default_capacity(),
             address: Ipv4Addr::LOCALHOST.into(),
             runtime: Arc::new(Simulated),
             clock: wall_clock(),
@@ -124,16 +127,16 @@ impl Options {
     }
 }
 
-/// Registers nodes and lets the pods live that are sent to them, until the future is dropped.
+/// Registers nodes and runs their pods until the future is dropped.
 pub async fn run(mut options: Options) {
     let (serving, shared) = (options.serving.take(), options.informers.take());
     let metrics = options.metrics.clone();
     let settings = Arc::new(settings(options, serving.as_ref(), shared.as_ref()));
     let (pods, followed) = match &shared {
         Some(shared) => (shared.objects(&PODS), shared.objects(&NODES)),
-        None => (follow_pods(&settings), follow_nodes(&settings)),
+        None => (settings.pod_informer(), settings.node_informer()),
     };
-    // Shared ones are shown by their owner.
+    // Shared informers are registered by their owner.
     let own = shared
         .is_none()
         .then(|| [&pods, &followed].map(|informer| Arc::new(informer.clone())));
@@ -141,34 +144,48 @@ pub async fn run(mut options: Options) {
         .flatten()
         .for_each(|informer| metrics.register(informer));
     let (pod_queue, node_queue) = (enqueue(&pods, "pods"), enqueue(&followed, "nodes"));
-    let (handle, requests) = Handle::new(settings.clone());
+    let (handle, requests) = AgentHandle::new(settings.clone());
     let told = async {
         match serving {
-            Some(serving) => logs::serve(serving, settings.clone(), handle).await,
+            Some(serving) => server::serve(serving, settings.clone(), handle).await,
             None => std::future::pending().await,
         }
     };
     let agent = Agent::new(settings.clone(), pods.clone(), followed.clone());
     let services = settings.services.informer();
     let agent = async {
-        // Kubernetes: no container starts before Services were read once (kubelet_pods.go, `makeEnvironmentVariables`).
+        // Kubernetes: no container starts before Services have synced (kubelet_pods.go,
+        // `makeEnvironmentVariables`).
         if timeout(SERVICES_WAIT, services.wait_for_sync())
             .await
             .is_err()
         {
-            tracing::warn!("Services cannot be read, containers start without their variables");
+            tracing::warn!("Services have not synced, containers start without their variables");
         }
         agent.run(pod_queue, requests).await;
     };
+    let informers = async {
+        match &shared {
+            Some(shared) => {
+                shared.start();
+                std::future::pending().await
+            }
+            None => tokio::select! {
+                () = pods.run() => {}
+                () = followed.run() => {}
+                () = services.run() => {}
+            },
+        }
+    };
     tokio::select! {
         () = agent => {}
-        () = nodes::keep(settings.clone(), followed.store().clone(), node_queue) => {}
+        () = nodes::run_heartbeats(settings.clone(), followed.store().clone(), node_queue) => {}
         () = told => {}
-        () = follow(shared.as_ref(), [&pods, &followed, services]) => {}
+        () = informers => {}
     }
 }
 
-/// A queue of the keys of objects that changed: a key that waits is not added again, so it holds at most one per object.
+/// A queue of the keys of objects that changed. A key that waits is not added again.
 fn enqueue(informer: &Informer<Object>, name: &str) -> Queue<Key> {
     let queue = Queue::new(name);
     let keys = queue.clone();
@@ -176,22 +193,7 @@ fn enqueue(informer: &Informer<Object>, name: &str) -> Queue<Key> {
     queue
 }
 
-/// Lets what is followed be followed: by whoever shares it, or here.
-async fn follow(shared: Option<&Factory>, [pods, nodes, services]: [&Informer<Object>; 3]) {
-    match shared {
-        Some(shared) => {
-            shared.start();
-            std::future::pending().await
-        }
-        None => tokio::select! {
-            () = pods.run() => {}
-            () = nodes.run() => {}
-            () = services.run() => {}
-        },
-    }
-}
-
-fn settings(options: Options, serving: Option<&Serving>, shared: Option<&Factory>) -> Settings {
+fn settings(options: Options, serving: Option<&Serving>, shared: Option<&Factory>) -> NodeSettings {
     let Options {
         client,
         client_of,
@@ -215,7 +217,7 @@ fn settings(options: Options, serving: Option<&Serving>, shared: Option<&Factory
         .next()
         .map(Str::from)
         .unwrap_or_default();
-    Settings {
+    NodeSettings {
         client,
         client_of,
         events: Broadcaster::with(
@@ -228,7 +230,7 @@ fn settings(options: Options, serving: Option<&Serving>, shared: Option<&Factory
         scheme,
         port: serving.map_or(0, Serving::port),
         runtime,
-        timeline: Timeline::new(clock),
+        timeline: MomentTimeline::new(clock),
         prefix,
         n_nodes,
         capacity,
@@ -236,27 +238,30 @@ fn settings(options: Options, serving: Option<&Serving>, shared: Option<&Factory
     }
 }
 
-/// Pods of any node, or of the only one.
-fn follow_pods(settings: &Settings) -> Informer<Object> {
-    let mut source = ListWatch::at(settings.client.clone(), PODS.path(""));
-    source.forget_managed_fields = true;
-    source.fields = Some(match settings.n_nodes {
-        1 => format!("spec.nodeName={}", settings.name(0)),
-        _ => "spec.nodeName!=".into(),
-    });
-    Informer::new(source)
-}
-
-fn follow_nodes(settings: &Settings) -> Informer<Object> {
-    let mut source = ListWatch::at(settings.client.clone(), NODES.path(""));
-    source.forget_managed_fields = true;
-    if settings.n_nodes == 1 {
-        source.fields = Some(format!("metadata.name={}", settings.name(0)));
+impl NodeSettings {
+    /// An informer of the pods of these nodes.
+    fn pod_informer(&self) -> Informer<Object> {
+        let mut source = ListWatch::at(self.client.clone(), PODS.path(""));
+        source.forget_managed_fields = true;
+        source.fields = Some(match self.n_nodes {
+            1 => format!("spec.nodeName={}", self.name(0)),
+            _ => "spec.nodeName!=".into(),
+        });
+        Informer::new(source)
     }
-    Informer::new(source)
+
+    /// An informer of these nodes.
+    fn node_informer(&self) -> Informer<Object> {
+        let mut source = ListWatch::at(self.client.clone(), NODES.path(""));
+        source.forget_managed_fields = true;
+        if self.n_nodes == 1 {
+            source.fields = Some(format!("metadata.name={}", self.name(0)));
+        }
+        Informer::new(source)
+    }
 }
 
-/// A number that stands for a text, the same on every day and machine.
+/// A hash of a text that is stable over time and machines.
 fn digest(text: &str) -> u64 {
     foldhash::quality::FixedState::default().hash_one(text)
 }

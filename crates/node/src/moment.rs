@@ -1,5 +1,5 @@
-//! When? A [`Moment`] has a monotonic reading, by which moments are compared and timers run, and a wall-clock reading, which
-//! objects have as a text with whole seconds. As in Go's `time.Time`, a step of the wall clock changes no distance between moments.
+//! A [`Moment`] has a monotonic reading, for comparison and timers, and a wall-clock reading, for
+//! objects. As in Go's `time.Time`, a step of the wall clock changes no distance between moments.
 
 use std::cmp::Ordering;
 use std::ops::{Add, AddAssign};
@@ -8,22 +8,22 @@ use std::time::Duration;
 use mizzen_value::Value;
 use mizzen_value::time::{from_unix, to_unix};
 
-/// A moment, on the monotonic and on the wall clock. Moments are ordered by the monotonic reading alone.
+/// A point in time on both clocks. Moments are ordered by the monotonic reading alone.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Moment {
-    /// The monotonic reading, counted from the agent's origin.
+    /// The monotonic reading, since the agent's origin.
     at: Duration,
     /// The wall-clock reading: the time since 1970.
     wall: Duration,
 }
 
 impl Moment {
-    /// A moment by both readings.
+    /// A moment from both readings.
     pub const fn new(at: Duration, wall: Duration) -> Moment {
         Moment { at, wall }
     }
 
-    /// So many seconds after 1970, where both clocks agree.
+    /// Seconds after 1970, on both clocks.
     pub const fn from_secs(seconds: u64) -> Moment {
         let at = Duration::from_secs(seconds);
         Moment { at, wall: at }
@@ -39,7 +39,7 @@ impl Moment {
         self.wall
     }
 
-    /// How long after `other` this is; zero if it is before.
+    /// The time since `other`; zero if it is later.
     pub fn saturating_since(self, other: Moment) -> Duration {
         self.at.saturating_sub(other.at)
     }
@@ -52,7 +52,7 @@ impl Moment {
         }
     }
 
-    /// The moment at which the wall clock shows `wall`, if it runs on as it does `now`.
+    /// The moment at which the wall clock shows `wall`, if it continues as `now`.
     fn on_wall(wall: Duration, now: Moment) -> Moment {
         let at =
             (now.at + wall.saturating_sub(now.wall)).saturating_sub(now.wall.saturating_sub(wall));
@@ -97,24 +97,24 @@ impl AddAssign<Duration> for Moment {
     }
 }
 
-/// A moment as objects have it.
+/// A moment as a timestamp of an object.
 pub(crate) fn to_value(moment: Moment) -> Value {
     from_unix(i64::try_from(moment.wall.as_secs()).unwrap_or_default()).into()
 }
 
-/// The wall-clock time that an object names; none if it names none.
+/// The wall-clock time of a timestamp; `None` if it has none.
 pub(crate) fn wall_of(value: &Value) -> Option<Duration> {
     let seconds = to_unix(value.as_str()?)?;
     u64::try_from(seconds).ok().map(Duration::from_secs)
 }
 
-/// The moment that an object names, by the wall clock of `now`; none if it names none.
+/// The moment of a timestamp, by the wall clock of `now`.
 pub(crate) fn from_value(value: &Value, now: Moment) -> Option<Moment> {
     wall_of(value).map(|wall| Moment::on_wall(wall, now))
 }
 
-/// The moment that an object names for something that has happened: it is not after `now`, even if the wall clock was set back
-/// since it was written. The text of it stays what it is.
+/// The moment of a timestamp in the past: not after `now`, even if the wall clock was set back
+/// since. Its text stays the same.
 pub(crate) fn from_past(value: &Value, now: Moment) -> Option<Moment> {
     from_value(value, now).map(|moment| Moment {
         at: moment.at.min(now.at),
@@ -122,12 +122,19 @@ pub(crate) fn from_past(value: &Value, now: Moment) -> Option<Moment> {
     })
 }
 
-/// So many seconds, as objects count them; negative ones are none.
+/// An RFC 3339 timestamp with a fraction of `digits` digits.
+pub(crate) fn to_rfc3339(moment: Moment, digits: usize) -> String {
+    let nanos = format!("{:09}", moment.wall.subsec_nanos());
+    let seconds = from_unix(i64::try_from(moment.wall.as_secs()).unwrap_or_default());
+    format!("{}.{}Z", seconds.trim_end_matches('Z'), &nanos[..digits])
+}
+
+/// Seconds of an object; negative ones count as zero.
 pub(crate) fn seconds(value: &Value) -> Duration {
     Duration::from_secs(u64::try_from(value.int()).unwrap_or_default())
 }
 
-/// The earlier of two moments that may never come.
+/// The earlier of two optional moments.
 pub(crate) fn earlier(one: Option<Moment>, other: Option<Moment>) -> Option<Moment> {
     match (one, other) {
         (Some(one), Some(other)) => Some(one.min(other)),
@@ -173,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_happened_is_not_in_the_future_after_the_clock_was_set_back() {
+    fn past_timestamps_stay_in_the_past_after_the_clock_was_set_back() {
         let now = at(10_000, 10_000);
         let text = to_value(now + HOUR);
         assert_eq!(from_value(&text, now), Some(now + HOUR));

@@ -1,5 +1,5 @@
-//! What does a kubelet report at `/metrics/resource`? CPU and memory of a node, its pods and their containers, in the text
-//! format of Prometheus.
+//! `/metrics/resource` of a kubelet: CPU and memory of a node, its pods and their containers, in
+//! the Prometheus text format.
 //!
 //! Kubernetes: pkg/kubelet/metrics/collectors/resource_metrics.go.
 
@@ -8,14 +8,13 @@ use std::time::Duration;
 
 use crate::agent::NodeUsage;
 
-/// The media type of the text, as promhttp has it.
+/// The media type, as promhttp has it.
 pub(crate) const CONTENT_TYPE: &str =
     "text/plain; version=0.0.4; charset=utf-8; escaping=underscores";
 
-/// The metrics of a node.
 pub(crate) fn write(node: &NodeUsage) -> String {
     let at = node.at;
-    let mut text = Text(String::new());
+    let mut text = MetricsText(String::new());
     let containers = || {
         let pods = node.pods.iter();
         pods.flat_map(|pod| {
@@ -86,14 +85,15 @@ pub(crate) fn write(node: &NodeUsage) -> String {
 }
 
 fn seconds(time: Duration) -> f64 {
-    // One division, as Go divides, so that the text has no more digits than the nanoseconds.
+    // One division, as in Go, so that the text has no more digits than the nanoseconds.
     time.as_nanos() as f64 / 1e9
 }
 
-struct Text(String);
+struct MetricsText(String);
 
-impl Text {
-    /// One metric with its samples: labels, value and timestamp. A metric without samples is left out.
+impl MetricsText {
+    /// One metric family: labels, value and timestamp of each sample. A family without samples is
+    /// left out.
     fn family(
         &mut self,
         name: &str,
@@ -119,7 +119,7 @@ impl Text {
     }
 }
 
-/// A number as Go's `strconv.FormatFloat(value, 'g', -1, 64)` writes it.
+/// A number as Go's `strconv.FormatFloat(value, 'g', -1, 64)` formats it.
 fn go_float(value: f64) -> String {
     let shortest = format!("{value:e}");
     let (digits, exponent) = shortest.split_once('e').unwrap_or((&shortest, "0"));
@@ -135,7 +135,7 @@ fn go_float(value: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::{PodUsage, RunningContainer};
+    use crate::agent::{PodUsageSample, RunningContainer};
 
     #[test]
     fn the_text_is_that_of_a_kubelet() {
@@ -145,7 +145,7 @@ mod tests {
             cpu_time: Duration::from_nanos(4_710_169_000),
             memory_bytes: 19_070_976,
         };
-        let pod = PodUsage {
+        let pod = PodUsageSample {
             namespace: "default".into(),
             name: "web-0".into(),
             cpu_time: Duration::from_nanos(4_710_169_000),

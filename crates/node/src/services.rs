@@ -1,7 +1,8 @@
-//! Where are Services? The variables that say so to containers, as a kubelet makes them.
+//! The environment variables of Services, as a kubelet makes them.
 //!
-//! Kubernetes: `default/kubernetes` is always said, and the Services of the pod's namespace unless `enableServiceLinks` is false
-//! (kubelet_pods.go, `getServiceEnvVarMap`). Only Services with a cluster IP count.
+//! Kubernetes: those of `default/kubernetes` always, and those of the pod's namespace unless
+//! `enableServiceLinks` is false (kubelet_pods.go, `getServiceEnvVarMap`). Only Services with a
+//! cluster IP count.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -13,21 +14,21 @@ use parking_lot::Mutex;
 
 use crate::pod::inputs::{Inputs, ServiceVariables};
 
-/// The Service that every container hears of.
+/// The Service whose variables every container gets.
 const MASTER: (&str, &str) = ("default", "kubernetes");
 
-/// What containers get of Services, by namespace and whether its Services are linked.
+/// Inputs by namespace and `enableServiceLinks`.
 type KnownInputs = HashMap<(Str, bool), Arc<Inputs>>;
 
-/// The variables of Services by the pods that get them.
+/// The variables of Services, cached.
 pub(crate) struct ServiceLinks {
     services: Informer<Object>,
-    /// What containers of a namespace get, with and without links to its Services, until a Service changes.
+    /// The inputs of each namespace, until a Service changes.
     known: Arc<Mutex<KnownInputs>>,
 }
 
 impl ServiceLinks {
-    /// The variables of the Services that an informer follows.
+    /// The variables of the Services of an informer.
     pub(crate) fn new(services: Informer<Object>) -> ServiceLinks {
         let known: Arc<Mutex<HashMap<_, _>>> = Arc::default();
         let cache = known.clone();
@@ -35,12 +36,11 @@ impl ServiceLinks {
         ServiceLinks { services, known }
     }
 
-    /// The Services themselves.
     pub(crate) fn informer(&self) -> &Informer<Object> {
         &self.services
     }
 
-    /// What every container of a pod gets that starts now.
+    /// The inputs that all containers of a pod share.
     pub(crate) fn inputs(&self, pod: &Value) -> Arc<Inputs> {
         let namespace = pod["metadata"]["namespace"].str();
         let is_linked = pod["spec"]["enableServiceLinks"].as_bool().unwrap_or(true);
@@ -70,7 +70,7 @@ impl ServiceLinks {
             if matches!(service["spec"]["clusterIP"].str(), "" | "None") {
                 continue;
             }
-            // Kubernetes: a Service of the namespace comes before the one of that name in `default`.
+            // Kubernetes: a Service of the namespace precedes the one of that name in `default`.
             match is_master {
                 true => drop(services.entry(service.name().to_owned()).or_insert(service)),
                 false => drop(services.insert(service.name().to_owned(), service)),
@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_service_is_said_as_a_kubelet_says_it() {
+    fn a_service_has_the_variables_of_a_kubelet() {
         let service = mizzen_value::value!({
             "metadata": { "name": "my-web", "namespace": "default" },
             "spec": { "clusterIP": "10.0.0.1", "ports": [{ "name": "http-s", "port": 443, "protocol": "TCP" }] },

@@ -1,4 +1,4 @@
-//! What everything here shares: the way to the API, the runtime, the clock, and what nodes look like.
+//! What all parts share: clients, runtime, clock, and the configuration of nodes.
 
 use parking_lot::Mutex;
 use std::net::{IpAddr, Ipv4Addr};
@@ -19,41 +19,40 @@ use crate::pod::inputs::{Inputs, NodeContext};
 use crate::runtime::ContainerRuntime;
 use crate::services::ServiceLinks;
 use crate::status::Host;
-use crate::timeline::Timeline;
+use crate::timeline::MomentTimeline;
 
-/// What everything here shares.
-pub(crate) struct Settings {
-    /// The way to the API for what is read of all nodes together.
+pub(crate) struct NodeSettings {
+    /// The client for what is read of all nodes together.
     pub client: Client,
-    /// The way to the API for each node.
+    /// The client of each node.
     pub client_of: ClientOf,
     pub runtime: Arc<dyn ContainerRuntime>,
-    pub timeline: Timeline,
-    /// How the names of nodes begin.
+    pub timeline: MomentTimeline,
+    /// The prefix of node names.
     pub prefix: String,
     pub n_nodes: usize,
-    /// How much every node has.
+    /// The capacity of every node.
     pub capacity: Value,
     /// The address of the first node.
     pub address: IpAddr,
-    /// Whether each node has an address of its own, which follows that of the node before.
+    /// Whether each node has an address of its own, following that of the node before.
     pub has_own_addresses: bool,
-    /// The first part of container ids: the runtime's name.
+    /// The scheme of container IDs: the runtime's name.
     pub scheme: Str,
-    /// Where logs are served; 0 if nowhere.
+    /// The port of the kubelet endpoints; 0 if they are not served.
     pub port: u16,
     pub events: Broadcaster,
-    /// What Services add to the environment of containers.
+    /// The environment variables of Services.
     pub services: ServiceLinks,
 }
 
-impl Settings {
-    /// What a node writes, and reads of its own.
+impl NodeSettings {
+    /// The client of a node.
     pub(crate) fn api_of(&self, node: &str) -> Api {
         Api::new((self.client_of)(node))
     }
 
-    /// A node as far as the status of its pods tells of it.
+    /// A node as the status of its pods has it.
     pub(crate) fn host(&self, node: &str) -> Host {
         Host {
             address: self.address(node).to_string().into(),
@@ -75,7 +74,7 @@ impl Settings {
         }
     }
 
-    /// What a node adds to the containers of a pod that gets `common` of [`ServiceLinks`].
+    /// What a node adds to the containers of a pod whose shared inputs are `common`.
     pub(crate) fn node_context<'a>(
         &'a self,
         host: &'a Host,
@@ -88,22 +87,19 @@ impl Settings {
         }
     }
 
-    /// The present moment.
     pub(crate) fn now(&self) -> Moment {
         self.timeline.now()
     }
 
-    /// The names of all nodes.
     pub(crate) fn names(&self) -> impl Iterator<Item = Str> {
         (0..self.n_nodes).map(|at| self.name(at))
     }
 
-    /// The name of one node.
     pub(crate) fn name(&self, at: usize) -> Str {
         format!("{}-{at}", self.prefix).into()
     }
 
-    /// Tells people something about a pod on a node, or about a part of it.
+    /// Records an Event about a pod on a node, or about one of its containers.
     pub(crate) fn record(&self, pod: &Object, node: &str, path: &str, note: Note) {
         let text = |text: &str| Some(text.to_string()).filter(|text| !text.is_empty());
         let regarding = ObjectReference {
@@ -121,8 +117,8 @@ impl Settings {
     }
 }
 
-/// A clock that does not show the same time twice in a row: events are named by their time. It follows a wall clock that is set
-/// back.
+/// A clock that never shows the same time twice in a row, because events are named by their time.
+/// It follows a wall clock that is set back.
 pub(crate) fn unrepeated(clock: Clock) -> Clock {
     let last = Mutex::new(Timestamp::MIN);
     Arc::new(move || {

@@ -1,4 +1,4 @@
-//! What time is it? The clocks of [`mizzen_sdk::timeline`] as moments.
+//! The clocks of [`mizzen_sdk::timeline`] as moments.
 
 use std::time::Duration;
 
@@ -7,16 +7,14 @@ use mizzen_sdk::seam::Clock;
 
 use crate::moment::Moment;
 
-/// Both clocks.
-pub(crate) struct Timeline(mizzen_sdk::timeline::Timeline);
+pub(crate) struct MomentTimeline(mizzen_sdk::timeline::Timeline);
 
-impl Timeline {
-    /// A timeline that begins now.
-    pub(crate) fn new(clock: Clock) -> Timeline {
-        Timeline(mizzen_sdk::timeline::Timeline::new(clock))
+impl MomentTimeline {
+    /// A timeline that starts now.
+    pub(crate) fn new(clock: Clock) -> MomentTimeline {
+        MomentTimeline(mizzen_sdk::timeline::Timeline::new(clock))
     }
 
-    /// The present moment.
     pub(crate) fn now(&self) -> Moment {
         let now = self.0.now();
         Moment::new(since_1970(now.monotonic), since_1970(now.wall))

@@ -1,4 +1,5 @@
-//! How do other tasks ask the agent? Over a channel: the agent alone owns the state of its pods, so its answer is never stale.
+//! The handle by which other tasks query the agent. Requests go over a channel: the agent alone
+//! owns the state of its pods, so its responses are never stale.
 
 use std::sync::Arc;
 
@@ -7,22 +8,23 @@ use mizzen_sdk::{Key, Object};
 use mizzen_value::Str;
 use tokio::sync::{mpsc, oneshot};
 
-use super::read::read;
+use super::read::read_objects;
 use super::usage::NodeUsage;
 use crate::moment::Moment;
-use crate::pod::inputs::{Inputs, NO_INPUTS, Sources, mounted_objects};
+use crate::pod::inputs::{InputSources, Inputs, NO_INPUTS, mounted_objects};
 use crate::pod::spec;
 use crate::runtime::{ContainerLife, plain};
-use crate::settings::Settings;
-use crate::shell::Environment;
+use crate::settings::NodeSettings;
+use crate::shell::ContainerEnvironment;
 use crate::status;
 
-/// How many requests wait for the agent. Further ones wait in their own tasks, which their clients can cancel.
+/// The capacity of the channel. Further requests wait in their own tasks, which their clients can
+/// cancel.
 const MAX_REQUESTS: usize = 64;
 
-/// A request to the agent, and where the answer goes.
+/// A request to the agent, and the channel for its response.
 pub(crate) enum AgentRequest {
-    /// The pod as the agent knows it.
+    /// A pod with the agent's status.
     Pod {
         key: Key,
         reply: oneshot::Sender<Option<PodView>>,
@@ -32,12 +34,12 @@ pub(crate) enum AgentRequest {
         node: Str,
         reply: oneshot::Sender<Vec<Object>>,
     },
-    /// What a node and its pods have used.
+    /// The resource usage of a node and its pods.
     Usage {
         node: Str,
         reply: oneshot::Sender<Option<NodeUsage>>,
     },
-    /// Something typed into the container of an id; none closes its stdin.
+    /// Input for the container of an ID; `None` closes its stdin.
     Stdin {
         key: Key,
         id: String,
@@ -46,34 +48,34 @@ pub(crate) enum AgentRequest {
     },
 }
 
-/// A pod as the agent knows it.
+/// A pod as the agent sees it.
 pub(crate) struct PodView {
-    /// The object, with the status that the agent has; the API may still have an older one.
+    /// The object, with the agent's status; the API may still have an older one.
     pub pod: Object,
-    /// What lives of its containers got, by the container's id.
+    /// The inputs of container instances, by container ID.
     pub(super) inputs: Vec<(String, Arc<Inputs>)>,
 }
 
 impl PodView {
-    /// What the container of an id got beside what the specification says.
+    /// The inputs of the container of an ID, beside its specification.
     pub(crate) fn inputs(&self, id: &str) -> &Inputs {
         let found = self.inputs.iter().find(|(known, _)| known == id);
         found.map_or(&NO_INPUTS, |(_, inputs)| inputs)
     }
 }
 
-/// The way to the agent's pods.
+/// A handle to the agent.
 #[derive(Clone)]
-pub(crate) struct Handle {
-    settings: Arc<Settings>,
+pub(crate) struct AgentHandle {
+    settings: Arc<NodeSettings>,
     requests: mpsc::Sender<AgentRequest>,
 }
 
-impl Handle {
+impl AgentHandle {
     /// A handle, and the receiver that [`Agent::run`](super::Agent::run) serves.
-    pub(crate) fn new(settings: Arc<Settings>) -> (Handle, mpsc::Receiver<AgentRequest>) {
+    pub(crate) fn new(settings: Arc<NodeSettings>) -> (AgentHandle, mpsc::Receiver<AgentRequest>) {
         let (requests, receiver) = mpsc::channel(MAX_REQUESTS);
-        (Handle { settings, requests }, receiver)
+        (AgentHandle { settings, requests }, receiver)
     }
 
     /// A pod of these nodes.
@@ -87,7 +89,7 @@ impl Handle {
         answer.await.ok()?
     }
 
-    /// The pods of one of these nodes, in the order of their names.
+    /// The pods of one of these nodes, by name.
     pub(crate) async fn pods_of_node(&self, node: Str) -> Vec<Object> {
         let (reply, answer) = oneshot::channel();
         let request = AgentRequest::PodsOfNode { node, reply };
@@ -97,7 +99,7 @@ impl Handle {
         }
     }
 
-    /// What a node and its pods have used; none if there is no such node here.
+    /// The resource usage of a node and its pods; `None` if the node is not here.
     pub(crate) async fn usage(&self, node: &str) -> Option<NodeUsage> {
         let (reply, answer) = oneshot::channel();
         let node = node.into();
@@ -108,7 +110,8 @@ impl Handle {
         answer.await.ok()?
     }
 
-    /// Types something into the container of an id; none closes its stdin. A container that does not run drops it.
+    /// Writes to the stdin of a container; `None` closes it. Input for a container that does not
+    /// run is dropped.
     pub(crate) async fn stdin(
         &self,
         key: &Key,
@@ -128,12 +131,17 @@ impl Handle {
         }
     }
 
-    /// What a command sees that starts now in a running container: the variables that the container started with, and the
-    /// files of its volumes, whose ConfigMaps and Secrets are read for that. None if the container does not run.
-    pub(crate) async fn environment(&self, key: &Key, container: &str) -> Option<Environment> {
+    /// The environment of a command that starts now in a running container: the variables of the
+    /// container's start, and the files of its volumes, whose ConfigMaps and Secrets are read now.
+    /// `None` if the container does not run.
+    pub(crate) async fn environment(
+        &self,
+        key: &Key,
+        container: &str,
+    ) -> Option<ContainerEnvironment> {
         let view = self.pod(key).await?;
         let (pod, container) = (&*view.pod, spec::container(&view.pod, container));
-        let status = status::of_container(pod, container["name"].str());
+        let status = status::container_status(pod, container["name"].str());
         if status["state"]["running"].is_null() {
             return None;
         }
@@ -141,7 +149,7 @@ impl Handle {
         let common = self.settings.services.inputs(pod);
         let node = self.settings.node_context(&host, &common);
         let api = self.settings.api_of(pod["spec"]["nodeName"].str());
-        let found = read(
+        let found = read_objects(
             api,
             key.clone(),
             view.pod.uid().into(),
@@ -150,7 +158,7 @@ impl Handle {
         .await
         .found;
         let started_with = view.inputs(status["containerID"].str());
-        let sources = Sources {
+        let sources = InputSources {
             pod,
             pod_ip: pod["status"]["podIP"].str(),
             node,
@@ -192,7 +200,7 @@ mod tests {
     use crate::Options;
     use crate::agent::Agent;
 
-    /// A client of a server of its own.
+    /// A client of a new server.
     async fn client() -> Client {
         let store = Store::in_memory(Default::default());
         let registry = Registry::new(store, Arc::new(WallClock), Arc::new(Counter::default()));
@@ -208,20 +216,17 @@ mod tests {
         )
     }
 
-    /// Runs `test` with the way to the API and to an agent.
-    async fn with_agent(test: impl AsyncFnOnce(Api, Handle)) {
+    /// Runs `test` with a client and a running agent.
+    async fn with_agent(test: impl AsyncFnOnce(Api, AgentHandle)) {
         let client = client().await;
         let settings = Arc::new(crate::settings(
             Options::simulated(client.clone(), 1),
             None,
             None,
         ));
-        let (pods, nodes) = (
-            crate::follow_pods(&settings),
-            crate::follow_nodes(&settings),
-        );
+        let (pods, nodes) = (settings.pod_informer(), settings.node_informer());
         let queue = crate::enqueue(&pods, "pods");
-        let (handle, requests) = Handle::new(settings.clone());
+        let (handle, requests) = AgentHandle::new(settings.clone());
         let agent = Agent::new(settings, pods.clone(), nodes.clone());
         tokio::select! {
             () = agent.run(queue, requests) => panic!("the agent ended"),
@@ -234,13 +239,14 @@ mod tests {
     #[tokio::test]
     async fn requests_beyond_the_limit_wait_in_their_tasks_and_are_answered() {
         let options = Options::simulated(client().await, 1);
-        let (handle, mut requests) = Handle::new(Arc::new(crate::settings(options, None, None)));
+        let (handle, mut requests) =
+            AgentHandle::new(Arc::new(crate::settings(options, None, None)));
         let mut callers = tokio::task::JoinSet::new();
         for _ in 0..3 * MAX_REQUESTS {
             let handle = handle.clone();
             callers.spawn(async move { handle.pod(&Key::new("default", "web")).await.is_none() });
         }
-        // Every caller has had its turn long before.
+        // Give every caller a chance to send.
         for _ in 0..10 * MAX_REQUESTS {
             tokio::task::yield_now().await;
         }

@@ -1,12 +1,15 @@
-//! What becomes of the pods of all nodes of this process? One task, one watch, one heap of timers.
+//! The agent: one task, one watch and one heap of timers for the pods of all nodes of this process
+//! (upstream: syncLoop and podWorkers).
 //!
-//! A pod is looked at when the API says something of it, when something is due, and when a write is done. A look lets
-//! the pod live up to now, and writes what its status then lacks; it never asks why it was called.
+//! A pod is synced when its object changes, when a timer is due, and when a write has ended. A sync
+//! advances the pod to now and writes what its status lacks; it does not depend on what triggered
+//! it.
 //!
-//! Invariant: of one pod at most one write is under way, and what is written is made from what the last one left.
+//! Invariant: at most one write per pod is in flight, and the next one is made from the version
+//! that the last one left.
 
 mod handle;
-mod place;
+mod node_table;
 mod read;
 mod timers;
 mod usage;
@@ -27,81 +30,80 @@ use tokio::sync::mpsc::Receiver;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-pub(crate) use handle::{AgentRequest, Handle, PodView};
+pub(crate) use handle::{AgentHandle, AgentRequest, PodView};
 pub(crate) use timers::Timers;
 pub(crate) use usage::NodeUsage;
 #[cfg(test)]
-pub(crate) use usage::{PodUsage, RunningContainer};
+pub(crate) use usage::{PodUsageSample, RunningContainer};
 
-use crate::admit::{Share, admit};
+use crate::admit::{PodAllocation, admit};
 use crate::moment::{Moment, earlier};
 use crate::pod::inputs::Inputs;
-use crate::pod::{Pod, Stage, Told, Turn};
-use crate::settings::Settings;
+use crate::pod::{PodEvent, PodStage, PodState, SyncContext};
+use crate::settings::NodeSettings;
 use crate::status::{self, Host};
-use place::Places;
-use read::{ContentCache, Read, read};
+use node_table::NodeTable;
+use read::{ContentCache, ReadObjects, read_objects};
 use usage::{NodeMeter, PodMeter};
-use write::{Write, Written};
+use write::{PodWrite, PodWriteResult};
 
-/// How many writes are under way at a time.
-const MOST_WRITES: usize = 64;
-/// How long to wait after a write failed; twice as long after each further one.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
-/// How long to sleep when nothing is due.
+/// The most concurrent writes.
+const MAX_WRITES: usize = 64;
+/// The back-off after a failed write; doubled each time.
+const INITIAL_BACKOFF: Duration = Duration::from_millis(100);
+const MAX_BACKOFF: Duration = Duration::from_secs(10);
+/// How long to sleep when no timer is set.
 const IDLE: Duration = Duration::from_secs(3600);
 
-/// Everything that is known of the pods of these nodes.
+/// The state of all pods of these nodes.
 pub(crate) struct Agent {
-    settings: Arc<Settings>,
+    settings: Arc<NodeSettings>,
     pods: Informer<Object>,
-    places: Places,
-    kept: HashMap<Key, Kept>,
+    nodes_here: NodeTable,
+    worker: HashMap<Key, PodWorker>,
     timers: Timers<Key>,
-    writes: JoinSet<Written>,
-    reads: JoinSet<Read>,
+    writes: JoinSet<PodWriteResult>,
+    reads: JoinSet<ReadObjects>,
     contents: ContentCache,
-    /// Pods that are looked at once a write is done.
+    /// Pods to sync when a write has ended.
     waiting: VecDeque<Key>,
-    /// When the agent started.
-    began: Moment,
-    /// The counters of the nodes that were scraped.
+    started: Moment,
+    /// The usage counters of the nodes that were scraped.
     node_meters: HashMap<Str, NodeMeter>,
 }
 
-/// A pod, and how far the API knows of it.
-struct Kept {
+/// A pod, and how much of its state the API has (upstream: podWorkers).
+struct PodWorker {
     uid: Box<str>,
     node: Str,
-    pod: Pod,
-    /// What it takes of its node, until it is finished.
-    share: Option<Share>,
+    pod: PodState,
+    /// Its share of the node, until it is finished.
+    share: Option<PodAllocation>,
     /// The version that the last write left.
     wrote: Version,
     is_writing: bool,
     is_deleted: bool,
     n_failures: u32,
-    /// When it is looked at again.
-    wakes: Option<Moment>,
-    /// The counters of a pod that was scraped.
+    /// When it is synced next.
+    next_sync: Option<Moment>,
+    /// The usage counters of a pod that was scraped.
     meter: Option<Box<PodMeter>>,
 }
 
 impl Agent {
-    /// An agent that hears of pods by `pods` and of nodes by `nodes`.
+    /// An agent with informers of pods and nodes.
     pub(crate) fn new(
-        settings: Arc<Settings>,
+        settings: Arc<NodeSettings>,
         pods: Informer<Object>,
         nodes: Informer<Object>,
     ) -> Agent {
         Agent {
-            places: Places::new(&settings, nodes),
-            began: settings.now(),
+            nodes_here: NodeTable::new(&settings, nodes),
+            started: settings.now(),
             node_meters: HashMap::new(),
             settings,
             pods,
-            kept: HashMap::new(),
+            worker: HashMap::new(),
             timers: Timers::default(),
             writes: JoinSet::new(),
             reads: JoinSet::new(),
@@ -110,8 +112,8 @@ impl Agent {
         }
     }
 
-    /// Lets pods live until the future is dropped. `queue` has the keys of pods that changed, `requests` comes
-    /// from [`Handle`].
+    /// Syncs pods until the future is dropped. `queue` has the keys of pods that changed;
+    /// `requests` come from [`AgentHandle`].
     pub(crate) async fn run(mut self, queue: Queue<Key>, mut requests: Receiver<AgentRequest>) {
         loop {
             let pause = self
@@ -121,88 +123,88 @@ impl Agent {
             tokio::select! {
                 key = queue.get() => {
                     let Some(key) = key else { return };
-                    self.look(&key);
+                    self.sync(&key);
                     queue.done(&key);
                 }
                 Some(written) = self.writes.join_next() => {
                     if let Ok(written) = written {
-                        self.take(written);
+                        self.on_written(written);
                     }
                 }
-                Some(Ok(read)) = self.reads.join_next() => self.supply(read),
+                Some(Ok(read)) = self.reads.join_next() => self.on_objects_read(read),
                 Some(request) = requests.recv() => match request {
-                    // A caller that has left needs no answer.
+                    // The send fails if the caller has gone.
                     AgentRequest::Pod { key, reply } => drop(reply.send(self.pod(&key))),
                     AgentRequest::PodsOfNode { node, reply } => drop(reply.send(self.pods_of_node(&node))),
                     AgentRequest::Usage { node, reply } => drop(reply.send(self.usage(&node))),
                     AgentRequest::Stdin { key, id, data, reply } => {
-                        drop(reply.send(self.receive(&key, &id, data)));
+                        drop(reply.send(self.write_stdin(&key, &id, data)));
                     }
                 },
-                () = sleep(pause) => self.look_at_what_is_due(),
+                () = sleep(pause) => self.sync_due_pods(),
             }
         }
     }
 
-    fn look_at_what_is_due(&mut self) {
+    fn sync_due_pods(&mut self) {
         let now = self.settings.now();
         while let Some((at, key)) = self.timers.pop(now) {
-            // A timer that was set again since then is no longer wanted.
+            // Skip a timer that was replaced.
             if self
-                .kept
+                .worker
                 .get(&key)
-                .is_some_and(|kept| kept.wakes == Some(at))
+                .is_some_and(|worker| worker.next_sync == Some(at))
             {
-                self.look(&key);
+                self.sync(&key);
             }
         }
     }
 
-    /// A write is done.
-    fn take(&mut self, Written { key, uid, outcome }: Written) {
+    /// Handles the result of a write.
+    fn on_written(&mut self, PodWriteResult { key, uid, outcome }: PodWriteResult) {
         let now = self.settings.now();
-        let kept = self.kept.get_mut(&key).filter(|kept| kept.uid == uid);
-        if let Some(kept) = kept {
-            kept.is_writing = false;
+        let worker = self.worker.get_mut(&key).filter(|worker| worker.uid == uid);
+        if let Some(worker) = worker {
+            worker.is_writing = false;
             match outcome {
-                Ok(done) => kept.succeed(done),
+                Ok(done) => worker.succeed(done),
                 Err(error) => {
-                    tracing::debug!(%key, %error, "a pod's status could not be written");
-                    let pause = kept.fail();
-                    kept.wakes = Some(now + pause);
+                    tracing::warn!(%key, %error, "cannot write a pod's status, retrying");
+                    let pause = worker.fail();
+                    worker.next_sync = Some(now + pause);
                     self.timers.add(now + pause, key.clone());
                 }
             }
-            self.look(&key);
+            self.sync(&key);
         }
-        while self.writes.len() < MOST_WRITES
+        while self.writes.len() < MAX_WRITES
             && let Some(key) = self.waiting.pop_front()
         {
-            self.look(&key);
+            self.sync(&key);
         }
     }
 
-    /// What a pod needs was read.
-    fn supply(
+    /// Handles the objects that were read for a pod.
+    fn on_objects_read(
         &mut self,
-        Read {
+        ReadObjects {
             key,
             uid,
             mut found,
-        }: Read,
+        }: ReadObjects,
     ) {
         self.contents.share(key.namespace(), &mut found);
-        let kept = self.kept.get_mut(&key).filter(|kept| kept.uid == uid);
-        if let Some(supply) = kept.and_then(|kept| kept.pod.supply.as_mut()) {
-            supply.take(found);
-            self.look(&key);
+        let worker = self.worker.get_mut(&key).filter(|worker| worker.uid == uid);
+        if let Some(referenced) = worker.and_then(|worker| worker.pod.referenced.as_mut()) {
+            referenced.store(found);
+            self.sync(&key);
         }
     }
 
-    /// A pod with the status that it has here. Kubernetes: until the node has one, the status that the API has
-    /// (kubelet_pods.go, `GetKubeletContainerLogs`).
+    /// The pods of a node with the agent's status. Kubernetes: until the node has one, the status
+    /// in the API (kubelet_pods.go, `GetKubeletContainerLogs`).
     fn pods_of_node(&self, node: &str) -> Vec<Object> {
-        let on_node = self.kept.iter().filter(|(_, kept)| kept.node == node);
+        let on_node = self.worker.iter().filter(|(_, worker)| worker.node == node);
         let mut keys: Vec<&Key> = on_node.map(|(key, _)| key).collect();
         keys.sort();
         keys.into_iter()
@@ -212,23 +214,27 @@ impl Agent {
 
     fn pod(&self, key: &Key) -> Option<PodView> {
         let object = self.pods.store().get(key)?.object().ok()?;
-        if !self.places.has(object["spec"]["nodeName"].str()) {
+        if !self.nodes_here.has(object["spec"]["nodeName"].str()) {
             return None;
         }
         let mut view = PodView {
             pod: Object::clone(&object),
             inputs: Vec::new(),
         };
-        if let Some(kept) = self.kept.get(key).filter(|kept| *kept.uid == *object.uid()) {
-            let host = self.settings.host(&kept.node);
-            status::apply(&kept.pod, &mut view.pod, &host, self.settings.now());
-            for held in &kept.pod.containers {
+        if let Some(worker) = self
+            .worker
+            .get(key)
+            .filter(|worker| *worker.uid == *object.uid())
+        {
+            let host = self.settings.host(&worker.node);
+            status::apply(&worker.pod, &mut view.pod, &host, self.settings.now());
+            for container in &worker.pod.containers {
                 let lives = [
-                    (held.n_starts, &held.inputs),
-                    (held.n_starts.wrapping_sub(1), &held.last_inputs),
+                    (container.n_starts, &container.inputs),
+                    (container.n_starts.wrapping_sub(1), &container.last_inputs),
                 ];
                 let of_life = |(n, inputs): (u32, &Option<Arc<Inputs>>)| {
-                    Some((held.id(&object, &host.scheme, n), inputs.clone()?))
+                    Some((container.id(&object, &host.scheme, n), inputs.clone()?))
                 };
                 view.inputs.extend(lives.into_iter().filter_map(of_life));
             }
@@ -236,142 +242,146 @@ impl Agent {
         Some(view)
     }
 
-    /// Gives a container what was typed into it.
-    fn receive(&mut self, key: &Key, id: &str, data: Option<Bytes>) -> Result<(), String> {
+    /// Passes input to a container.
+    fn write_stdin(&mut self, key: &Key, id: &str, data: Option<Bytes>) -> Result<(), String> {
         let Some(object) = self.pods.store().get(key).and_then(|it| it.object().ok()) else {
             return Ok(());
         };
-        let kept = self.kept.get_mut(key);
-        let Some(kept) = kept.filter(|kept| *kept.uid == *object.uid()) else {
+        let worker = self.worker.get_mut(key);
+        let Some(worker) = worker.filter(|worker| *worker.uid == *object.uid()) else {
             return Ok(());
         };
-        let host = self.settings.host(&kept.node);
+        let host = self.settings.host(&worker.node);
         let common = self.settings.services.inputs(&object);
         let context = self.settings.node_context(&host, &common);
-        let turn = Turn::new(
+        let sync = SyncContext::new(
             &object,
             self.settings.now(),
             &*self.settings.runtime,
             context,
         );
-        let mut containers = kept.pod.containers.iter_mut();
-        let found = containers.find(|held| held.id(&object, &host.scheme, held.n_starts) == id);
-        if let Some(held) = found {
-            held.receive(data, &turn)?;
+        let mut containers = worker.pod.containers.iter_mut();
+        let found = containers
+            .find(|container| container.id(&object, &host.scheme, container.n_starts) == id);
+        if let Some(container) = found {
+            container.receive(data, &sync)?;
         }
-        self.look(key);
+        self.sync(key);
         Ok(())
     }
 
-    /// Lets a pod live up to now.
-    fn look(&mut self, key: &Key) {
+    /// Syncs a pod, unless it has to wait.
+    fn sync(&mut self, key: &Key) {
         let Some(entry) = self.pods.store().get(key) else {
             return self.forget(key);
         };
         if self
-            .kept
+            .worker
             .get(key)
-            .is_some_and(|kept| *kept.uid != *entry.uid())
+            .is_some_and(|worker| *worker.uid != *entry.uid())
         {
             self.forget(key);
         }
         if self
-            .kept
+            .worker
             .get(key)
-            .is_some_and(|kept| kept.must_wait(&entry))
+            .is_some_and(|worker| worker.must_wait(&entry))
         {
             return;
         }
-        if self.writes.len() >= MOST_WRITES {
+        if self.writes.len() >= MAX_WRITES {
             self.waiting.push_back(key.clone());
             return;
         }
         match entry.object() {
-            Ok(object) => self.live(key, &object),
-            Err(error) => tracing::warn!(%error, "a pod cannot be read"),
+            Ok(object) => self.sync_now(key, &object),
+            Err(error) => tracing::warn!(%error, "cannot decode a pod"),
         }
     }
 
-    fn live(&mut self, key: &Key, object: &Object) {
+    fn sync_now(&mut self, key: &Key, object: &Object) {
         let node = object["spec"]["nodeName"].str();
-        if !self.places.has(node) {
+        if !self.nodes_here.has(node) {
             return;
         }
         let now = self.settings.now();
-        if !self.kept.contains_key(key) {
-            let kept = self.admit(object, now);
-            self.kept.insert(key.clone(), kept);
+        if !self.worker.contains_key(key) {
+            let worker = self.admit(object, now);
+            self.worker.insert(key.clone(), worker);
         }
-        let Some(kept) = self.kept.get_mut(key) else {
+        let Some(worker) = self.worker.get_mut(key) else {
             return;
         };
-        // A resize changes what the pod takes of its node.
-        if let Some(share) = &mut kept.share {
-            let now = Share::of(object);
+        // A resize changes the pod's share of the node.
+        if let Some(share) = &mut worker.share {
+            let now = PodAllocation::from_pod(object);
             if now != *share {
-                self.places.release(&kept.node, share);
-                self.places.take(&kept.node, &now);
+                self.nodes_here.release(&worker.node, share);
+                self.nodes_here.take(&worker.node, &now);
                 *share = now;
             }
         }
-        let host = self.settings.host(&kept.node);
+        let host = self.settings.host(&worker.node);
         let common = self.settings.services.inputs(object);
         let context = self.settings.node_context(&host, &common);
-        let mut turn = Turn::new(object, now, &*self.settings.runtime, context);
-        let wakes = kept.pod.advance(&mut turn);
-        let notes = turn.notes;
-        if let Some(needs) = kept
+        let mut sync = SyncContext::new(object, now, &*self.settings.runtime, context);
+        let next_sync = worker.pod.advance(&mut sync);
+        let events = sync.events;
+        if let Some(needs) = worker
             .pod
-            .supply
+            .referenced
             .as_mut()
-            .and_then(|supply| supply.wants(now))
+            .and_then(|referenced| referenced.objects_to_read(now))
         {
-            let api = self.settings.api_of(&kept.node);
+            let api = self.settings.api_of(&worker.node);
             self.reads
-                .spawn(read(api, key.clone(), kept.uid.clone(), needs));
+                .spawn(read_objects(api, key.clone(), worker.uid.clone(), needs));
         }
-        if let Some(share) = kept.gives_back() {
-            self.places.release(&kept.node, &share);
+        if let Some(share) = worker.release_when_finished() {
+            self.nodes_here.release(&worker.node, &share);
         }
-        let is_held_back = kept.retries_at(now).is_some();
-        if let Some(at) = kept.schedule(wakes, now) {
+        let is_held_back = worker.retries_at(now).is_some();
+        if let Some(at) = worker.schedule(next_sync, now) {
             self.timers.add(at, key.clone());
         }
-        if let Some(write) = kept.lacks(object, &host, now).filter(|_| !is_held_back) {
-            kept.is_writing = true;
-            let api = self.settings.api_of(&kept.node);
+        if let Some(write) = worker
+            .missing_write(object, &host, now)
+            .filter(|_| !is_held_back)
+        {
+            worker.is_writing = true;
+            let api = self.settings.api_of(&worker.node);
             self.writes
-                .spawn(write.run(api, key.clone(), kept.uid.clone()));
+                .spawn(write.run(api, key.clone(), worker.uid.clone()));
         }
-        self.tell(object, notes);
+        self.record_events(object, events);
     }
 
-    /// Takes a pod that comes to its node, or says why not.
-    fn admit(&mut self, object: &Object, now: Moment) -> Kept {
+    /// Admits a new pod, or rejects it.
+    fn admit(&mut self, object: &Object, now: Moment) -> PodWorker {
         let name = object["spec"]["nodeName"].str();
-        let share = Share::of(object);
-        let (pod, share) = match self.refusal(object, name, &share) {
+        let share = PodAllocation::from_pod(object);
+        let (pod, share) = match self.admission_rejection(object, name, &share) {
             Some((reason, message)) => {
-                self.tell(
+                self.record_events(
                     object,
-                    vec![Told {
+                    vec![PodEvent {
                         path: String::new(),
                         note: Note::warning(&reason, "", &*message),
                     }],
                 );
                 (
-                    Pod::rejected(&reason, format!("Pod was rejected: {message}"), now),
+                    PodState::rejected(&reason, format!("Pod was rejected: {message}"), now),
                     None,
                 )
             }
             None => {
-                let mut pod = Pod::new(object, now, &*self.settings.runtime);
-                pod.address = self.places.address(object, &pod.address);
-                self.places.take(name, &share);
+                let mut pod = PodState::new(object, now, &*self.settings.runtime);
+                pod.address = self.nodes_here.address(object, &pod.address);
+                self.nodes_here.take(name, &share);
                 (pod, Some(share))
             }
         };
-        Kept {
+        PodWorker {
             uid: object.uid().into(),
             node: name.into(),
             pod,
@@ -380,91 +390,96 @@ impl Agent {
             is_writing: false,
             is_deleted: false,
             n_failures: 0,
-            wakes: None,
+            next_sync: None,
             meter: None,
         }
     }
 
-    /// Why a pod is not taken. Who is here already stays.
-    fn refusal(&self, object: &Object, node: &str, share: &Share) -> Option<(Str, String)> {
+    /// Why a pod is rejected. Pods that were here before are not checked again.
+    fn admission_rejection(
+        &self,
+        object: &Object,
+        node: &str,
+        share: &PodAllocation,
+    ) -> Option<(Str, String)> {
         if object.is_going() || !matches!(object["status"]["phase"].str(), "" | "Pending") {
             return None;
         }
         if let Err(message) = self.settings.runtime.accepts(object) {
             return Some((Str::new_static("InvalidSimulation"), message));
         }
-        let node = self.places.node(node);
+        let node = self.nodes_here.node(node);
         let refusal = admit(object, &node.object, node.used, share).err()?;
         Some((refusal.reason, refusal.message))
     }
 
     fn forget(&mut self, key: &Key) {
-        let Some(kept) = self.kept.remove(key) else {
+        let Some(worker) = self.worker.remove(key) else {
             return;
         };
-        if let Some(share) = &kept.share {
-            self.places.release(&kept.node, share);
+        if let Some(share) = &worker.share {
+            self.nodes_here.release(&worker.node, share);
         }
-        self.places.free(&kept.node, &kept.pod.address);
+        self.nodes_here.free(&worker.node, &worker.pod.address);
     }
 
-    fn tell(&self, object: &Object, notes: Vec<Told>) {
+    fn record_events(&self, object: &Object, events: Vec<PodEvent>) {
         let node = object["spec"]["nodeName"].str();
-        for Told { path, note } in notes {
+        for PodEvent { path, note } in events {
             self.settings.record(object, node, &path, note);
         }
     }
 }
 
-impl Kept {
-    /// Whether the API will soon say more than `entry` does.
+impl PodWorker {
+    /// Whether a newer version than `entry` is about to arrive.
     fn must_wait(&self, entry: &Entry<Object>) -> bool {
         self.is_writing || entry.version() < self.wrote
     }
 
-    /// What it no longer takes of its node.
-    fn gives_back(&mut self) -> Option<Share> {
-        if self.pod.stage == Stage::Finished {
+    /// The share of the node that is released, once the pod is finished.
+    fn release_when_finished(&mut self) -> Option<PodAllocation> {
+        if self.pod.stage == PodStage::Finished {
             self.share.take()
         } else {
             None
         }
     }
 
-    /// When a write that failed is tried again.
+    /// When a failed write is retried.
     fn retries_at(&self, now: Moment) -> Option<Moment> {
-        self.wakes.filter(|at| self.n_failures > 0 && *at > now)
+        self.next_sync.filter(|at| self.n_failures > 0 && *at > now)
     }
 
-    /// Remembers when to look again; that moment, if it is a new one.
-    fn schedule(&mut self, wakes: Option<Moment>, now: Moment) -> Option<Moment> {
-        let wakes = earlier(wakes, self.retries_at(now));
-        let is_new = wakes != self.wakes;
-        self.wakes = wakes;
-        wakes.filter(|_| is_new)
+    /// Sets the next sync; returns it if it is a new one.
+    fn schedule(&mut self, next_sync: Option<Moment>, now: Moment) -> Option<Moment> {
+        let next_sync = earlier(next_sync, self.retries_at(now));
+        let is_new = next_sync != self.next_sync;
+        self.next_sync = next_sync;
+        next_sync.filter(|_| is_new)
     }
 
-    fn succeed(&mut self, done: write::Done) {
+    fn succeed(&mut self, done: write::PodWriteOutcome) {
         self.n_failures = 0;
         match done {
-            write::Done::Status(version) => self.wrote = version,
-            write::Done::Deleted => self.is_deleted = true,
-            write::Done::Gone => {}
+            write::PodWriteOutcome::Status(version) => self.wrote = version,
+            write::PodWriteOutcome::Deleted => self.is_deleted = true,
+            write::PodWriteOutcome::Gone => {}
         }
     }
 
     fn fail(&mut self) -> Duration {
         self.n_failures += 1;
-        (FIRST_PAUSE * 2u32.saturating_pow(self.n_failures - 1)).min(LONGEST_PAUSE)
+        (INITIAL_BACKOFF * 2u32.saturating_pow(self.n_failures - 1)).min(MAX_BACKOFF)
     }
 
-    /// What the API does not know yet.
-    fn lacks(&self, object: &Value, host: &Host, now: Moment) -> Option<Write> {
+    /// What the API does not have yet.
+    fn missing_write(&self, object: &Value, host: &Host, now: Moment) -> Option<PodWrite> {
         if let Some(patch) = status::patch(&self.pod, object, host, now) {
-            return Some(Write::Status(patch));
+            return Some(PodWrite::Status(patch));
         }
         let is_going = !object["metadata"]["deletionTimestamp"].is_null();
-        let is_over = self.pod.stage == Stage::Finished && is_going && !self.is_deleted;
-        is_over.then_some(Write::Delete)
+        let is_over = self.pod.stage == PodStage::Finished && is_going && !self.is_deleted;
+        is_over.then_some(PodWrite::Delete)
     }
 }

@@ -1,11 +1,11 @@
-//! What is due, and when is the next? One heap for everything that waits.
+//! Timers: one heap for everything that is due.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::moment::Moment;
 
-/// Things that are due at some time, each perhaps more than once.
+/// Keys by due time, each perhaps more than once.
 #[derive(Debug)]
 pub(crate) struct Timers<K>(BinaryHeap<Reverse<(Moment, K)>>);
 
@@ -16,17 +16,17 @@ impl<K: Ord> Default for Timers<K> {
 }
 
 impl<K: Ord> Timers<K> {
-    /// Something is due at `at`.
+    /// Adds a key that is due at `at`.
     pub(crate) fn add(&mut self, at: Moment, key: K) {
         self.0.push(Reverse((at, key)));
     }
 
-    /// When the next thing is due.
+    /// When the next key is due.
     pub(crate) fn next(&self) -> Option<Moment> {
         self.0.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// The next thing that is due now, and since when.
+    /// The next key that is due now, with its due time.
     pub(crate) fn pop(&mut self, now: Moment) -> Option<(Moment, K)> {
         self.next().filter(|at| *at <= now)?;
         self.0.pop().map(|Reverse(due)| due)
@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn things_come_in_their_order_and_not_before_their_time() {
+    fn keys_are_popped_in_order_once_they_are_due() {
         let mut timers = Timers::default();
         for seconds in [3, 1, 2] {
             timers.add(Moment::from_secs(seconds), seconds);

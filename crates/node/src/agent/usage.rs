@@ -1,7 +1,8 @@
-//! How much do a node and its pods use? Read from the runtime when the node is scraped, and counted from then on.
+//! Resource usage of nodes and pods, read from the runtime when a node is scraped and counted from
+//! then on.
 //!
-//! CPU time is a counter. A meter has the value of the last scrape, to which the usage since then is added, so that the
-//! counter never falls: not when an annotation changes, nor the node's when a pod ends.
+//! CPU time is a counter. A meter has the value at the last scrape and adds the usage since then,
+//! so the counter never falls: not when an annotation changes, nor the node's when a pod ends.
 //!
 //! Invariant: without scrapes there are no meters.
 
@@ -9,32 +10,32 @@ use std::time::Duration;
 
 use mizzen_value::Str;
 
-use super::{Agent, Kept};
+use super::{Agent, PodWorker};
 use crate::moment::Moment;
 use crate::pod::inputs::{NO_INPUTS, NodeContext};
 use crate::pod::spec;
-use crate::runtime::{ContainerLife, ContainerRuntime, ContainerUsage, State};
+use crate::runtime::{ContainerLife, ContainerPhase, ContainerRuntime, ContainerUsage};
 
-/// What a node takes for itself: the system, a kubelet and a container runtime.
+/// The usage of a node itself: system, kubelet and container runtime.
 const NODE_OVERHEAD_MILLICORES: u32 = 50;
 const NODE_OVERHEAD_BYTES: u64 = 256 * 1024 * 1024;
-/// A container that has started has used CPU. Kubernetes: metrics-server takes a counter of zero for a missing one
-/// (pkg/scraper/client/resource/decode.go).
+/// A started container has used CPU. Kubernetes: metrics-server takes a counter of zero for a
+/// missing one (pkg/scraper/client/resource/decode.go).
 const LEAST_CPU_TIME: Duration = Duration::from_micros(1);
 
-/// What a node and its pods have used.
+/// The usage of a node and its pods.
 #[derive(Debug, PartialEq)]
 pub(crate) struct NodeUsage {
-    /// When this was so, by the wall clock, in whole milliseconds.
+    /// The wall-clock time of the sample, in whole milliseconds.
     pub at: Duration,
     pub cpu_time: Duration,
     pub memory_bytes: u64,
-    pub pods: Vec<PodUsage>,
+    pub pods: Vec<PodUsageSample>,
 }
 
-/// What a pod has used.
+/// The usage of a pod.
 #[derive(Debug, PartialEq)]
-pub(crate) struct PodUsage {
+pub(crate) struct PodUsageSample {
     pub namespace: Str,
     pub name: Str,
     pub cpu_time: Duration,
@@ -43,11 +44,11 @@ pub(crate) struct PodUsage {
     pub containers: Vec<RunningContainer>,
 }
 
-/// What a container has used in its present life.
+/// The usage of a container since its start.
 #[derive(Debug, PartialEq)]
 pub(crate) struct RunningContainer {
     pub name: Str,
-    /// When it was started, by the wall clock.
+    /// Its start, by the wall clock.
     pub started: Duration,
     pub cpu_time: Duration,
     pub memory_bytes: u64,
@@ -68,16 +69,16 @@ pub(super) struct PodMeter {
 
 struct ContainerMeter {
     name: Str,
-    /// Since when the container is in the life that is metered.
+    /// The start of the instance that is metered.
     since: Moment,
     cpu_time: Duration,
     at: Moment,
 }
 
 impl Agent {
-    /// What a node and its pods have used; none if there is no such node here.
+    /// The usage of a node and its pods; `None` if the node is not here.
     pub(super) fn usage(&mut self, node: &str) -> Option<NodeUsage> {
-        if !self.places.has(node) {
+        if !self.nodes_here.has(node) {
             return None;
         }
         let now = whole_millisecond(self.settings.now());
@@ -87,32 +88,36 @@ impl Agent {
             .entry(node.into())
             .or_insert_with(|| NodeMeter {
                 cpu_time: Duration::ZERO,
-                at: self.began,
+                at: self.started,
             });
         meter.cpu_time += now.saturating_since(meter.at) * NODE_OVERHEAD_MILLICORES / 1000;
         meter.at = now;
         let mut memory_bytes = NODE_OVERHEAD_BYTES;
         let mut pods = Vec::new();
-        for (key, kept) in self.kept.iter_mut().filter(|(_, kept)| kept.node == node) {
+        for (key, worker) in self
+            .worker
+            .iter_mut()
+            .filter(|(_, worker)| worker.node == node)
+        {
             let stored = self.pods.store().get(key);
             let Some(pod) = stored.and_then(|entry| entry.object().ok()) else {
                 continue;
             };
-            if *kept.uid != *pod.uid() {
+            if *worker.uid != *pod.uid() {
                 continue;
             }
-            let before = kept
+            let before = worker
                 .meter
                 .as_ref()
                 .map_or(Duration::ZERO, |meter| meter.cpu_time);
             let common = self.settings.services.inputs(&pod);
             let context = self.settings.node_context(&host, &common);
-            let containers = kept.measure(&pod, &*self.settings.runtime, context, now);
-            let Some(of_pod) = &kept.meter else {
+            let containers = worker.measure(&pod, &*self.settings.runtime, context, now);
+            let Some(of_pod) = &worker.meter else {
                 continue;
             };
             meter.cpu_time += of_pod.cpu_time - before;
-            let usage = PodUsage {
+            let usage = PodUsageSample {
                 namespace: key.namespace().into(),
                 name: key.name().into(),
                 cpu_time: of_pod.cpu_time,
@@ -136,8 +141,8 @@ impl Agent {
     }
 }
 
-impl Kept {
-    /// Reads what the containers that run have used up to `now`.
+impl PodWorker {
+    /// Reads the usage of the running containers up to `now`.
     fn measure(
         &mut self,
         pod: &mizzen_sdk::Object,
@@ -146,48 +151,50 @@ impl Kept {
         now: Moment,
     ) -> Vec<RunningContainer> {
         let mut containers = Vec::new();
-        for held in &self.pod.containers {
-            let Some(State::Running { since }) = held.state else {
+        for container in &self.pod.containers {
+            let Some(ContainerPhase::Running { since }) = container.state else {
                 continue;
             };
             let since = whole_millisecond(since);
             let life = ContainerLife {
                 pod,
-                container: spec::container(pod, &held.name),
+                container: spec::container(pod, &container.name),
                 since,
-                inputs: held.inputs.as_deref().unwrap_or(&NO_INPUTS),
+                inputs: container.inputs.as_deref().unwrap_or(&NO_INPUTS),
                 node,
             };
             let meter = self.meter.get_or_insert_default();
             let known = meter
                 .containers
                 .iter()
-                .position(|known| known.name == held.name && known.since == since);
+                .position(|known| known.name == container.name && known.since == since);
             let idx = known.unwrap_or_else(|| {
-                meter.containers.retain(|known| known.name != held.name);
+                meter
+                    .containers
+                    .retain(|known| known.name != container.name);
                 meter.containers.push(ContainerMeter {
-                    name: held.name.clone(),
+                    name: container.name.clone(),
                     since,
                     cpu_time: Duration::ZERO,
                     at: since,
                 });
                 meter.containers.len() - 1
             });
-            let container = &mut meter.containers[idx];
+            let metered = &mut meter.containers[idx];
             let Some(ContainerUsage {
                 cpu_time,
                 memory_bytes,
-            }) = runtime.usage(&life, container.at, now.max(container.at))
+            }) = runtime.usage(&life, metered.at, now.max(metered.at))
             else {
                 continue;
             };
-            container.cpu_time += cpu_time;
-            container.at = now.max(container.at);
+            metered.cpu_time += cpu_time;
+            metered.at = now.max(metered.at);
             meter.cpu_time += cpu_time;
             containers.push(RunningContainer {
-                name: held.name.clone(),
+                name: container.name.clone(),
                 started: since.wall(),
-                cpu_time: container.cpu_time.max(LEAST_CPU_TIME),
+                cpu_time: metered.cpu_time.max(LEAST_CPU_TIME),
                 memory_bytes,
             });
         }
@@ -195,8 +202,9 @@ impl Kept {
     }
 }
 
-/// The millisecond of a moment, by the wall clock. Samples have timestamps of milliseconds: what is counted up to a timestamp is
-/// counted up to that very moment. The clocks are whole milliseconds apart, for they are not read in the same nanosecond.
+/// A moment in whole milliseconds of the wall clock. Samples have millisecond timestamps, so usage
+/// is counted up to exactly that moment. Both clocks are a whole number of milliseconds apart,
+/// because they are not read in the same nanosecond.
 fn whole_millisecond(moment: Moment) -> Moment {
     let nanos = |time: Duration| i128::try_from(time.as_nanos()).unwrap_or(i128::MAX);
     let apart = nanos(moment.monotonic()) - nanos(moment.wall());
@@ -214,13 +222,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_as_far_apart_on_both_clocks() {
+    fn rounding_keeps_the_distance_of_both_clocks() {
         let at = |monotonic: u64, wall: u64| {
             let moment = Moment::new(Duration::from_nanos(monotonic), Duration::from_nanos(wall));
             let whole = whole_millisecond(moment);
             (whole.monotonic().as_nanos(), whole.wall().as_nanos())
         };
-        // Read at once, but for some nanoseconds.
+        // Both clocks read within some nanoseconds.
         assert_eq!(at(5_000_400, 5_000_900), (5_000_000, 5_000_000));
         assert_eq!(at(5_999_900, 6_000_100), (6_000_000, 6_000_000));
         // The wall clock was set an hour and some microseconds ahead.

@@ -1,4 +1,4 @@
-//! One write about a pod, and what came of it.
+//! Writes about a pod: its status, or its deletion.
 
 use kube::Error;
 use mizzen_sdk::Key;
@@ -8,42 +8,41 @@ use mizzen_sdk::resource::PODS;
 use mizzen_sdk::write::is_not_found;
 use mizzen_value::Value;
 
-/// What is written.
-pub(super) enum Write {
-    /// What the status lacks.
+/// A write.
+pub(super) enum PodWrite {
+    /// The status patch.
     Status(Value),
-    /// Nothing of it is left here.
+    /// The final deletion of a pod without containers.
     Delete,
 }
 
-/// What was done.
-pub(super) enum Done {
-    /// The status is written; this is the version that it left.
+/// What was written.
+pub(super) enum PodWriteOutcome {
+    /// The status, with the version that the write left.
     Status(Version),
-    /// The pod may go.
     Deleted,
-    /// There is no such pod any more.
+    /// The pod did not exist any more.
     Gone,
 }
 
-/// What came of a write.
-pub(super) struct Written {
+/// The result of a write.
+pub(super) struct PodWriteResult {
     pub key: Key,
     pub uid: Box<str>,
-    pub outcome: Result<Done, Error>,
+    pub outcome: Result<PodWriteOutcome, Error>,
 }
 
-impl Write {
-    /// Writes, if the pod is still the one with this uid.
-    pub(super) async fn run(self, api: Api, key: Key, uid: Box<str>) -> Written {
+impl PodWrite {
+    /// Writes, if the pod still has this UID.
+    pub(super) async fn run(self, api: Api, key: Key, uid: Box<str>) -> PodWriteResult {
         let outcome = match &self {
-            Write::Status(patch) => {
+            PodWrite::Status(patch) => {
                 let patched = api
                     .patch(&PODS, &key, "status", Patch::Strategic, patch)
                     .await;
-                patched.map(|object| Done::Status(Version::parse(object.version())))
+                patched.map(|object| PodWriteOutcome::Status(Version::parse(object.version())))
             }
-            Write::Delete => {
+            PodWrite::Delete => {
                 let options = DeleteOptions {
                     uid: Some(&*uid),
                     grace_seconds: Some(0),
@@ -51,13 +50,13 @@ impl Write {
                 };
                 api.delete(&PODS, &key, &options)
                     .await
-                    .map(|_| Done::Deleted)
+                    .map(|_| PodWriteOutcome::Deleted)
             }
         };
         let outcome = match outcome {
-            Err(error) if is_not_found(&error) => Ok(Done::Gone),
+            Err(error) if is_not_found(&error) => Ok(PodWriteOutcome::Gone),
             outcome => outcome,
         };
-        Written { key, uid, outcome }
+        PodWriteResult { key, uid, outcome }
     }
 }

@@ -1,10 +1,10 @@
-//! How much does a node have?
+//! The capacity of a node.
 
 use mizzen_value::quantity::canonical;
 use mizzen_value::{Map, Value};
 
-/// How much a node has if nobody says anything.
-pub(crate) fn usual_capacity() -> Value {
+/// The default capacity of a node.
+pub(crate) fn default_capacity() -> Value {
     let amounts = [
         ("cpu", "8"),
         ("ephemeral-storage", "100Gi"),
@@ -16,9 +16,9 @@ pub(crate) fn usual_capacity() -> Value {
     Value::Map(amounts.into_iter().collect::<Map>())
 }
 
-/// The usual capacity but for what a text such as `cpu=4,memory=16Gi` says; the error is for people.
+/// The default capacity with the changes of a text such as `cpu=4,memory=16Gi`.
 pub fn parse_capacity(text: &str) -> Result<Value, String> {
-    let mut capacity = usual_capacity();
+    let mut capacity = default_capacity();
     for part in text.split(',').filter(|part| !part.is_empty()) {
         let (name, amount) = part
             .split_once('=')
@@ -35,18 +35,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_named_is_as_usual() {
+    fn resources_that_are_not_named_keep_their_default() {
         let capacity = parse_capacity("cpu=4, acme.com/gpu=2").unwrap();
         let amount = |name: &str| capacity[name].str().to_string();
         assert_eq!(
             (amount("cpu"), amount("acme.com/gpu"), amount("pods")),
             ("4".into(), "2".into(), "110".into())
         );
-        assert_eq!(parse_capacity("").unwrap(), usual_capacity());
+        assert_eq!(parse_capacity("").unwrap(), default_capacity());
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
+    fn invalid_capacities_are_rejected() {
         assert_eq!(
             parse_capacity("cpu"),
             Err("\"cpu\" is not NAME=AMOUNT".into())

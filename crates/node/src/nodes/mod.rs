@@ -1,10 +1,10 @@
-//! How does the API hear of nodes, and that they live? Registration, leases, and a status now and then.
+//! Nodes in the API: registration, leases and status.
 
 mod capacity;
-mod keep;
+mod heartbeat;
 mod object;
 
+pub(crate) use capacity::default_capacity;
 pub use capacity::parse_capacity;
-pub(crate) use capacity::usual_capacity;
-pub(crate) use keep::keep;
-pub(crate) use object::object;
+pub(crate) use heartbeat::run_heartbeats;
+pub(crate) use object::node_object;

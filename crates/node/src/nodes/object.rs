@@ -1,22 +1,22 @@
-//! What does a node look like? As a kubelet registers it.
+//! The Node object, as a kubelet registers it.
 
 use mizzen_object::condition::find;
 use mizzen_value::{Value, value};
 
 use crate::moment::{Moment, to_value};
-use crate::settings::Settings;
+use crate::settings::NodeSettings;
 
-/// The version of Kubernetes that the nodes claim to be.
+/// The kubelet version of the nodes.
 const VERSION: &str = "v1.36.4";
 
-/// What a kubelet of that version says it can do, as far as it depends on the version.
+/// The declared features of that version.
 const FEATURES: [&str; 3] = [
     "InPlacePodLevelResourcesVerticalScaling",
     "InPlacePodVerticalScalingInitContainers",
     "RestartAllContainersOnContainerExits",
 ];
 
-/// What a node that is well says of itself: type, status, reason, message.
+/// The conditions of a healthy node: type, status, reason, message.
 const CONDITIONS: [[&str; 4]; 4] = [
     [
         "MemoryPressure",
@@ -45,7 +45,7 @@ const CONDITIONS: [[&str; 4]; 4] = [
 ];
 
 /// A node as it is registered.
-pub(crate) fn object(settings: &Settings, name: &str) -> Value {
+pub(crate) fn node_object(settings: &NodeSettings, name: &str) -> Value {
     value!({
         "apiVersion": "v1",
         "kind": "Node",
@@ -58,9 +58,9 @@ pub(crate) fn object(settings: &Settings, name: &str) -> Value {
     })
 }
 
-/// The annotations that a kubelet keeps on its node. Nodes that share an address have metrics at a path of their own, which
-/// metrics-server finds in an annotation.
-pub(super) fn annotations(settings: &Settings, name: &str) -> Value {
+/// The annotations that a kubelet keeps on its node. Nodes that share an address serve metrics at a
+/// path of their own, which metrics-server finds in an annotation.
+pub(super) fn annotations(settings: &NodeSettings, name: &str) -> Value {
     let mut annotations =
         value!({ "volumes.kubernetes.io/controller-managed-attach-detach": "true" });
     if settings.n_nodes > 1 && !settings.has_own_addresses {
@@ -82,8 +82,8 @@ pub(super) fn labels(name: &str) -> Value {
     })
 }
 
-/// The status of a node that is well; `known` is the status that it has.
-pub(super) fn status(settings: &Settings, name: &str, known: &Value) -> Value {
+/// The status of a healthy node; `known` is its current status.
+pub(super) fn status(settings: &NodeSettings, name: &str, known: &Value) -> Value {
     let now = settings.now();
     let conditions: Vec<Value> = CONDITIONS
         .iter()
@@ -100,7 +100,7 @@ pub(super) fn status(settings: &Settings, name: &str, known: &Value) -> Value {
         "declaredFeatures": (FEATURES.map(Value::from).to_vec()),
         "daemonEndpoints": { "kubeletEndpoint": { "Port": (settings.port) } },
         "features": { "supplementalGroupsPolicy": true },
-        "nodeInfo": (information(settings, name)),
+        "nodeInfo": (node_info(settings, name)),
     })
 }
 
@@ -121,8 +121,8 @@ fn condition([name, status, reason, message]: &[&str; 4], known: &Value, now: Mo
     })
 }
 
-/// Whether a node's status says something else than that it is well, or is about another process.
-pub(super) fn needs_status(settings: &Settings, name: &str, node: &Value) -> bool {
+/// Whether a node's status is not that of a healthy node of this process.
+pub(super) fn needs_status(settings: &NodeSettings, name: &str, node: &Value) -> bool {
     let known = &node["status"];
     let wanted = status(settings, name, known);
     let fields = ["addresses", "capacity", "allocatable", "daemonEndpoints"];
@@ -133,7 +133,7 @@ pub(super) fn needs_status(settings: &Settings, name: &str, node: &Value) -> boo
     differs || !CONDITIONS.iter().all(is_well)
 }
 
-fn information(settings: &Settings, name: &str) -> Value {
+fn node_info(settings: &NodeSettings, name: &str) -> Value {
     let number = crate::digest(name);
     let machine = format!("{number:016x}{:016x}", number.rotate_left(32));
     let uuid = format!(
@@ -158,7 +158,7 @@ fn information(settings: &Settings, name: &str) -> Value {
     })
 }
 
-/// This machine's architecture, as Go names it.
+/// The architecture of this machine, as Go names it.
 fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",

@@ -1,9 +1,9 @@
-//! What does a container get beside its image? Its environment variables and the files of its volumes.
+//! The inputs of a container beside its image: environment variables and files of volumes.
 //!
-//! Both come from the pod, from the ConfigMaps and Secrets that it names, and from its node. Variables are resolved once, when a
-//! container starts; files follow what they are made of.
+//! Both come from the pod, from the ConfigMaps and Secrets that it references, and from its node.
+//! Variables are resolved once, when a container starts; files follow their sources.
 //!
-//! Invariant: pure. What was read comes in as [`Contents`].
+//! Invariant: pure. Objects that were read are passed in as [`Contents`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,35 +12,36 @@ use bytes::Bytes;
 use mizzen_value::quantity::Quantity;
 use mizzen_value::{Str, Value, json};
 
+use super::references::{Contents, Found, ObjectKey, ReferenceKind};
 use super::spec;
-use super::supply::{Contents, Found, Need, Sort};
 use crate::moment::Moment;
 
 /// Environment variables by name.
 pub type Variables = BTreeMap<Str, Str>;
-/// Files by path; a file whose content is not known here has none.
+/// Files by path; `None` if the content is not known.
 pub type Files = BTreeMap<Str, Option<Str>>;
 
-/// What one life of a container got.
+/// The inputs of one container instance.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Inputs {
-    /// Its environment at its start; none if the specification alone says it, which cannot change.
+    /// Its environment at its start; `None` if it follows from the specification alone.
     pub variables: Option<Variables>,
-    /// The files of its volumes and since when they are so, oldest first; empty if its commands read none.
+    /// The files of its volumes with the time of each version, oldest first; empty if its commands
+    /// read none.
     pub files: Vec<(Moment, Files)>,
     /// The variables of Services at its start.
     pub services: ServiceVariables,
-    /// What was typed into its stdin, and when; none closed it.
+    /// The input to its stdin, with times; `None` closes it.
     pub stdin: Vec<(Moment, Option<Bytes>)>,
 }
 
-/// The variables that say where Services are.
+/// The environment variables of Services.
 pub type ServiceVariables = Vec<(Str, Str)>;
 
-/// How many versions of its files a container can still have read.
+/// The most versions of files that are kept.
 const MOST_VERSIONS: usize = 16;
 
-/// Nothing but what the specification says.
+/// No inputs beside the specification.
 pub static NO_INPUTS: Inputs = Inputs {
     variables: None,
     files: Vec::new(),
@@ -49,7 +50,7 @@ pub static NO_INPUTS: Inputs = Inputs {
 };
 
 impl Inputs {
-    /// The files have changed `now`.
+    /// Adds a version of the files.
     pub fn update_files(&mut self, files: Files, now: Moment) {
         if self.files.len() == MOST_VERSIONS {
             self.files.remove(1);
@@ -60,17 +61,17 @@ impl Inputs {
 
 /// What inputs are made of.
 #[derive(Clone, Copy)]
-pub struct Sources<'a> {
-    /// The pod; its status may lack what is below.
+pub struct InputSources<'a> {
+    /// The pod; its status may lack the fields below.
     pub pod: &'a Value,
-    /// Its address.
+    /// The pod IP.
     pub pod_ip: &'a str,
-    /// Its node.
+    /// The node.
     pub node: NodeContext<'a>,
-    /// The variables that say where Services are.
+    /// The environment variables of Services.
     pub services: &'a [(Str, Str)],
     /// The ConfigMaps and Secrets that were read for it.
-    pub found: &'a BTreeMap<Need, Found>,
+    pub found: &'a BTreeMap<ObjectKey, Found>,
 }
 
 /// What a node adds to its containers.
@@ -78,36 +79,36 @@ pub struct Sources<'a> {
 pub struct NodeContext<'a> {
     /// Its address.
     pub host_ip: &'a str,
-    /// How much of it pods can have.
+    /// Its allocatable resources.
     pub allocatable: &'a Value,
-    /// What every container of the pod gets that starts now: the variables of Services.
+    /// The inputs that all containers of the pod share: the variables of Services.
     pub common: Option<&'a Arc<Inputs>>,
 }
 
 impl<'a> NodeContext<'a> {
-    /// A node of which nothing is known.
+    /// A node without any data.
     pub const NONE: NodeContext<'static> = NodeContext {
         host_ip: "",
         allocatable: &Value::Null,
         common: None,
     };
 
-    /// The variables that say where Services are now.
+    /// The current environment variables of Services.
     pub fn services(&self) -> &'a [(Str, Str)] {
         self.common.map_or(&[], |common| &common.services)
     }
 }
 
-impl Sources<'_> {
-    /// The environment of a container. Kubernetes: `envFrom` first, then `env`, then services (kubelet_pods.go,
-    /// `makeEnvironmentVariables`).
+impl InputSources<'_> {
+    /// The environment of a container. Kubernetes: `envFrom` first, then `env`, then services
+    /// (kubelet_pods.go, `makeEnvironmentVariables`).
     pub fn variables(&self, container: &Value) -> Variables {
         let mut variables = Variables::new();
         for from in container["envFrom"].list() {
             let prefix = from["prefix"].str();
             for (sort, field) in [
-                (Sort::ConfigMap, "configMapRef"),
-                (Sort::Secret, "secretRef"),
+                (ReferenceKind::ConfigMap, "configMapRef"),
+                (ReferenceKind::Secret, "secretRef"),
             ] {
                 let Some(contents) = self.contents(sort, from[field]["name"].str()) else {
                     continue;
@@ -144,9 +145,9 @@ impl Sources<'_> {
         variables.get(name).or_else(service).cloned()
     }
 
-    /// None for what is optional and not there.
+    /// `None` if an optional source is missing.
     fn value_from(&self, source: &Value, container: &Value) -> Option<Str> {
-        let key_of = |sort: Sort, field: &str| {
+        let key_of = |sort: ReferenceKind, field: &str| {
             let reference = &source[field];
             self.contents(sort, reference["name"].str())?
                 .data
@@ -160,15 +161,15 @@ impl Sources<'_> {
             return Some(self.resource(&source["resourceFieldRef"], container));
         }
         if !source["configMapKeyRef"].is_null() {
-            return key_of(Sort::ConfigMap, "configMapKeyRef");
+            return key_of(ReferenceKind::ConfigMap, "configMapKeyRef");
         }
         if !source["secretKeyRef"].is_null() {
-            return key_of(Sort::Secret, "secretKeyRef");
+            return key_of(ReferenceKind::Secret, "secretKeyRef");
         }
         Some(Str::default())
     }
 
-    fn contents(&self, sort: Sort, name: &str) -> Option<&Contents> {
+    fn contents(&self, sort: ReferenceKind, name: &str) -> Option<&Contents> {
         self.found
             .get(&(sort, name.into()))?
             .as_ref()
@@ -176,7 +177,7 @@ impl Sources<'_> {
             .map(|contents| &**contents)
     }
 
-    /// Kubernetes: what `fieldRef` can name (pkg/fieldpath, and kubelet_pods.go for what only the node knows).
+    /// Kubernetes: the paths of `fieldRef` (pkg/fieldpath, and kubelet_pods.go for the node's).
     fn field(&self, path: &str) -> Str {
         let metadata = &self.pod["metadata"];
         let subscript = path
@@ -199,8 +200,8 @@ impl Sources<'_> {
         value.str().into()
     }
 
-    /// Kubernetes: the amount by the divisor, rounded up; a limit that is not set is the pod's or what the node has
-    /// (pkg/api/v1/resource/helpers.go, kubelet_resources.go).
+    /// Kubernetes: the amount by the divisor, rounded up; an unset limit is the pod's, or the
+    /// node's allocatable amount (pkg/api/v1/resource/helpers.go, kubelet_resources.go).
     fn resource(&self, reference: &Value, container: &Value) -> Str {
         let container = match reference["containerName"].str() {
             "" => container,
@@ -237,7 +238,8 @@ impl Sources<'_> {
             .into()
     }
 
-    /// The files that a container whose files were `before` has now. Kubernetes: a `subPath` does not follow its volume.
+    /// The current files of a container whose files were `before`. Kubernetes: a `subPath` does not
+    /// follow its volume.
     pub fn changed_files(&self, container: &Value, before: &Files) -> Files {
         let fixed: Vec<&str> = container["volumeMounts"]
             .list()
@@ -253,7 +255,7 @@ impl Sources<'_> {
         files
     }
 
-    /// The files of a container's volumes, as far as they are known here.
+    /// The files of a container's volumes, as far as they are known.
     pub fn files(&self, container: &Value) -> Files {
         let mut files = Files::new();
         for mount in container["volumeMounts"].list() {
@@ -263,10 +265,10 @@ impl Sources<'_> {
             };
             let (path, below) = (
                 mount["mountPath"].str().trim_end_matches('/'),
-                sub_path(mount, self, container),
+                self.sub_path(mount, container),
             );
             for (name, content) in self.volume(volume) {
-                // A subPath is a directory of the volume, or one file of it.
+                // A subPath is a directory or a file of the volume.
                 let rest = match below.as_str() {
                     "" => Some(format!("/{name}")),
                     below if name == below => Some(String::new()),
@@ -304,34 +306,34 @@ impl Sources<'_> {
                     };
                     (item["path"].str().into(), Some(content))
                 })),
-                // No token is requested for a container that does not run.
+                // Simulated containers get no token.
                 Projection::Token => drop(files.insert(object["path"].str().into(), None)),
             }
         }
         files
     }
+
+    /// Kubernetes: `subPath`, or `subPathExpr` with its variables.
+    fn sub_path(&self, mount: &Value, container: &Value) -> String {
+        let path: String = match mount["subPathExpr"].str() {
+            "" => mount["subPath"].str().into(),
+            expression => {
+                let variables = self.variables(container);
+                expand(expression, &|name| variables.get(name).cloned())
+            }
+        };
+        path.trim_matches('/').into()
+    }
 }
 
-/// Whether a path is a directory or file, or something in it.
+/// Whether a path is `parent`, or below it.
 pub fn is_below(path: &str, parent: &str) -> bool {
     path.strip_prefix(parent)
         .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// Kubernetes: `subPath`, or `subPathExpr` with its variables.
-fn sub_path(mount: &Value, sources: &Sources, container: &Value) -> String {
-    let path: String = match mount["subPathExpr"].str() {
-        "" => mount["subPath"].str().into(),
-        expression => {
-            let variables = sources.variables(container);
-            expand(expression, &|name| variables.get(name).cloned())
-        }
-    };
-    path.trim_matches('/').into()
-}
-
 impl Contents {
-    /// The files that a volume makes of it: all keys, or the ones that `items` name.
+    /// The files that a volume makes of it: all keys, or those of `items`.
     fn files(&self, reference: &Value) -> Files {
         let keys = || self.data.iter().chain(&self.binary);
         if reference["items"].list().is_empty() {
@@ -352,29 +354,29 @@ impl Contents {
 }
 
 /// One source of a volume's files.
-struct Source<'a> {
+struct ProjectionSource<'a> {
     sort: Projection,
     object: &'a Value,
-    /// The field of `object` that has a name.
+    /// The field of `object` that has the name.
     name: &'static str,
 }
 
 #[derive(Clone, Copy)]
 enum Projection {
-    Object(Sort),
+    Object(ReferenceKind),
     Downward,
     Token,
 }
 
-fn projections(volume: &Value) -> impl Iterator<Item = Source<'_>> {
+fn projections(volume: &Value) -> impl Iterator<Item = ProjectionSource<'_>> {
     let own = [
         (
-            Projection::Object(Sort::ConfigMap),
+            Projection::Object(ReferenceKind::ConfigMap),
             &volume["configMap"],
             "name",
         ),
         (
-            Projection::Object(Sort::Secret),
+            Projection::Object(ReferenceKind::Secret),
             &volume["secret"],
             "secretName",
         ),
@@ -386,11 +388,15 @@ fn projections(volume: &Value) -> impl Iterator<Item = Source<'_>> {
         .flat_map(|source| {
             [
                 (
-                    Projection::Object(Sort::ConfigMap),
+                    Projection::Object(ReferenceKind::ConfigMap),
                     &source["configMap"],
                     "name",
                 ),
-                (Projection::Object(Sort::Secret), &source["secret"], "name"),
+                (
+                    Projection::Object(ReferenceKind::Secret),
+                    &source["secret"],
+                    "name",
+                ),
                 (Projection::Downward, &source["downwardAPI"], ""),
                 (Projection::Token, &source["serviceAccountToken"], ""),
             ]
@@ -399,10 +405,10 @@ fn projections(volume: &Value) -> impl Iterator<Item = Source<'_>> {
         .into_iter()
         .chain(projected)
         .filter(|(_, object, _)| !object.is_null());
-    all.map(|(sort, object, name)| Source { sort, object, name })
+    all.map(|(sort, object, name)| ProjectionSource { sort, object, name })
 }
 
-/// The directories of a container below which every file is known.
+/// The mounts of a container below which every file is known.
 pub fn known_mounts<'a>(pod: &'a Value, container: &'a Value) -> impl Iterator<Item = &'a str> {
     let is_known = |mount: &&Value| {
         let mut volumes = pod["spec"]["volumes"].list().iter();
@@ -413,8 +419,8 @@ pub fn known_mounts<'a>(pod: &'a Value, container: &'a Value) -> impl Iterator<I
     mounts.map(|mount| mount["mountPath"].str().trim_end_matches('/'))
 }
 
-/// The objects that a container's files are made of.
-pub fn mounted_objects(pod: &Value, container: &Value) -> Vec<Need> {
+/// The ConfigMaps and Secrets of a container's volumes.
+pub fn mounted_objects(pod: &Value, container: &Value) -> Vec<ObjectKey> {
     let volumes = pod["spec"]["volumes"].list().iter();
     let mounted = volumes.filter(|volume| {
         container["volumeMounts"]
@@ -431,7 +437,7 @@ pub fn mounted_objects(pod: &Value, container: &Value) -> Vec<Need> {
     objects.collect()
 }
 
-/// Whether the environment of a container is made of what may change while it runs.
+/// Whether the environment of a container depends on objects that may change while it runs.
 pub(super) fn has_volatile_variables(container: &Value) -> bool {
     let is_volatile = |variable: &Value| {
         let source = &variable["valueFrom"];
@@ -450,7 +456,8 @@ fn format_map(map: &Value) -> Str {
     lines.collect::<Vec<String>>().join("\n").into()
 }
 
-/// Kubernetes: `$(NAME)` is replaced where the variable is known, and `$$` is a dollar (third_party/forked/golang/expansion).
+/// Kubernetes: `$(NAME)` is replaced if the variable is known, and `$$` is a dollar
+/// (third_party/forked/golang/expansion).
 pub fn expand<T: From<String>>(text: &str, lookup: &dyn Fn(&str) -> Option<Str>) -> T {
     let (mut out, mut rest) = (String::new(), text);
     while let Some((before, after)) = rest.split_once('$') {
@@ -482,8 +489,8 @@ mod tests {
 
     use super::*;
 
-    /// What was read: a ConfigMap `config` and a Secret `secret`.
-    fn found() -> BTreeMap<Need, Found> {
+    /// A ConfigMap `config` and a Secret `secret`.
+    fn found() -> BTreeMap<ObjectKey, Found> {
         let values = |values: &[(&str, &str)]| {
             values
                 .iter()
@@ -501,15 +508,21 @@ mod tests {
         };
         let missing = Err("configmap \"gone\" not found".into());
         [
-            ((Sort::ConfigMap, "config".into()), Ok(Arc::new(config))),
-            ((Sort::Secret, "secret".into()), Ok(Arc::new(secret))),
-            ((Sort::ConfigMap, "gone".into()), missing),
+            (
+                (ReferenceKind::ConfigMap, "config".into()),
+                Ok(Arc::new(config)),
+            ),
+            (
+                (ReferenceKind::Secret, "secret".into()),
+                Ok(Arc::new(secret)),
+            ),
+            ((ReferenceKind::ConfigMap, "gone".into()), missing),
         ]
         .into()
     }
 
-    /// A pod with one container, and what is found for it by `read`.
-    fn with<T>(spec: &str, read: impl Fn(&Sources, &Value) -> T) -> T {
+    /// Reads the inputs of a pod with one container.
+    fn with<T>(spec: &str, read: impl Fn(&InputSources, &Value) -> T) -> T {
         let text = format!(
             "{{metadata: {{name: web-0, namespace: shop, uid: u1, labels: {{b: x, a-b: v, a: 'q\"'}}, annotations: {{note: '7'}}}}, \
              spec: {{nodeName: node-3, serviceAccountName: robot, {spec}}}}}"
@@ -522,7 +535,7 @@ mod tests {
             allocatable: &allocatable,
             common: None,
         };
-        let sources = Sources {
+        let sources = InputSources {
             pod: &pod,
             pod_ip: "10.1.2.3",
             node,

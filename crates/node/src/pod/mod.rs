@@ -1,18 +1,19 @@
-//! How does a pod live on a node? From its first container to its last, whatever the runtime.
+//! The life cycle of a pod on a node, whatever the runtime.
 //!
-//! A [`Pod`] is what the agent remembers between two looks; everything else is read from the object. [`Pod::advance`]
-//! sees what became of containers, does what is to be done now, and says when to look again.
+//! A [`PodState`] is the state that the agent keeps between two syncs; everything else is read from
+//! the object. [`PodState::advance`] updates the containers, does what is due, and returns when to
+//! sync again.
 //!
-//! Invariant: pure but for the runtime it is given: time comes in, notes for people come out.
+//! Invariant: pure but for the runtime: time comes in, Events come out.
 
-mod held;
+mod container;
 pub mod inputs;
 mod probe;
 mod pull;
-mod renew;
+pub mod references;
+mod restart_all;
 mod restore;
 pub mod spec;
-pub mod supply;
 #[cfg(test)]
 mod tests;
 
@@ -24,110 +25,111 @@ use mizzen_kinds::pod_state::is_terminal;
 use mizzen_sdk::event::Note;
 use mizzen_value::{Str, Value};
 
-pub use held::Held;
-use inputs::{Inputs, NodeContext, Sources, has_volatile_variables, known_mounts};
-use supply::{Found, Need, Supply};
+pub use container::ContainerState;
+use inputs::{InputSources, Inputs, NodeContext, has_volatile_variables, known_mounts};
+use references::{Found, ObjectKey, ReferencedObjects};
 
 use crate::moment::{Moment, earlier, from_value, seconds};
-use crate::runtime::{ContainerRuntime, Role, State};
+use crate::runtime::{ContainerPhase, ContainerRole, ContainerRuntime};
 
-/// How often something can follow from something else at one moment.
+/// The most consecutive steps at one moment.
 const MOST_STEPS: usize = 1000;
 
-/// A pod on a node.
-pub struct Pod {
+/// The state of a pod on a node.
+pub struct PodState {
     /// Its containers, in the order of the specification.
-    pub containers: Vec<Held>,
-    /// Where it is in its life.
-    pub stage: Stage,
-    /// Why it failed as a whole, if it did.
-    pub verdict: Option<Verdict>,
-    /// Its address, once it has one.
+    pub containers: Vec<ContainerState>,
+    /// The stage of its life cycle.
+    pub stage: PodStage,
+    /// Why the pod failed as a whole, if it did.
+    pub failure: Option<PodFailure>,
+    /// Its pod IP, once it has one.
     pub address: Str,
-    /// When the node took it over.
+    /// When the node accepted it.
     pub began: Moment,
-    /// Whether all its containers are made to start over.
-    pub is_renewed: bool,
-    /// Its deletionTimestamp and when that is, on the monotonic clock: read once, so that it survives a step of the wall clock.
+    /// Whether all its containers are being restarted.
+    pub is_restarting_all: bool,
+    /// Its deletionTimestamp with its moment on the monotonic clock. It is read once, so a step of
+    /// the wall clock does not matter.
     deletion: Option<(Str, Moment)>,
-    /// What it needs of the API, if it needs anything.
-    pub supply: Option<Box<Supply>>,
+    /// The ConfigMaps and Secrets that it references, if any.
+    pub referenced: Option<Box<ReferencedObjects>>,
 }
 
-/// Where a pod is in its life.
+/// The stage of a pod's life cycle.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
+pub enum PodStage {
     /// Its containers run, or will.
     Active,
-    /// Its containers are made to end.
+    /// Its containers are being stopped.
     Ending {
         /// Since when.
         since: Moment,
     },
-    /// Nothing of it runs any more.
+    /// No container runs any more.
     Finished,
 }
 
 /// Why a pod failed as a whole.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Verdict {
-    /// In one word.
+pub struct PodFailure {
+    /// The reason.
     pub reason: Str,
-    /// For people.
+    /// The message.
     pub message: String,
-    /// Whether it never came to life here.
+    /// Whether it was rejected at admission.
     pub rejected: bool,
 }
 
-/// One look at a pod.
-pub struct Turn<'a> {
+/// One sync of a pod.
+pub struct SyncContext<'a> {
     /// The pod as the API has it.
     pub pod: &'a Value,
-    /// When it is looked at.
+    /// The time of the sync.
     pub now: Moment,
-    /// Who runs containers.
+    /// The container runtime.
     pub runtime: &'a dyn ContainerRuntime,
     /// What the node adds to its containers.
     pub node: NodeContext<'a>,
-    /// What people are told.
-    pub notes: Vec<Told>,
+    /// The Events to record.
+    pub events: Vec<PodEvent>,
     ending: bool,
-    /// The pod's address.
+    /// The pod's IP.
     address: Str,
 }
 
-/// What people are told of a pod, or of one of its containers.
+/// An Event about a pod, or one of its containers.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Told {
-    /// The container, as a path into the pod; empty for the pod.
+pub struct PodEvent {
+    /// The field path of the container; empty for the pod.
     pub path: String,
-    /// What is told.
+    /// The Event.
     pub note: Note,
 }
 
-impl<'a> Turn<'a> {
-    /// A look at `pod` on `node`, `now`.
+impl<'a> SyncContext<'a> {
+    /// A sync of `pod` on `node` at `now`.
     pub fn new(
         pod: &'a Value,
         now: Moment,
         runtime: &'a dyn ContainerRuntime,
         node: NodeContext<'a>,
-    ) -> Turn<'a> {
-        Turn {
+    ) -> SyncContext<'a> {
+        SyncContext {
             pod,
             now,
             runtime,
             node,
-            notes: Vec::new(),
+            events: Vec::new(),
             ending: false,
             address: Str::default(),
         }
     }
 
-    fn sources<'b>(&'b self, supply: Option<&'b Supply>) -> Sources<'b> {
-        static NOTHING: BTreeMap<Need, Found> = BTreeMap::new();
-        let found = supply.map_or(&NOTHING, |supply| &supply.found);
-        Sources {
+    fn sources<'b>(&'b self, referenced: Option<&'b ReferencedObjects>) -> InputSources<'b> {
+        static NOTHING: BTreeMap<ObjectKey, Found> = BTreeMap::new();
+        let found = referenced.map_or(&NOTHING, |referenced| &referenced.found);
+        InputSources {
             pod: self.pod,
             pod_ip: &self.address,
             node: self.node,
@@ -136,12 +138,17 @@ impl<'a> Turn<'a> {
         }
     }
 
-    /// What a container that starts now gets, unless its specification says it all. What all containers get is held once.
-    fn inputs(&self, container: &Value, supply: Option<&Supply>) -> Option<Arc<Inputs>> {
-        if !wants_inputs(self.pod, container, self.runtime) {
+    /// The inputs of a container that starts now, unless its specification says it all. Shared
+    /// inputs are held once.
+    fn inputs(
+        &self,
+        container: &Value,
+        referenced: Option<&ReferencedObjects>,
+    ) -> Option<Arc<Inputs>> {
+        if !needs_inputs(self.pod, container, self.runtime) {
             return self.node.common.cloned();
         }
-        let sources = self.sources(supply);
+        let sources = self.sources(referenced);
         let variables = has_volatile_variables(container).then(|| sources.variables(container));
         let files = match reads_files(self.pod, container, self.runtime) {
             true => vec![(Moment::default(), sources.files(container))],
@@ -155,144 +162,144 @@ impl<'a> Turn<'a> {
         }))
     }
 
-    fn tell(&mut self, held: &Held, note: Note) {
-        let list = match held.role {
-            Role::Init | Role::Sidecar => "initContainers",
-            Role::Regular => "containers",
-            Role::Ephemeral => "ephemeralContainers",
+    fn record(&mut self, container: &ContainerState, note: Note) {
+        let list = match container.role {
+            ContainerRole::Init | ContainerRole::Sidecar => "initContainers",
+            ContainerRole::Regular => "containers",
+            ContainerRole::Ephemeral => "ephemeralContainers",
         };
-        self.notes.push(Told {
-            path: format!("spec.{list}{{{}}}", held.name),
+        self.events.push(PodEvent {
+            path: format!("spec.{list}{{{}}}", container.name),
             note,
         });
     }
 }
 
-impl Pod {
-    /// A pod that comes to the node now, or that was here before the agent was restarted.
-    pub fn new(pod: &Value, now: Moment, runtime: &dyn ContainerRuntime) -> Pod {
+impl PodState {
+    /// A new pod, or one that was here before the agent restarted.
+    pub fn new(pod: &Value, now: Moment, runtime: &dyn ContainerRuntime) -> PodState {
         restore::pod(pod, now, runtime)
     }
 
-    /// A pod that the node does not take.
-    pub fn rejected(reason: &str, message: String, now: Moment) -> Pod {
-        let verdict = Verdict {
+    /// A pod that was rejected at admission.
+    pub fn rejected(reason: &str, message: String, now: Moment) -> PodState {
+        let failure = PodFailure {
             reason: reason.into(),
             message,
             rejected: true,
         };
-        Pod {
+        PodState {
             containers: Vec::new(),
-            stage: Stage::Finished,
-            verdict: Some(verdict),
+            stage: PodStage::Finished,
+            failure: Some(failure),
             address: Str::default(),
             began: now,
-            is_renewed: false,
+            is_restarting_all: false,
             deletion: None,
-            supply: None,
+            referenced: None,
         }
     }
 
-    /// Does what is to be done now; when to look again, if nothing happens before.
-    pub fn advance(&mut self, turn: &mut Turn) -> Option<Moment> {
-        self.meet_newcomers(turn);
-        self.note_deletion(turn);
-        turn.address = match turn.pod["spec"]["hostNetwork"].bool() {
-            true => turn.node.host_ip.into(),
+    /// Does what is due; returns when to sync again, if nothing happens before.
+    pub fn advance(&mut self, sync: &mut SyncContext) -> Option<Moment> {
+        self.adopt_new_containers(sync);
+        self.note_deletion(sync);
+        sync.address = match sync.pod["spec"]["hostNetwork"].bool() {
+            true => sync.node.host_ip.into(),
             false => self.address.clone(),
         };
-        self.follow_inputs(turn);
+        self.update_inputs(sync);
         for _ in 0..MOST_STEPS {
-            self.judge(turn);
-            turn.ending = self.stage != Stage::Active;
-            let acted = self.look_around(turn)
+            self.check_termination(sync);
+            sync.ending = self.stage != PodStage::Active;
+            let acted = self.observe_containers(sync)
                 | match self.stage {
-                    Stage::Active if self.is_renewed => self.keep_renewing(turn),
-                    Stage::Active => self.keep_running(turn),
-                    Stage::Ending { since } => self.keep_ending(since, turn),
-                    Stage::Finished => false,
+                    PodStage::Active if self.is_restarting_all => self.keep_restarting_all(sync),
+                    PodStage::Active => self.keep_running(sync),
+                    PodStage::Ending { since } => self.stop_containers(since, sync),
+                    PodStage::Finished => false,
                 };
             if !acted {
                 break;
             }
         }
-        self.wakes_at(turn)
+        self.next_sync(sync)
     }
 
-    /// Gives running containers what has been read for them.
-    fn follow_inputs(&mut self, turn: &mut Turn) {
+    /// Passes new inputs to running containers.
+    fn update_inputs(&mut self, sync: &mut SyncContext) {
         let mut follows = false;
-        for held in &mut self.containers {
-            held.attach(self.supply.as_deref(), turn);
-            follows |= held.follow_files(self.supply.as_deref(), turn);
+        for container in &mut self.containers {
+            container.attach(self.referenced.as_deref(), sync);
+            follows |= container.follow_files(self.referenced.as_deref(), sync);
         }
-        if let Some(supply) = self.supply.as_deref_mut().filter(|_| follows) {
-            supply.keep_fresh();
+        if let Some(referenced) = self.referenced.as_deref_mut().filter(|_| follows) {
+            referenced.keep_fresh();
         }
     }
 
-    /// Containers that were added to the pod while it lives.
-    fn meet_newcomers(&mut self, turn: &Turn) {
-        if self.stage == Stage::Finished {
+    /// Adds containers that were added to the pod, such as ephemeral ones.
+    fn adopt_new_containers(&mut self, sync: &SyncContext) {
+        if self.stage == PodStage::Finished {
             return;
         }
         let before = self.containers.len();
-        for (role, container) in spec::containers(turn.pod).skip(before) {
+        for (role, container) in spec::containers(sync.pod).skip(before) {
             self.containers
-                .push(Held::new(container["name"].str(), role));
+                .push(ContainerState::new(container["name"].str(), role));
         }
         if self.containers.len() > before
-            && let Some(later) = Supply::of(turn.pod, turn.now, turn.runtime)
+            && let Some(later) = ReferencedObjects::from_pod(sync.pod, sync.now, sync.runtime)
         {
-            match &mut self.supply {
-                Some(supply) => supply.add(*later),
-                None => self.supply = Some(later),
+            match &mut self.referenced {
+                Some(referenced) => referenced.add(*later),
+                None => self.referenced = Some(later),
             }
         }
     }
 
-    /// Reads the deletionTimestamp when it is new.
-    fn note_deletion(&mut self, turn: &Turn) {
-        let text = &turn.pod["metadata"]["deletionTimestamp"];
+    /// Reads a new deletionTimestamp.
+    fn note_deletion(&mut self, sync: &SyncContext) {
+        let text = &sync.pod["metadata"]["deletionTimestamp"];
         if self
             .deletion
             .as_ref()
             .is_none_or(|(known, _)| known.as_str() != text.str())
         {
-            self.deletion = from_value(text, turn.now).map(|at| (text.str().into(), at));
+            self.deletion = from_value(text, sync.now).map(|at| (text.str().into(), at));
         }
     }
 
-    /// Whether the pod must end, and why.
-    fn judge(&mut self, turn: &mut Turn) {
-        if self.stage != Stage::Active {
+    /// Decides whether the pod must end, and why.
+    fn check_termination(&mut self, sync: &mut SyncContext) {
+        if self.stage != PodStage::Active {
             return;
         }
         if self
-            .deadline(turn.pod)
-            .is_some_and(|deadline| deadline <= turn.now)
+            .deadline(sync.pod)
+            .is_some_and(|deadline| deadline <= sync.now)
         {
             let message = "Pod was active on the node longer than the specified deadline";
             let note = Note::normal("DeadlineExceeded", "", message);
-            turn.notes.push(Told {
+            sync.events.push(PodEvent {
                 path: String::new(),
                 note,
             });
             let reason = Str::new_static("DeadlineExceeded");
-            self.verdict = Some(Verdict {
+            self.failure = Some(PodFailure {
                 reason,
                 message: message.into(),
                 rejected: false,
             });
         }
-        let is_going = !turn.pod["metadata"]["deletionTimestamp"].is_null();
-        let is_over = is_terminal(turn.pod);
-        if self.verdict.is_some() || is_going || is_over || self.is_done(turn.pod) {
-            self.stage = Stage::Ending { since: turn.now };
-            self.containers.iter_mut().for_each(Held::give_up);
-            self.is_renewed = false;
-        } else if self.must_renew(turn.pod) {
-            self.is_renewed = true;
+        let is_going = !sync.pod["metadata"]["deletionTimestamp"].is_null();
+        let is_over = is_terminal(sync.pod);
+        if self.failure.is_some() || is_going || is_over || self.is_done(sync.pod) {
+            self.stage = PodStage::Ending { since: sync.now };
+            self.containers.iter_mut().for_each(ContainerState::cancel);
+            self.is_restarting_all = false;
+        } else if self.must_restart_all(sync.pod) {
+            self.is_restarting_all = true;
         }
     }
 
@@ -301,46 +308,51 @@ impl Pod {
         (!limit.is_null()).then(|| self.began + seconds(limit))
     }
 
-    /// Whether there is nothing left to run: everything that counts has ended for good.
+    /// Whether all containers that count have ended for good.
     fn is_done(&self, pod: &Value) -> bool {
-        let for_good = |held: &Held| {
-            let spec = spec::container(pod, &held.name);
-            let end = held.end().filter(|_| !held.is_replaced);
-            end.filter(|end| !spec::restarts(pod, spec, held.role, end.code))
+        let for_good = |container: &ContainerState| {
+            let spec = spec::container(pod, &container.name);
+            let end = container.end().filter(|_| !container.is_replaced);
+            end.filter(|end| !spec::restarts(pod, spec, container.role, end.code))
                 .map(|end| end.code)
         };
-        let of = |role: Role| self.containers.iter().filter(move |held| held.role == role);
-        let has_failed = of(Role::Init).any(|held| for_good(held).is_some_and(|code| code != 0));
+        let of = |role: ContainerRole| {
+            self.containers
+                .iter()
+                .filter(move |container| container.role == role)
+        };
+        let has_failed = of(ContainerRole::Init)
+            .any(|container| for_good(container).is_some_and(|code| code != 0));
         has_failed
-            || of(Role::Regular).count() > 0
-                && of(Role::Regular).all(|held| for_good(held).is_some())
+            || of(ContainerRole::Regular).count() > 0
+                && of(ContainerRole::Regular).all(|container| for_good(container).is_some())
     }
 
-    fn look_around(&mut self, turn: &mut Turn) -> bool {
+    fn observe_containers(&mut self, sync: &mut SyncContext) -> bool {
         let mut acted = false;
-        for held in &mut self.containers {
-            held.observe(turn);
-            acted |= held.probe(turn);
+        for container in &mut self.containers {
+            container.observe(sync);
+            acted |= container.probe(sync);
         }
         acted
     }
 
-    /// Starts what should run: init containers one after the other, then all others at once.
-    fn keep_running(&mut self, turn: &mut Turn) -> bool {
-        if !self.is_mounted(turn) {
+    /// Starts what should run: init containers one after the other, then all regular ones at once.
+    fn keep_running(&mut self, sync: &mut SyncContext) -> bool {
+        if !self.volumes_ready(sync) {
             return false;
         }
         let mut acted = false;
         let has_begun = self
             .containers
             .iter()
-            .any(|held| held.role == Role::Regular && held.n_starts > 0);
-        for held in &mut self.containers {
-            acted |= held.keep_running(self.supply.as_deref_mut(), turn);
-            let may_go_on = match held.role {
-                Role::Init => held.is_ready(&Value::Null),
-                Role::Sidecar => {
-                    has_begun || held.has_started(spec::container(turn.pod, &held.name))
+            .any(|container| container.role == ContainerRole::Regular && container.n_starts > 0);
+        for container in &mut self.containers {
+            acted |= container.ensure_running(self.referenced.as_deref_mut(), sync);
+            let may_go_on = match container.role {
+                ContainerRole::Init => container.is_ready(&Value::Null),
+                ContainerRole::Sidecar => {
+                    has_begun || container.has_started(spec::container(sync.pod, &container.name))
                 }
                 _ => true,
             };
@@ -348,39 +360,39 @@ impl Pod {
                 break;
             }
         }
-        acted || self.is_done(turn.pod)
+        acted || self.is_done(sync.pod)
     }
 
     /// Stops what still runs: regular containers first, then sidecars from the last to the first.
-    fn keep_ending(&mut self, since: Moment, turn: &mut Turn) -> bool {
-        let kill = self.killed_at(since, turn);
+    fn stop_containers(&mut self, since: Moment, sync: &mut SyncContext) -> bool {
+        let kill = self.kill_deadline(since, sync);
         let mut later_runs = false;
-        let is_regular = |held: &Held| held.role != Role::Sidecar;
-        let (mut regular, mut sidecars): (Vec<&mut Held>, Vec<&mut Held>) = self
-            .containers
-            .iter_mut()
-            .partition(|held| is_regular(held));
-        for held in regular.iter_mut().chain(sidecars.iter_mut().rev()) {
-            let may_wait = held.role == Role::Sidecar && turn.now < kill;
-            if held.is_running() && !(later_runs && may_wait) {
-                held.stop(
-                    kill.max(turn.now),
-                    format!("Stopping container {}", held.name),
-                    turn,
+        let is_regular = |container: &ContainerState| container.role != ContainerRole::Sidecar;
+        let (mut regular, mut sidecars): (Vec<&mut ContainerState>, Vec<&mut ContainerState>) =
+            self.containers
+                .iter_mut()
+                .partition(|container| is_regular(container));
+        for container in regular.iter_mut().chain(sidecars.iter_mut().rev()) {
+            let may_wait = container.role == ContainerRole::Sidecar && sync.now < kill;
+            if container.is_running() && !(later_runs && may_wait) {
+                container.stop(
+                    kill.max(sync.now),
+                    format!("Stopping container {}", container.name),
+                    sync,
                 );
             }
-            later_runs |= held.is_running();
+            later_runs |= container.is_running();
         }
         if !later_runs {
-            self.finish(turn.pod);
+            self.finish(sync.pod);
         }
         !later_runs
     }
 
-    /// When containers of a pod that ends are ended.
-    fn killed_at(&self, since: Moment, turn: &Turn) -> Moment {
-        let patience = since + spec::grace(turn.pod);
-        // Who deletes again may be less patient.
+    /// When the containers of a terminating pod are killed.
+    fn kill_deadline(&self, since: Moment, sync: &SyncContext) -> Moment {
+        let patience = since + spec::grace(sync.pod);
+        // A second deletion may have a shorter grace period.
         let deletion = self
             .deletion
             .as_ref()
@@ -389,70 +401,81 @@ impl Pod {
     }
 
     fn finish(&mut self, pod: &Value) {
-        self.stage = Stage::Finished;
+        self.stage = PodStage::Finished;
         if self.was_initialized(pod) {
-            let lost = |held: &&mut Held| held.role == Role::Regular && held.end().is_none();
-            self.containers.iter_mut().filter(lost).for_each(Held::lose);
+            let lost = |container: &&mut ContainerState| {
+                container.role == ContainerRole::Regular && container.end().is_none()
+            };
+            self.containers
+                .iter_mut()
+                .filter(lost)
+                .for_each(ContainerState::set_status_unknown);
         }
-        let is_first = |held: &Held| matches!(held.role, Role::Init | Role::Sidecar);
+        let is_first = |container: &ContainerState| {
+            matches!(container.role, ContainerRole::Init | ContainerRole::Sidecar)
+        };
         let begun = self
             .containers
             .iter()
-            .rposition(|held| is_first(held) && held.n_starts > 0)
+            .rposition(|container| is_first(container) && container.n_starts > 0)
             .unwrap_or(0);
-        let lost = |held: &&mut Held| is_first(held) && held.end().is_none();
+        let lost =
+            |container: &&mut ContainerState| is_first(container) && container.end().is_none();
         self.containers
             .iter_mut()
             .take(begun + 1)
             .filter(lost)
-            .for_each(Held::lose);
+            .for_each(ContainerState::set_status_unknown);
     }
 
     /// Whether regular containers could have run.
     pub fn was_initialized(&self, pod: &Value) -> bool {
-        let mut first = self
-            .containers
-            .iter()
-            .filter(|held| matches!(held.role, Role::Init | Role::Sidecar));
+        let mut first = self.containers.iter().filter(|container| {
+            matches!(container.role, ContainerRole::Init | ContainerRole::Sidecar)
+        });
         let begun = self
             .containers
             .iter()
-            .any(|held| held.role == Role::Regular && held.n_starts > 0);
+            .any(|container| container.role == ContainerRole::Regular && container.n_starts > 0);
         begun
-            || first.all(|held| match held.role {
-                Role::Init => held.is_ready(&Value::Null),
-                _ => held.has_started(spec::container(pod, &held.name)),
+            || first.all(|container| match container.role {
+                ContainerRole::Init => container.is_ready(&Value::Null),
+                _ => container.has_started(spec::container(pod, &container.name)),
             })
     }
 
-    fn wakes_at(&self, turn: &Turn) -> Option<Moment> {
+    fn next_sync(&self, sync: &SyncContext) -> Option<Moment> {
         let containers = self
             .containers
             .iter()
-            .filter_map(Held::wakes_at)
-            .filter(|at| *at > turn.now)
+            .filter_map(ContainerState::next_sync)
+            .filter(|at| *at > sync.now)
             .min();
         match self.stage {
-            Stage::Active => earlier(
+            PodStage::Active => earlier(
                 containers,
-                earlier(self.deadline(turn.pod), self.reads_at()),
+                earlier(self.deadline(sync.pod), self.next_read()),
             ),
-            Stage::Ending { since } => earlier(containers, self.kill_wakes_at(since, turn)),
-            Stage::Finished => None,
+            PodStage::Ending { since } => earlier(containers, self.next_kill(since, sync)),
+            PodStage::Finished => None,
         }
     }
 
-    /// A sidecar whose turn does not come must not be forgotten.
-    fn kill_wakes_at(&self, since: Moment, turn: &Turn) -> Option<Moment> {
-        let is_alive =
-            |held: &Held| matches!(held.state, Some(State::Running { .. } | State::Creating));
-        let kill = self.killed_at(since, turn);
-        (kill > turn.now && self.containers.iter().any(is_alive)).then_some(kill)
+    /// Sidecars that wait for their turn are killed at the end of the grace period.
+    fn next_kill(&self, since: Moment, sync: &SyncContext) -> Option<Moment> {
+        let is_alive = |container: &ContainerState| {
+            matches!(
+                container.state,
+                Some(ContainerPhase::Running { .. } | ContainerPhase::Creating)
+            )
+        };
+        let kill = self.kill_deadline(since, sync);
+        (kill > sync.now && self.containers.iter().any(is_alive)).then_some(kill)
     }
 }
 
 /// Whether a container gets more than its specification says.
-fn wants_inputs(pod: &Value, container: &Value, runtime: &dyn ContainerRuntime) -> bool {
+fn needs_inputs(pod: &Value, container: &Value, runtime: &dyn ContainerRuntime) -> bool {
     has_volatile_variables(container) || reads_files(pod, container, runtime)
 }
 

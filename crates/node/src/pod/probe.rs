@@ -1,137 +1,145 @@
-//! Is a container well? Probes on their periods, and what follows from what they find.
+//! Probes of a container (upstream: pkg/kubelet/prober).
 //!
-//! A probe whose answer cannot change is not asked again: a thousand healthy pods cost no timers.
+//! A probe whose result cannot change does not run again, so healthy pods cost no timers.
 
 use mizzen_value::Value;
 
 use super::spec::field;
 use crate::moment::{Moment, earlier, seconds};
-use crate::runtime::{Container, Health, Probe, Wish};
+use crate::runtime::{ContainerConfig, ContainerHandle, ProbeResult, ProbeType};
 
-/// The probes of one container that runs.
+/// The probes of one running container.
 #[derive(Debug, Default)]
 pub(super) struct Probes {
-    startup: Worker,
-    readiness: Worker,
-    liveness: Worker,
+    startup: ProbeWorker,
+    readiness: ProbeWorker,
+    liveness: ProbeWorker,
 }
 
-/// What is known of one probe.
+/// The state of one probe.
 #[derive(Debug, Default)]
-struct Worker {
+struct ProbeWorker {
     next: Option<Moment>,
     last: Option<bool>,
-    /// How often the last answer was given in a row.
+    /// The number of consecutive equal results.
     run: i64,
-    /// What was answered often enough.
+    /// The result after its threshold.
     result: Option<bool>,
-    /// Whether the answers stay so until something is heard of the container or its pod.
+    /// Whether results stay the same until the container or its pod changes.
     is_settled: bool,
 }
 
-/// What probes have found.
+/// The results of a run of probes.
 #[derive(Debug, Default)]
-pub(super) struct Findings {
-    /// Probes that failed, once for each time, and what they said if that is known.
-    pub failed: Vec<(Probe, Option<String>)>,
-    /// The probe because of which the container must end.
-    pub fatal: Option<Probe>,
-    /// When to ask again; none if nothing can change.
+pub(super) struct ProbeFindings {
+    /// Failed probes, with their output if it is known.
+    pub failed: Vec<(ProbeType, Option<String>)>,
+    /// The probe because of which the container is killed.
+    pub fatal: Option<ProbeType>,
+    /// When to run again; `None` if nothing can change.
     pub wake: Option<Moment>,
 }
 
-/// A container that is asked.
-pub(super) struct Asked<'a> {
-    /// The container as its specification wants it.
-    pub wish: Wish<'a>,
-    /// The container itself.
-    pub body: &'a dyn Container,
-    /// Since when it runs.
+/// A container that is probed.
+pub(super) struct ProbeTarget<'a> {
+    pub config: ContainerConfig<'a>,
+    pub body: &'a dyn ContainerHandle,
+    /// When it started.
     pub since: Moment,
-    /// Whether its pod ends: then nobody asks whether it is alive.
+    /// Whether its pod is terminating: then startup and liveness probes are off.
     pub ending: bool,
 }
 
 impl Probes {
-    /// Whether the container has started.
+    /// Whether the startup probe has succeeded.
     pub(super) fn has_started(&self, spec: &Value) -> bool {
-        spec[field(Probe::Startup)].is_null() || self.startup.result == Some(true)
+        spec[field(ProbeType::Startup)].is_null() || self.startup.result == Some(true)
     }
 
-    /// Whether the container can be used, if a probe says so.
+    /// The result of the readiness probe, if there is one.
     pub(super) fn is_ready(&self, spec: &Value) -> Option<bool> {
-        let has = !spec[field(Probe::Readiness)].is_null();
+        let has = !spec[field(ProbeType::Readiness)].is_null();
         has.then(|| self.readiness.result == Some(true))
     }
 
-    /// Takes over what was known before the agent was restarted.
+    /// The state before the agent restarted, from the pod's status.
     pub(super) fn restored(started: bool, ready: bool) -> Probes {
-        let known = |result: bool| Worker {
+        let known = |result: bool| ProbeWorker {
             result: Some(result).filter(|result| *result),
-            ..Worker::default()
+            ..ProbeWorker::default()
         };
         Probes {
             startup: known(started),
             readiness: known(ready),
-            liveness: Worker::default(),
+            liveness: ProbeWorker::default(),
         }
     }
 
-    /// Asks whatever is to be asked up to now.
-    pub(super) fn ask(&mut self, asked: &Asked, now: Moment) -> Findings {
-        let mut findings = Findings::default();
-        for probe in [Probe::Startup, Probe::Readiness, Probe::Liveness] {
-            if !self.is_on(probe, asked) {
+    /// Runs all probes that are due.
+    pub(super) fn run_due(&mut self, target: &ProbeTarget, now: Moment) -> ProbeFindings {
+        let mut findings = ProbeFindings::default();
+        for probe in [
+            ProbeType::Startup,
+            ProbeType::Readiness,
+            ProbeType::Liveness,
+        ] {
+            if !self.is_on(probe, target) {
                 continue;
             }
             let worker = self.worker(probe);
-            worker.ask(probe, asked, now, &mut findings);
-            let fails = worker.result == Some(false) && probe != Probe::Readiness;
+            worker.run_due(probe, target, now, &mut findings);
+            let fails = worker.result == Some(false) && probe != ProbeType::Readiness;
             if fails {
                 findings.fatal.get_or_insert(probe);
             } else {
-                let health = asked.body.probe(probe, &asked.wish, now);
+                let health = target.body.probe(probe, &target.config, now);
                 findings.wake = earlier(findings.wake, worker.wakes(&health));
             }
         }
         findings
     }
 
-    /// Whether a probe is asked at all right now.
-    fn is_on(&self, probe: Probe, asked: &Asked) -> bool {
-        let container = asked.wish.container;
+    /// Whether a probe is active now.
+    fn is_on(&self, probe: ProbeType, target: &ProbeTarget) -> bool {
+        let container = target.config.container;
         let has = !container[field(probe)].is_null();
         has && match probe {
-            Probe::Startup => self.startup.result.is_none() && !asked.ending,
-            Probe::Readiness => self.has_started(container),
-            Probe::Liveness => self.has_started(container) && !asked.ending,
+            ProbeType::Startup => self.startup.result.is_none() && !target.ending,
+            ProbeType::Readiness => self.has_started(container),
+            ProbeType::Liveness => self.has_started(container) && !target.ending,
         }
     }
 
-    fn worker(&mut self, probe: Probe) -> &mut Worker {
+    fn worker(&mut self, probe: ProbeType) -> &mut ProbeWorker {
         match probe {
-            Probe::Startup => &mut self.startup,
-            Probe::Readiness => &mut self.readiness,
-            Probe::Liveness => &mut self.liveness,
+            ProbeType::Startup => &mut self.startup,
+            ProbeType::Readiness => &mut self.readiness,
+            ProbeType::Liveness => &mut self.liveness,
         }
     }
 }
 
-impl Worker {
-    fn ask(&mut self, probe: Probe, asked: &Asked, now: Moment, findings: &mut Findings) {
-        let spec = &asked.wish.container[field(probe)];
+impl ProbeWorker {
+    fn run_due(
+        &mut self,
+        probe: ProbeType,
+        target: &ProbeTarget,
+        now: Moment,
+        findings: &mut ProbeFindings,
+    ) {
+        let spec = &target.config.container[field(probe)];
         let period = seconds(&spec["periodSeconds"]).max(std::time::Duration::from_secs(1));
-        let first = asked.since + seconds(&spec["initialDelaySeconds"]);
+        let first = target.since + seconds(&spec["initialDelaySeconds"]);
         let mut next = self.next.unwrap_or(first);
-        // What the pod says now it did not say while nothing was asked.
+        // The pod's current answer does not apply to the time when the probe was settled.
         let is_settled = std::mem::take(&mut self.is_settled);
-        if is_settled && asked.body.probe(probe, &asked.wish, now).is_of_pod {
+        if is_settled && target.body.probe(probe, &target.config, now).is_of_pod {
             while next < now {
                 next += period;
             }
         }
-        while next <= now && !(probe != Probe::Readiness && self.result == Some(false)) {
-            let health = asked.body.probe(probe, &asked.wish, next);
+        while next <= now && !(probe != ProbeType::Readiness && self.result == Some(false)) {
+            let health = target.body.probe(probe, &target.config, next);
             self.answer(health.good, spec);
             if !health.good {
                 findings.failed.push((probe, health.output));
@@ -158,14 +166,14 @@ impl Worker {
         }
     }
 
-    fn wakes(&mut self, health: &Health) -> Option<Moment> {
+    fn wakes(&mut self, health: &ProbeResult) -> Option<Moment> {
         let known = Some(health.good);
         self.is_settled = health.steady && self.last == known && self.result == known;
         self.next.filter(|_| !self.is_settled)
     }
 }
 
-/// What a failed probe says, as the kubelet's probers do.
+/// The output of a failed probe, as the kubelet's probers have it.
 pub(super) fn output(probe: &Value, address: &str) -> String {
     if !probe["httpGet"].is_null() {
         return "HTTP probe failed with statuscode: 503".into();

@@ -1,38 +1,43 @@
-//! An image that could not be had: what people see of it, and when it is tried again.
+//! Failed image pulls: their Events and their back-off.
 
 use std::time::Duration;
 
 use mizzen_sdk::event::Note;
 use mizzen_value::{Str, Value};
 
-use super::{Held, Turn};
+use super::{ContainerState, SyncContext};
 use crate::moment::Moment;
 
-/// How long it takes until somebody notices that a pull failed.
+/// How long it takes until a failed pull is noticed.
 const NOTICE: Duration = Duration::from_secs(1);
-/// Kubernetes: how long an image that cannot be had is left alone, at first and at most (kubelet.go).
+/// Kubernetes: the initial and the maximum back-off of an image pull (kubelet.go).
 const FIRST_WAIT: Duration = Duration::from_secs(10);
 const LONGEST_WAIT: Duration = Duration::from_secs(300);
 
-/// A pull that failed.
+/// A failed pull.
 #[derive(Debug)]
-pub struct Pull {
+pub struct FailedPull {
     image: Str,
     n_tries: u32,
     failed: Moment,
     wait: Duration,
     why: String,
-    /// Whether it is known by now that it failed.
+    /// Whether ImagePullBackOff is reported by now.
     is_noticed: bool,
 }
 
-impl Pull {
-    fn failed(image: &str, before: Option<Box<Pull>>, why: String, now: Moment) -> Pull {
+impl FailedPull {
+    fn failed(
+        image: &str,
+        before: Option<Box<FailedPull>>,
+        why: String,
+        now: Moment,
+    ) -> FailedPull {
         let wait = before
             .as_ref()
             .map_or(FIRST_WAIT, |pull| (pull.wait * 2).min(LONGEST_WAIT));
         let n_tries = before.map_or(0, |pull| pull.n_tries) + 1;
-        Pull {
+        FailedPull {
             image: image.into(),
             n_tries,
             failed: now,
@@ -42,7 +47,7 @@ impl Pull {
         }
     }
 
-    /// Why the container waits: a word, and a text for people.
+    /// The reason and the message of the waiting state.
     pub fn waiting(&self, image: &str) -> (&'static str, String) {
         match self.is_noticed {
             false => ("ErrImagePull", self.why.clone()),
@@ -57,32 +62,32 @@ impl Pull {
     }
 }
 
-impl Held {
-    /// Whether its image is there; if not, it is tried to be had now and then.
-    pub(super) fn has_image(&mut self, spec: &Value, turn: &mut Turn) -> bool {
+impl ContainerState {
+    /// Whether its image is present; if not, it is pulled with back-off.
+    pub(super) fn image_ready(&mut self, spec: &Value, sync: &mut SyncContext) -> bool {
         // Kubernetes: another image has a back-off of its own (pkg/kubelet/images).
         self.pull.take_if(|pull| pull.image != spec["image"].str());
         if self
             .pull
             .as_ref()
-            .is_some_and(|pull| turn.now < pull.failed + pull.wait)
+            .is_some_and(|pull| sync.now < pull.failed + pull.wait)
         {
-            self.leave_alone(spec, turn);
+            self.wait_for_retry(spec, sync);
             return false;
         }
         let (image, n_tries) = (
             spec["image"].str(),
             self.pull.as_ref().map_or(0, |pull| pull.n_tries),
         );
-        let Err(why) = turn.runtime.pull(turn.pod, spec, n_tries) else {
+        let Err(why) = sync.runtime.pull(sync.pod, spec, n_tries) else {
             self.pull = None;
             return true;
         };
-        turn.tell(
+        sync.record(
             self,
             Note::normal("Pulling", "", format!("Pulling image {image:?}")),
         );
-        turn.tell(
+        sync.record(
             self,
             Note::warning(
                 "Failed",
@@ -90,21 +95,21 @@ impl Held {
                 format!("Failed to pull image {image:?}: {why}"),
             ),
         );
-        turn.tell(self, Note::warning("Failed", "", "Error: ErrImagePull"));
-        self.pull = Some(Box::new(Pull::failed(
+        sync.record(self, Note::warning("Failed", "", "Error: ErrImagePull"));
+        self.pull = Some(Box::new(FailedPull::failed(
             image,
             self.pull.take(),
             why,
-            turn.now,
+            sync.now,
         )));
-        self.changes_at = Some(turn.now + NOTICE);
+        self.changes_at = Some(sync.now + NOTICE);
         false
     }
 
-    /// Waits until the image is tried again.
-    fn leave_alone(&mut self, spec: &Value, turn: &mut Turn) {
+    /// Waits until the next pull.
+    fn wait_for_retry(&mut self, spec: &Value, sync: &mut SyncContext) {
         let Some(pull) = &mut self.pull else { return };
-        let is_new = !pull.is_noticed && turn.now >= pull.failed + NOTICE;
+        let is_new = !pull.is_noticed && sync.now >= pull.failed + NOTICE;
         pull.is_noticed |= is_new;
         self.changes_at = Some(if pull.is_noticed {
             pull.failed + pull.wait
@@ -113,11 +118,11 @@ impl Held {
         });
         if is_new {
             let image = spec["image"].str();
-            turn.tell(
+            sync.record(
                 self,
                 Note::normal("BackOff", "", format!("Back-off pulling image {image:?}")),
             );
-            turn.tell(self, Note::warning("Failed", "", "Error: ImagePullBackOff"));
+            sync.record(self, Note::warning("Failed", "", "Error: ImagePullBackOff"));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What does a pod's specification say about its containers?
+//! The container specifications of a pod.
 
 use std::time::Duration;
 
@@ -6,43 +6,39 @@ use mizzen_kinds::pod_state::is_sidecar;
 use mizzen_value::Value;
 
 use crate::moment::seconds;
-use crate::runtime::{Probe, Role};
+use crate::runtime::{ContainerRole, ProbeType};
 
-/// Kubernetes: every container gets at least so long to end (kuberuntime_container.go).
+/// Kubernetes: the least grace period (kuberuntime_container.go).
 const SHORTEST_GRACE: Duration = Duration::from_secs(2);
-/// How long a container gets to end if nobody says anything.
+/// The default grace period.
 const USUAL_GRACE: Duration = Duration::from_secs(30);
 
-/// The action of a rule by which a whole pod starts over.
+/// The rule action that restarts all containers.
 const ALL: &str = "RestartAllContainers";
 
-/// Every container and its role: init containers and sidecars in their order, then the others, then ephemeral ones.
-pub fn containers(pod: &Value) -> impl Iterator<Item = (Role, &Value)> {
+/// Every container and its role: init containers and sidecars in order, then regular containers,
+/// then ephemeral ones.
+pub fn containers(pod: &Value) -> impl Iterator<Item = (ContainerRole, &Value)> {
     let spec = &pod["spec"];
     let first = spec["initContainers"]
         .list()
         .iter()
-        .map(|container| (init_role(container), container));
+        .map(|container| match is_sidecar(container) {
+            true => (ContainerRole::Sidecar, container),
+            false => (ContainerRole::Init, container),
+        });
     let regular = spec["containers"]
         .list()
         .iter()
-        .map(|container| (Role::Regular, container));
+        .map(|container| (ContainerRole::Regular, container));
     let ephemeral = spec["ephemeralContainers"]
         .list()
         .iter()
-        .map(|container| (Role::Ephemeral, container));
+        .map(|container| (ContainerRole::Ephemeral, container));
     first.chain(regular).chain(ephemeral)
 }
 
-fn init_role(container: &Value) -> Role {
-    if is_sidecar(container) {
-        Role::Sidecar
-    } else {
-        Role::Init
-    }
-}
-
-/// A container of a pod by its name; null if there is none.
+/// A container of a pod by name; null if there is none.
 pub fn container<'a>(pod: &'a Value, name: &str) -> &'a Value {
     static NONE: Value = Value::Null;
     containers(pod)
@@ -51,9 +47,9 @@ pub fn container<'a>(pod: &'a Value, name: &str) -> &'a Value {
         .unwrap_or(&NONE)
 }
 
-/// Whether a container that ended with `code` is started again.
-pub fn restarts(pod: &Value, container: &Value, role: Role, code: i64) -> bool {
-    if role == Role::Ephemeral {
+/// Whether a container that exited with `code` is restarted.
+pub fn restarts(pod: &Value, container: &Value, role: ContainerRole, code: i64) -> bool {
+    if role == ContainerRole::Ephemeral {
         return false;
     }
     let rules = container["restartPolicyRules"].list();
@@ -66,8 +62,8 @@ pub fn restarts(pod: &Value, container: &Value, role: Role, code: i64) -> bool {
     } else {
         own
     };
-    // Kubernetes: a container that must complete is done once it has, whatever the policy.
-    let must_complete = role == Role::Init;
+    // Kubernetes: an init container that has completed does not restart, whatever the policy.
+    let must_complete = role == ContainerRole::Init;
     match policy {
         "Never" => false,
         "OnFailure" => code != 0,
@@ -75,7 +71,7 @@ pub fn restarts(pod: &Value, container: &Value, role: Role, code: i64) -> bool {
     }
 }
 
-/// Whether the whole pod starts over after this container ended with `code`.
+/// Whether all containers restart after this one exited with `code`.
 pub fn restarts_all(container: &Value, code: i64) -> bool {
     let mut rules = container["restartPolicyRules"].list().iter();
     rules
@@ -83,14 +79,14 @@ pub fn restarts_all(container: &Value, code: i64) -> bool {
         .is_some_and(|rule| rule["action"].str() == ALL)
 }
 
-/// Whether the whole pod may start over in its place.
+/// Whether a rule may restart all containers.
 pub fn may_restart_all(pod: &Value) -> bool {
     let mut rules =
         containers(pod).flat_map(|(_, container)| container["restartPolicyRules"].list());
     rules.any(|rule| rule["action"].str() == ALL)
 }
 
-/// Whether a rule asks for a restart after this code.
+/// Whether a rule applies to an exit code.
 fn matches(rule: &Value, code: i64) -> bool {
     let codes = &rule["exitCodes"];
     let named = codes["values"]
@@ -104,7 +100,7 @@ fn matches(rule: &Value, code: i64) -> bool {
     }
 }
 
-/// How long a container gets to end when its pod ends.
+/// The grace period of a terminating pod.
 pub fn grace(pod: &Value) -> Duration {
     let deletion = &pod["metadata"]["deletionGracePeriodSeconds"];
     let wanted = if deletion.is_null() {
@@ -120,29 +116,29 @@ pub fn grace(pod: &Value) -> Duration {
     grace.max(SHORTEST_GRACE)
 }
 
-/// How long a container gets to end after a probe failed.
-pub fn grace_after(pod: &Value, container: &Value, probe: Probe) -> Duration {
+/// The grace period after a failed probe.
+pub fn grace_after(pod: &Value, container: &Value, probe: ProbeType) -> Duration {
     match &container[field(probe)]["terminationGracePeriodSeconds"] {
         Value::Null => grace(pod),
         own => seconds(own).max(SHORTEST_GRACE),
     }
 }
 
-/// How long a container sleeps before it is told to stop.
+/// The sleep of the preStop hook.
 pub fn pre_stop(container: &Value) -> Duration {
     seconds(&container["lifecycle"]["preStop"]["sleep"]["seconds"])
 }
 
-/// The field that has a probe.
-pub fn field(probe: Probe) -> &'static str {
+/// The field of a probe.
+pub fn field(probe: ProbeType) -> &'static str {
     match probe {
-        Probe::Startup => "startupProbe",
-        Probe::Readiness => "readinessProbe",
-        Probe::Liveness => "livenessProbe",
+        ProbeType::Startup => "startupProbe",
+        ProbeType::Readiness => "readinessProbe",
+        ProbeType::Liveness => "livenessProbe",
     }
 }
 
-/// A pod in messages, as the kubelet writes it.
+/// A pod in messages, as the kubelet formats it.
 pub fn show(pod: &Value) -> String {
     let metadata = &pod["metadata"];
     format!(

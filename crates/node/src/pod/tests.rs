@@ -1,4 +1,4 @@
-//! Pods as data: a specification, a script, and what is so after how many milliseconds.
+//! Pods as data: a specification, a script, and the status after some milliseconds.
 
 use mizzen_value::{json, value, yaml};
 
@@ -6,10 +6,10 @@ use super::*;
 use crate::runtime::Simulated;
 use crate::status::{self, Host};
 
-/// A pod that is played through, with its status written whenever it changes.
+/// A pod whose status is written whenever it changes.
 struct Play {
     object: Value,
-    pod: Pod,
+    pod: PodState,
     now: Moment,
     told: Vec<String>,
 }
@@ -32,7 +32,7 @@ impl Play {
             .entry("metadata")
             .entry("annotations")
             .set(annotation, text);
-        let mut pod = Pod::new(&object, BEGIN, &Simulated);
+        let mut pod = PodState::new(&object, BEGIN, &Simulated);
         pod.address = "10.0.0.9".into();
         let mut play = Play {
             object,
@@ -44,13 +44,13 @@ impl Play {
         play
     }
 
-    /// Plays up to so many milliseconds after the beginning.
+    /// Runs up to some milliseconds after the start.
     fn until(&mut self, millis: u64) {
         let end = BEGIN + Duration::from_millis(millis);
         loop {
-            let mut turn = Turn::new(&self.object, self.now, &Simulated, NodeContext::NONE);
-            let wakes = self.pod.advance(&mut turn);
-            for Told { note, .. } in turn.notes {
+            let mut sync = SyncContext::new(&self.object, self.now, &Simulated, NodeContext::NONE);
+            let wakes = self.pod.advance(&mut sync);
+            for PodEvent { note, .. } in sync.events {
                 self.told.push(format!("{}: {}", note.reason, note.message));
             }
             self.write();
@@ -141,7 +141,7 @@ fn show_container(status: &Value) -> String {
     )
 }
 
-/// Plays a pod and compares what is so after so many milliseconds.
+/// Runs a pod and compares its status after some milliseconds.
 #[track_caller]
 fn check(script: &str, spec: &str, expected: &[(u64, &str)]) -> Play {
     let mut play = Play::new(script, spec);
@@ -168,7 +168,7 @@ fn a_container_starts_and_runs_for_ever() {
 }
 
 #[test]
-fn stages_take_their_time() {
+fn stages_last_as_scripted() {
     let expected = [
         (1_999, "Pending web=ContainerCreating"),
         (2_000, "Running web=unready"),
@@ -218,7 +218,7 @@ fn one_of_two_containers_may_end_before_the_other() {
 }
 
 #[test]
-fn a_container_that_keeps_ending_waits_longer_and_longer() {
+fn a_container_that_keeps_exiting_backs_off_exponentially() {
     let expected = [
         (1_005, "Running web=Error:1"),
         (1_200, "Running web=ready+1"),
@@ -244,7 +244,7 @@ fn a_container_that_keeps_ending_waits_longer_and_longer() {
 }
 
 #[test]
-fn the_wait_ends_at_five_minutes_and_is_forgotten_by_who_runs_well() {
+fn the_back_off_ends_at_five_minutes_and_is_reset_by_a_long_run() {
     let mut play = Play::new("10x exit 1 then run 30m, exit 1", WEB);
     play.until(3_000_000);
     let waits: Vec<String> = play
@@ -264,7 +264,7 @@ fn the_wait_ends_at_five_minutes_and_is_forgotten_by_who_runs_well() {
 }
 
 #[test]
-fn restart_rules_of_a_container_come_before_the_policy() {
+fn restart_policy_rules_take_precedence_over_the_policy() {
     let spec = "restartPolicy: Never, containers: [{name: web, image: web, restartPolicy: Never, restartPolicyRules: \
                 [{action: Restart, exitCodes: {operator: In, values: [42]}}]}]";
     check(
@@ -275,7 +275,7 @@ fn restart_rules_of_a_container_come_before_the_policy() {
 }
 
 #[test]
-fn a_rule_starts_the_whole_pod_over() {
+fn a_rule_restarts_all_containers() {
     let spec = "restartPolicy: Never, initContainers: [{name: i, image: i}], containers: [{name: a, image: a, restartPolicy: Never, \
                 restartPolicyRules: [{action: RestartAllContainers, exitCodes: {operator: In, values: [42]}}]}, {name: b, image: b}]";
     let expected = [
@@ -339,7 +339,7 @@ fn init_containers_run_one_after_the_other_and_sidecars_beside() {
 }
 
 #[test]
-fn an_init_container_that_fails_is_tried_again_or_fails_the_pod() {
+fn a_failed_init_container_is_retried_or_fails_the_pod() {
     let spec = "initContainers: [{name: i, image: i}], containers: [{name: web, image: web}]";
     let expected = [
         (5, "Pending i=Error:1 web=PodInitializing"),
@@ -355,7 +355,7 @@ fn an_init_container_that_fails_is_tried_again_or_fails_the_pod() {
 }
 
 #[test]
-fn a_sidecar_is_stopped_when_the_work_is_done() {
+fn a_sidecar_is_stopped_after_the_regular_containers() {
     let spec = "restartPolicy: Never, initContainers: [{name: side, image: s, restartPolicy: Always}], \
                 containers: [{name: work, image: w}]";
     let expected = [
@@ -375,13 +375,13 @@ fn a_pod_that_is_deleted_has_its_grace_period() {
     play.delete(30);
     play.until(5_900);
     assert_eq!(
-        (play.show().as_str(), play.pod.stage == Stage::Finished),
+        (play.show().as_str(), play.pod.stage == PodStage::Finished),
         ("Running web=ready", false)
     );
     play.until(6_100);
     assert_eq!(
         (play.show().as_str(), play.pod.stage),
-        ("Succeeded web=Completed:0", Stage::Finished)
+        ("Succeeded web=Completed:0", PodStage::Finished)
     );
     assert!(
         play.told
@@ -390,7 +390,7 @@ fn a_pod_that_is_deleted_has_its_grace_period() {
 }
 
 #[test]
-fn who_does_not_listen_is_killed() {
+fn a_container_that_ignores_sigterm_is_killed() {
     let mut play = check("stop never", WEB, &[(1_000, "Running web=ready")]);
     play.delete(10);
     play.until(10_900);
@@ -400,7 +400,7 @@ fn who_does_not_listen_is_killed() {
 }
 
 #[test]
-fn who_deletes_again_may_be_less_patient() {
+fn a_second_deletion_may_shorten_the_grace_period() {
     let mut play = check("stop never", WEB, &[(1_000, "Running web=ready")]);
     play.delete(600);
     play.until(2_000);
@@ -410,7 +410,7 @@ fn who_deletes_again_may_be_less_patient() {
 }
 
 #[test]
-fn a_container_sleeps_before_it_is_told_to_stop() {
+fn a_pre_stop_sleep_delays_sigterm() {
     let spec = "containers: [{name: web, image: web, lifecycle: {preStop: {sleep: {seconds: 4}}}}]";
     let mut play = check("", spec, &[(1_000, "Running web=ready")]);
     play.delete(30);
@@ -421,7 +421,7 @@ fn a_container_sleeps_before_it_is_told_to_stop() {
 }
 
 #[test]
-fn sidecars_end_after_the_others_and_in_reverse_order() {
+fn sidecars_stop_last_and_in_reverse_order() {
     let spec = "initContainers: [{name: a, image: s, restartPolicy: Always}, {name: b, image: s, restartPolicy: Always}], \
                 containers: [{name: web, image: w}]";
     let mut play = check(
@@ -449,7 +449,7 @@ fn a_pod_that_is_deleted_before_it_runs_fails() {
 }
 
 #[test]
-fn a_pod_may_be_active_for_so_long_and_no_longer() {
+fn a_pod_fails_at_its_active_deadline() {
     let spec = format!("activeDeadlineSeconds: 5, {WEB}");
     let expected = [
         (4_900, "Running web=ready"),
@@ -487,7 +487,7 @@ fn readiness_follows_its_probe() {
 }
 
 #[test]
-fn a_container_that_hangs_is_restarted() {
+fn a_container_that_fails_its_liveness_probe_is_restarted() {
     let spec = format!("containers: [{{name: web, image: web, livenessProbe: {{{PROBE}}}}}]");
     let expected = [
         (6_000, "Running web=ready"),
@@ -507,7 +507,7 @@ fn a_container_that_hangs_is_restarted() {
 }
 
 #[test]
-fn an_http_probe_asks_what_the_pod_answers() {
+fn an_http_probe_uses_the_simulated_pages() {
     let probe = "periodSeconds: 2, failureThreshold: 2, httpGet: {port: web, path: '/ready?x'}";
     let spec = format!(
         "containers: [{{name: web, image: web, ports: [{{name: web, containerPort: 80}}], readinessProbe: {{{probe}}}}}]"
@@ -540,7 +540,7 @@ fn an_http_probe_asks_what_the_pod_answers() {
         let said = format!("Unhealthy: Readiness probe failed: {said}");
         assert!(play.told.contains(&said), "{:?}", play.told);
     }
-    // Of other ports and hosts the annotation says nothing.
+    // The annotation does not apply to other ports and hosts.
     for other in ["{port: 81}", "{port: 80, host: 10.9.9.9}"] {
         let spec = format!(
             "containers: [{{name: web, image: web, ports: [{{containerPort: 80}}], readinessProbe: {{httpGet: {other}}}}}]"
@@ -552,7 +552,7 @@ fn an_http_probe_asks_what_the_pod_answers() {
 }
 
 #[test]
-fn an_http_probe_follows_the_annotation_from_now_on() {
+fn an_http_probe_follows_a_changed_annotation() {
     let spec = format!(
         "containers: [{{name: web, image: web, livenessProbe: {{{PROBE}}}, readinessProbe: {{{PROBE}}}}}]"
     );
@@ -578,16 +578,16 @@ fn an_http_probe_follows_the_annotation_from_now_on() {
     assert_eq!(failures.count(), 2);
     play.until(3_603_000);
     assert_eq!(play.show(), "Running web=unready+1");
-    // The script wins where it says something of what is asked.
+    // The script takes precedence for the probes that it covers.
     let mut play = Play::annotated("mizzen.dev/http", "/: {status: 503}", &spec);
     set(&mut play, "mizzen.dev/simulate", "ready 1s, healthy");
-    play.pod = Pod::new(&play.object, play.now, &Simulated);
+    play.pod = PodState::new(&play.object, play.now, &Simulated);
     play.until(10_000);
     assert_eq!(play.show(), "Running web=ready");
 }
 
 #[test]
-fn an_exec_probe_runs_its_plain_command() {
+fn an_exec_probe_runs_in_the_simulated_shell() {
     let spec = |command: &str| {
         format!(
             "containers: [{{name: web, image: web, env: [{{name: A, value: b}}], \
@@ -621,7 +621,7 @@ fn an_exec_probe_runs_its_plain_command() {
         let said = format!("Unhealthy: Readiness probe failed: {said}");
         assert!(play.told.contains(&said), "{:?}", play.told);
     }
-    // What depends on time is asked again and again.
+    // A result that depends on time is probed again.
     let since = "[sh, -c, '[ $(date +%s) -lt 1700000007 ]']";
     let mut play = Play::new("", &spec(since));
     play.until(6_500);
@@ -631,7 +631,7 @@ fn an_exec_probe_runs_its_plain_command() {
 }
 
 #[test]
-fn a_container_that_does_not_start_is_restarted() {
+fn a_container_that_fails_its_startup_probe_is_restarted() {
     let spec = format!("containers: [{{name: web, image: web, startupProbe: {{{PROBE}}}}}]");
     let expected = [
         (1_000, "Running web=unstarted"),
@@ -645,7 +645,6 @@ fn a_container_that_does_not_start_is_restarted() {
 }
 
 impl Play {
-    /// Changes the image of a container.
     fn set_image(&mut self, list: &str, at: usize, image: &str) {
         self.object.entry("spec").entry(list).list_mut()[at].set("image", image);
     }
@@ -730,7 +729,7 @@ fn a_sidecar_whose_image_changes_is_replaced_and_an_init_container_is_not() {
 }
 
 #[test]
-fn another_image_ends_the_back_off_of_a_container_and_of_a_pull() {
+fn another_image_resets_the_back_off_of_a_container_and_of_a_pull() {
     let spec = "containers: [{name: web, image: \"web:1\"}]";
     let mut play = check(
         "4x exit 1 then run",
@@ -738,7 +737,7 @@ fn another_image_ends_the_back_off_of_a_container_and_of_a_pull() {
         &[(2_000, "Running web=CrashLoopBackOff+1")],
     );
     play.set_image("containers", 0, "web:2");
-    // The third life ends and is followed by a fourth without a wait, as the first was.
+    // The third instance exits, and the fourth follows without back-off, as the second did.
     play.until(2_400);
     assert_eq!(play.show(), "Running web=CrashLoopBackOff+3");
     let mut play = Play::annotated("mizzen.dev/pull", "2x fail", spec);
@@ -752,7 +751,7 @@ fn another_image_ends_the_back_off_of_a_container_and_of_a_pull() {
 }
 
 #[test]
-fn an_image_that_cannot_be_had_leaves_a_replaced_container_waiting() {
+fn a_failed_pull_leaves_a_replaced_container_waiting() {
     let spec = "restartPolicy: Never, containers: [{name: web, image: \"web:1\"}]";
     let mut play = Play::new("", spec);
     play.until(1_000);
@@ -773,11 +772,11 @@ fn an_image_that_cannot_be_had_leaves_a_replaced_container_waiting() {
 }
 
 #[test]
-fn an_image_that_changes_while_the_agent_is_away_is_seen() {
+fn an_image_change_during_an_agent_restart_is_applied() {
     let spec = "containers: [{name: web, image: \"web:1\"}]";
     let mut play = check("", spec, &[(1_000, "Running web=ready")]);
     play.set_image("containers", 0, "web:2");
-    play.pod = Pod::new(&play.object, play.now, &Simulated);
+    play.pod = PodState::new(&play.object, play.now, &Simulated);
     play.until(2_000);
     assert_eq!(
         (play.show().as_str(), play.images().as_str()),
@@ -786,7 +785,7 @@ fn an_image_that_changes_while_the_agent_is_away_is_seen() {
 }
 
 #[test]
-fn other_resources_do_not_restart_a_container() {
+fn a_resize_does_not_restart_a_container() {
     let spec = "containers: [{name: web, image: \"web:1\", resources: {requests: {cpu: 100m}}}]";
     let mut play = check("", spec, &[(1_000, "Running web=ready")]);
     let more = value!({ "requests": { "cpu": "200m" } });
@@ -820,7 +819,7 @@ fn a_pod_waits_for_its_readiness_gates() {
 }
 
 #[test]
-fn an_ephemeral_container_is_started_when_it_comes() {
+fn an_ephemeral_container_is_started_when_it_is_added() {
     let mut play = check("", WEB, &[(100, "Running web=ready")]);
     let debug = value!({ "name": "debug", "image": "sh" });
     play.object
@@ -831,14 +830,14 @@ fn an_ephemeral_container_is_started_when_it_comes() {
 }
 
 #[test]
-fn a_pod_goes_on_after_the_agent_was_restarted() {
+fn a_pod_continues_after_a_restart_of_the_agent() {
     let mut play = check(
         "2x run 1s, exit 1 then ready 3s",
         WEB,
         &[(12_200, "Running web=unready+2")],
     );
     let before = play.object.clone();
-    play.pod = Pod::new(&play.object, play.now, &Simulated);
+    play.pod = PodState::new(&play.object, play.now, &Simulated);
     play.until(12_300);
     assert_eq!(
         json::to_string(&play.object["status"]),
@@ -849,19 +848,19 @@ fn a_pod_goes_on_after_the_agent_was_restarted() {
 }
 
 #[test]
-fn a_pod_that_is_over_stays_so_after_the_agent_was_restarted() {
+fn a_terminated_pod_stays_so_after_a_restart_of_the_agent() {
     let spec = format!("restartPolicy: Never, {WEB}");
     let mut play = check("exit 1", &spec, &[(10, "Failed web=Error:1")]);
-    play.pod = Pod::new(&play.object, play.now, &Simulated);
+    play.pod = PodState::new(&play.object, play.now, &Simulated);
     play.until(60_000);
     assert_eq!(
         (play.show().as_str(), play.pod.stage),
-        ("Failed web=Error:1", Stage::Finished)
+        ("Failed web=Error:1", PodStage::Finished)
     );
 }
 
 #[test]
-fn a_pod_that_others_call_failed_ends() {
+fn a_pod_that_another_client_fails_is_stopped() {
     let mut play = check("", WEB, &[(100, "Running web=ready")]);
     play.object.entry("status").set("phase", "Failed");
     play.object.entry("status").set("reason", "Evicted");
@@ -899,7 +898,7 @@ fn sort(value: &mut Value) {
 }
 
 #[test]
-fn an_image_that_cannot_be_had_is_tried_again_later_each_time() {
+fn a_failed_pull_is_retried_with_exponential_back_off() {
     let web = "containers: [{name: web, image: web}]";
     let mut play = Play::annotated("mizzen.dev/pull", r#"2x fail "no such image""#, web);
     let mut waits = |millis: u64| {
@@ -935,7 +934,7 @@ fn an_image_that_cannot_be_had_is_tried_again_later_each_time() {
 }
 
 #[test]
-fn a_pod_can_go_while_its_image_is_waited_for() {
+fn a_pod_can_be_deleted_during_image_pull_back_off() {
     let mut play = Play::annotated(
         "mizzen.dev/pull",
         "fail",
@@ -946,5 +945,5 @@ fn a_pod_can_go_while_its_image_is_waited_for() {
         .entry("metadata")
         .set("deletionTimestamp", "2023-11-14T22:13:32Z");
     play.until(2_100);
-    assert_eq!(play.pod.stage, Stage::Finished);
+    assert_eq!(play.pod.stage, PodStage::Finished);
 }

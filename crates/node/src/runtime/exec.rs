@@ -1,4 +1,4 @@
-//! A command in a simulated container: what the simulated shell makes of it, as time passes.
+//! Running a command in a simulated container.
 
 use std::time::Duration;
 
@@ -7,24 +7,30 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 
 use super::terminal::{Terminal, Typing, cooked};
-use super::{Environment, Exec, Stdio};
-use crate::shell::{Descriptor, Limits, ProcessIo, Program, State, Typed};
+use super::{ContainerEnvironment, Exec, Stdio};
+use crate::shell::{Descriptor, ProcessIo, ProgramState, ShellLimits, ShellProgram, Typed};
 
-/// How much one evaluation may do: a command that goes on for hours is evaluated often.
+/// The most steps of one evaluation: a long command is evaluated often.
 const STEPS: u32 = 200_000;
 
-/// Runs a command; its exit code.
+/// Runs a command and returns its exit code.
 pub(super) async fn run(exec: Exec, mut stdio: Stdio) -> Result<i64, String> {
-    let Some(program) = Program::parse(&exec.command) else {
+    let Some(program) = ShellProgram::parse(&exec.command) else {
         return Err(not_found(&exec));
     };
     let is_cat =
         matches!(exec.command.as_slice(), [only] if only.rsplit('/').next() == Some("cat"));
     if is_cat && !stdio.tty {
-        return copy(stdio).await;
+        // `cat` alone copies without limits.
+        if let Some(mut stdin) = stdio.stdin.take() {
+            while let Some(data) = stdin.recv().await {
+                send(stdio.stdout.as_ref(), data).await;
+            }
+        }
+        return Ok(0);
     }
     let began = (exec.now)();
-    let mut environment = Environment {
+    let mut environment = ContainerEnvironment {
         started: began,
         ..exec.environment.clone()
     };
@@ -46,23 +52,29 @@ pub(super) async fn run(exec: Exec, mut stdio: Stdio) -> Result<i64, String> {
             records_from: Some(Duration::ZERO),
             ..ProcessIo::default()
         };
-        let limits = Limits {
+        let limits = ShellLimits {
             until: elapsed,
             steps: STEPS,
             lines: 0,
         };
         let progress = program.run(&environment, io, limits);
         for (descriptor, text) in progress.output.iter().skip(n_printed) {
-            print(&stdio, *descriptor, text).await;
+            let (output, text) = match descriptor {
+                // A terminal has one output.
+                _ if stdio.tty => (&stdio.stdout, cooked(text)),
+                Descriptor::Stdout => (&stdio.stdout, text.clone()),
+                Descriptor::Stderr => (&stdio.stderr, text.clone()),
+            };
+            send(output.as_ref(), text.into()).await;
         }
         n_printed = progress.output.len();
         let wait = match progress.state {
-            State::Exited(code) => return Ok(code),
-            State::Exhausted | State::Unknown => {
+            ProgramState::Exited(code) => return Ok(code),
+            ProgramState::Exhausted | ProgramState::Unknown => {
                 return Err("the simulated command does not end".into());
             }
-            State::Sleeping(until) => Some(until.saturating_sub(elapsed)),
-            State::Reading => None,
+            ProgramState::Sleeping(until) => Some(until.saturating_sub(elapsed)),
+            ProgramState::Reading => None,
         };
         tokio::select! {
             data = stdio.read() => {
@@ -72,39 +84,12 @@ pub(super) async fn run(exec: Exec, mut stdio: Stdio) -> Result<i64, String> {
                     send(stdio.stdout.as_ref(), shown.into()).await;
                 }
             }
-            () = pass(wait) => {}
+            () = sleep(wait.unwrap_or_default()), if wait.is_some() => {}
         }
     }
 }
 
-/// `cat` alone: as much as the client likes.
-async fn copy(stdio: Stdio) -> Result<i64, String> {
-    if let Some(mut stdin) = stdio.stdin {
-        while let Some(data) = stdin.recv().await {
-            send(stdio.stdout.as_ref(), data).await;
-        }
-    }
-    Ok(0)
-}
-
-async fn pass(time: Option<Duration>) {
-    match time {
-        Some(time) => sleep(time).await,
-        None => std::future::pending().await,
-    }
-}
-
-async fn print(stdio: &Stdio, descriptor: Descriptor, text: &str) {
-    let (output, text) = match descriptor {
-        // A terminal has one output.
-        _ if stdio.tty => (&stdio.stdout, cooked(text)),
-        Descriptor::Stdout => (&stdio.stdout, text.to_owned()),
-        Descriptor::Stderr => (&stdio.stderr, text.to_owned()),
-    };
-    send(output.as_ref(), text.into()).await;
-}
-
-/// A client that has gone takes the command with it.
+/// The send fails if the client has gone; then the command is dropped, too.
 async fn send(output: Option<&mpsc::Sender<Bytes>>, data: Bytes) {
     if let Some(output) = output {
         let _ = output.send(data).await;

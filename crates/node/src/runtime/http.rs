@@ -1,4 +1,4 @@
-//! What does a simulated pod answer over HTTP? An annotation says it, for all ports of the pod or for one.
+//! HTTP responses of a simulated pod, from an annotation for all ports of the pod or for one.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -15,47 +15,47 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use mizzen_value::{Value, json, yaml};
 
-use super::Connection;
+use super::PodConnection;
 use crate::pod::spec;
 
-/// The annotation that says what a pod answers on its ports; with a dot and a number, on that port.
+/// The annotation with the responses of a pod on its ports; with a dot and a number, on that port.
 pub(super) const HTTP: &str = "mizzen.dev/http";
 
-/// Kubernetes: how often a probe is redirected (pkg/probe/http, `RedirectChecker`).
+/// Kubernetes: the most redirects of a probe (pkg/probe/http, `RedirectChecker`).
 const MAX_REDIRECTS: usize = 10;
-/// How much a connection holds in each direction.
+/// The buffer size of a connection in each direction.
 const BUFFER: usize = 64 * 1024;
-/// How long a client may take to send the head of a request.
+/// The time limit for the head of a request.
 const HEAD: Duration = Duration::from_secs(60);
 
-/// What a pod answers.
+/// The responses of a pod.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Site {
-    common: Option<Pages>,
-    ports: BTreeMap<u16, Pages>,
+pub(super) struct HttpSite {
+    common: Option<HttpPages>,
+    ports: BTreeMap<u16, HttpPages>,
 }
 
-/// Pages by path; a path that ends with `*` is for everything that begins with what stands before it.
+/// Pages by path; a path that ends with `*` matches as a prefix.
 #[derive(Debug, Clone, Default, PartialEq)]
-struct Pages(Vec<(String, Page)>);
+struct HttpPages(Vec<(String, HttpPage)>);
 
-/// A page.
 #[derive(Debug, Clone, PartialEq)]
-struct Page {
+struct HttpPage {
     status: StatusCode,
     headers: HeaderMap,
     body: Bytes,
 }
 
-impl Site {
-    /// What a pod's annotations say; the error is for people.
-    pub(super) fn of(pod: &Value) -> Result<Site, String> {
-        let mut site = Site::default();
+impl HttpSite {
+    /// Parses a pod's annotations.
+    pub(super) fn from_pod(pod: &Value) -> Result<HttpSite, String> {
+        let mut site = HttpSite::default();
         for (name, text) in pod["metadata"]["annotations"].entries() {
             let Some(port) = name.strip_prefix(HTTP) else {
                 continue;
             };
-            let pages = || Pages::parse(text.str()).map_err(|problem| format!("{name}: {problem}"));
+            let pages =
+                || HttpPages::parse(text.str()).map_err(|problem| format!("{name}: {problem}"));
             match port.strip_prefix('.') {
                 None if port.is_empty() => site.common = Some(pages()?),
                 None => {}
@@ -68,19 +68,25 @@ impl Site {
         Ok(site)
     }
 
-    /// Connects to a port. Nothing listens where the annotations say nothing, nor in a pod that does not run.
-    pub(super) fn connect(&self, pod: &Value, port: u16) -> io::Result<Box<dyn Connection>> {
-        let pages = self
-            .pages(pod, port)
-            .filter(|_| is_running(pod))
-            .ok_or_else(refused)?
-            .clone();
+    /// Connects to a port. The connection is refused if no annotation covers the port, or if the
+    /// pod does not run.
+    pub(super) fn connect(&self, pod: &Value, port: u16) -> io::Result<Box<dyn PodConnection>> {
+        let lists = ["containerStatuses", "initContainerStatuses"];
+        let mut statuses = lists.iter().flat_map(|list| pod["status"][*list].list());
+        let is_running = statuses.any(|status| !status["state"]["running"].is_null());
+        let pages = self.pages(pod, port).filter(|_| is_running).cloned();
+        let pages = pages.ok_or_else(|| {
+            io::Error::new(
+                io::ErrorKind::ConnectionRefused,
+                "connect: connection refused",
+            )
+        })?;
         let (near, far) = tokio::io::duplex(BUFFER);
         tokio::spawn(async move {
             let service = service_fn(|request: Request<Incoming>| {
                 let response = pages.response(request.uri().path());
                 async move {
-                    // A body is read, so that the next request of the connection can be.
+                    // The body is read so that the next request of the connection can be.
                     let mut body = request.into_body();
                     while let Some(Ok(_)) = body.frame().await {}
                     Ok::<_, Infallible>(response)
@@ -96,15 +102,15 @@ impl Site {
         Ok(Box::new(near))
     }
 
-    /// What an HTTP probe of a container finds, if the annotations say what is answered at its port. Kubernetes: a redirect to the
-    /// same host is followed, and any other one is a success (pkg/probe/http).
+    /// The result of an HTTP probe, if the annotations cover its port. Kubernetes: a redirect to
+    /// the same host is followed, any other one is a success (pkg/probe/http).
     pub(super) fn probe(
         &self,
         pod: &Value,
         container: &Value,
         action: &Value,
     ) -> Option<Result<(), String>> {
-        // Another host is asked that the annotations say nothing of.
+        // The annotations do not cover other hosts.
         if !action["host"].is_empty() {
             return None;
         }
@@ -143,38 +149,24 @@ impl Site {
         )))
     }
 
-    fn pages(&self, pod: &Value, port: u16) -> Option<&Pages> {
+    /// The pages of a port. Pages for all ports need a container port, if the pod declares any.
+    fn pages(&self, pod: &Value, port: u16) -> Option<&HttpPages> {
+        let mut declared = spec::containers(pod)
+            .flat_map(|(_, container)| container["ports"].list())
+            .peekable();
+        let has_port = declared.peek().is_none()
+            || declared.any(|known| known["containerPort"].int() == i64::from(port));
         let own = self.ports.get(&port);
-        own.or_else(|| self.common.as_ref().filter(|_| has_port(pod, port)))
+        own.or_else(|| self.common.as_ref().filter(|_| has_port))
     }
 }
 
-fn refused() -> io::Error {
-    io::Error::new(
-        io::ErrorKind::ConnectionRefused,
-        "connect: connection refused",
-    )
-}
-
-/// Whether a container has a port. A pod that names none may have any.
-fn has_port(pod: &Value, port: u16) -> bool {
-    let mut ports = spec::containers(pod)
-        .flat_map(|(_, container)| container["ports"].list())
-        .peekable();
-    ports.peek().is_none() || ports.any(|known| known["containerPort"].int() == i64::from(port))
-}
-
-fn is_running(pod: &Value) -> bool {
-    let lists = ["containerStatuses", "initContainerStatuses"];
-    let mut statuses = lists.iter().flat_map(|list| pod["status"][*list].list());
-    statuses.any(|status| !status["state"]["running"].is_null())
-}
-
-impl Pages {
-    /// A text is the body of every page. What begins with a slash or a brace is YAML or JSON: pages by path.
-    fn parse(text: &str) -> Result<Pages, String> {
+impl HttpPages {
+    /// Plain text is the body of every page. Text that starts with a slash or a brace is YAML or
+    /// JSON with pages by path.
+    fn parse(text: &str) -> Result<HttpPages, String> {
         if !text.trim_start().starts_with(['/', '{']) {
-            return Ok(Pages(vec![("*".into(), Page::of_text(text))]));
+            return Ok(HttpPages(vec![("*".into(), HttpPage::of_text(text))]));
         }
         let read = yaml::to_json(text.as_bytes()).map_err(|error| error.to_string())?;
         let pages = json::parse(&read).map_err(|error| error.to_string())?;
@@ -185,15 +177,15 @@ impl Pages {
             }
             parsed.push((
                 path.to_owned(),
-                Page::parse(page).map_err(|problem| format!("{path}: {problem}"))?,
+                HttpPage::parse(page).map_err(|problem| format!("{path}: {problem}"))?,
             ));
         }
-        Ok(Pages(parsed))
+        Ok(HttpPages(parsed))
     }
 
     fn response(&self, path: &str) -> Response<Full<Bytes>> {
         let exact = self.0.iter().find(|(known, _)| known == path);
-        // The longest beginning wins.
+        // The longest prefix wins.
         let begins = |known: &str| {
             known
                 .strip_suffix('*')
@@ -206,9 +198,9 @@ impl Pages {
                 .max_by_key(|(known, _)| known.len())
         };
         let page = exact.or_else(wide).map(|(_, page)| page.clone());
-        let page = page.unwrap_or_else(|| Page {
+        let page = page.unwrap_or_else(|| HttpPage {
             status: StatusCode::NOT_FOUND,
-            ..Page::of_text("404 page not found\n")
+            ..HttpPage::of_text("404 page not found\n")
         });
         let mut response = Response::new(Full::new(page.body));
         *response.status_mut() = page.status;
@@ -217,26 +209,26 @@ impl Pages {
     }
 }
 
-impl Page {
-    fn of_text(text: &str) -> Page {
+impl HttpPage {
+    fn of_text(text: &str) -> HttpPage {
         let plain = HeaderValue::from_static("text/plain; charset=utf-8");
         let headers = [(CONTENT_TYPE, plain)].into_iter().collect();
-        Page {
+        HttpPage {
             status: StatusCode::OK,
             headers,
             body: Bytes::from(text.to_owned()),
         }
     }
 
-    /// A text is the body; an object has `status`, `headers` and `body`.
-    fn parse(value: &Value) -> Result<Page, String> {
+    /// A string is the body; an object has `status`, `headers` and `body`.
+    fn parse(value: &Value) -> Result<HttpPage, String> {
         if let Some(text) = value.as_str() {
-            return Ok(Page::of_text(text));
+            return Ok(HttpPage::of_text(text));
         }
         if !matches!(value, Value::Map(_)) {
             return Err("a page is a text, or has a status, headers and a body".into());
         }
-        let mut page = Page::of_text(value["body"].str());
+        let mut page = HttpPage::of_text(value["body"].str());
         for (field, part) in value.entries() {
             match (field, part) {
                 ("body", Value::String(_)) => {}
@@ -282,7 +274,7 @@ mod tests {
     }
 
     fn found(pages: &str, path: &str) -> (u16, String) {
-        let page = Pages::parse(pages).unwrap().response(path);
+        let page = HttpPages::parse(pages).unwrap().response(path);
         (
             page.status().as_u16(),
             format!("{:?}", page.headers().get(CONTENT_TYPE).unwrap()),
@@ -290,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_is_every_page_and_an_object_has_pages_by_path() {
+    fn plain_text_is_every_page_and_an_object_has_pages_by_path() {
         assert_eq!(found("hello", "/any").0, 200);
         let pages = "/: hello\n/a/*: {status: 503}\n/a/b: {headers: {Content-Type: x/y}, body: '{}'}\n/a/c/*: more";
         for (path, status) in [
@@ -308,11 +300,11 @@ mod tests {
     }
 
     #[test]
-    fn an_annotation_that_cannot_be_read_says_what_is_wrong() {
+    fn an_invalid_annotation_names_the_problem() {
         let problem = |name: &str, text: &str| {
             let mut annotations = Value::object();
             annotations.set(name, text);
-            Site::of(&pod(annotations)).unwrap_err()
+            HttpSite::from_pod(&pod(annotations)).unwrap_err()
         };
         assert_eq!(
             problem("mizzen.dev/http.web", "x"),
@@ -342,9 +334,9 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_port_answers_requests_one_after_the_other() {
+    async fn a_port_serves_requests_one_after_the_other() {
         let pod = pod(value!({ "mizzen.dev/http": "hello", "mizzen.dev/http.9090": "metrics" }));
-        let site = Site::of(&pod).unwrap();
+        let site = HttpSite::from_pod(&pod).unwrap();
         let mut connection = site.connect(&pod, 80).unwrap();
         let requests = "POST /a HTTP/1.1\r\nHost: x\r\nContent-Length: 4\r\n\r\nbodyHEAD / HTTP/1.1\r\nHost: x\r\n\r\n\
                         GET / HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
@@ -367,7 +359,7 @@ mod tests {
         );
         let refused = site.connect(&pod, 81).err().unwrap();
         assert_eq!(refused.to_string(), "connect: connection refused");
-        assert!(Site::default().connect(&pod, 80).is_err());
+        assert!(HttpSite::default().connect(&pod, 80).is_err());
         let mut waiting = pod.clone();
         waiting.set("status", Value::object());
         assert!(

@@ -1,10 +1,11 @@
-//! Who runs containers? The agent decides what runs; a runtime does it and says what became of it.
+//! The container runtime interface: the agent decides what runs, a runtime runs it and reports its
+//! status.
 //!
-//! [`Simulated`] is the first runtime: nothing runs, but everything looks as if it did. A runtime with real containers
-//! answers the same questions from what it has heard last, and wakes the agent when it hears something new.
+//! [`Simulated`] runs nothing, but reports as if it did. A runtime with real containers would
+//! answer from its latest events, and wake the agent when it has new ones.
 //!
-//! Invariant: nothing here waits but what clients stream to and from ([`ContainerRuntime::exec`], [`ContainerRuntime::connect`]).
-//! What else takes time is visible in [`Container::look`] once it is done.
+//! Invariant: only streams wait ([`ContainerRuntime::exec`], [`ContainerRuntime::connect`]).
+//! Everything else that takes time is visible in [`ContainerHandle::status`] once it is done.
 
 mod exec;
 mod http;
@@ -26,87 +27,88 @@ pub use simulated::Simulated;
 
 use crate::moment::Moment;
 use crate::pod::inputs::{Inputs, NodeContext};
-pub use crate::shell::Environment;
+pub use crate::shell::ContainerEnvironment;
 
-/// What a container is to its pod.
+/// The role of a container in its pod.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
-    /// It runs before others, and must complete.
+pub enum ContainerRole {
+    /// Runs before the regular containers, and must complete.
     Init,
-    /// It starts before others, and runs beside them.
+    /// A restartable init container: it starts before the regular containers and runs beside them.
     Sidecar,
-    /// It is what the pod is for.
+    /// Runs the workload.
     Regular,
-    /// Somebody looks into the pod with it.
+    /// An ephemeral container, for debugging.
     Ephemeral,
 }
 
-/// Which container is wanted.
-pub struct Wish<'a> {
+/// The configuration of a container to start.
+pub struct ContainerConfig<'a> {
     /// The pod.
     pub pod: &'a Value,
-    /// The container's part of the pod's specification.
+    /// The container's specification.
     pub container: &'a Value,
-    /// What it is to the pod.
-    pub role: Role,
-    /// How often it was restarted.
+    /// Its role in the pod.
+    pub role: ContainerRole,
+    /// The restart count.
     pub n_restarts: u32,
-    /// Since when it runs, if it does already: the agent was restarted.
+    /// When it started, if it runs already because the agent was restarted.
     pub since: Option<Moment>,
-    /// What it gets beside what the specification says.
+    /// Its inputs beside the specification.
     pub inputs: &'a Inputs,
-    /// What its node adds to that.
+    /// What its node adds.
     pub node: NodeContext<'a>,
 }
 
-/// One life of a container of which something is asked.
+/// One instance of a container.
 #[derive(Clone, Copy)]
 pub struct ContainerLife<'a> {
     /// The pod.
     pub pod: &'a Value,
-    /// The container's part of the pod's specification.
+    /// The container's specification.
     pub container: &'a Value,
-    /// When it was started.
+    /// When it started.
     pub since: Moment,
-    /// What it got beside what the specification says.
+    /// Its inputs beside the specification.
     pub inputs: &'a Inputs,
-    /// What its node added to that.
+    /// What its node added.
     pub node: NodeContext<'a>,
 }
 
-/// Runs containers.
+/// A container runtime.
 pub trait ContainerRuntime: Send + Sync {
-    /// Its name and version, as `nodeInfo.containerRuntimeVersion` has it.
+    /// Its name and version for `nodeInfo.containerRuntimeVersion`.
     fn version(&self) -> String;
 
-    /// Whether it can run a pod; the error is for people.
+    /// Whether it can run a pod.
     fn accepts(&self, pod: &Value) -> Result<(), String>;
 
-    /// Gets a container's image, after so many tries that failed; or why it cannot be had.
+    /// Pulls a container's image, after `n_tries` failed pulls.
     fn pull(&self, _pod: &Value, _container: &Value, _n_tries: u32) -> Result<(), String> {
         Ok(())
     }
 
-    /// Begins to make and start a container, or finds the one that runs already.
-    fn start(&self, wish: &Wish, now: Moment) -> Box<dyn Container>;
+    /// Starts a container, or attaches to the one that runs already.
+    fn start(&self, config: &ContainerConfig, now: Moment) -> Box<dyn ContainerHandle>;
 
-    /// Whether a container may read files of its volumes: what they are made of is then read for it.
+    /// Whether a container may read files of its volumes, so that their sources must be read.
     fn reads_files(&self, _container: &Value) -> bool {
         true
     }
 
-    /// What a container has written in one life, oldest first, up to `now`.
-    fn logs(&self, life: &ContainerLife, now: Moment) -> Vec<Line>;
+    /// The log lines of an instance up to `now`, oldest first.
+    fn logs(&self, life: &ContainerLife, now: Moment) -> Vec<LogLine>;
 
-    /// What a container writes in one life from `from` up to `now`, as it writes it. What was returned before is the beginning of
-    /// what is returned later.
+    /// The output of an instance from `from` up to `now`. A later result begins with the earlier
+    /// ones.
     fn output(&self, life: &ContainerLife, from: Moment, now: Moment) -> Vec<Chunk>;
 
-    /// How much a container that runs used from `from`, which is not before its start, to `to`; none if that is not known.
+    /// The usage of a running container from `from`, not before its start, to `to`; `None` if it is
+    /// not known.
     fn usage(&self, life: &ContainerLife, from: Moment, to: Moment) -> Option<ContainerUsage>;
 
-    /// Runs a command in a container that runs. The future is done when the command has ended, with its exit code; the error says
-    /// why it could not be started. Dropping the future ends the command.
+    /// Runs a command in a running container. The future returns the exit code, or why the command
+    /// could not start. Dropping it ends the command.
     fn exec(&self, exec: Exec, stdio: Stdio) -> BoxFuture<'static, Result<i64, String>>;
 
     /// Connects to a port of a pod, from inside.
@@ -114,13 +116,13 @@ pub trait ContainerRuntime: Send + Sync {
         &self,
         pod: &Value,
         port: u16,
-    ) -> BoxFuture<'static, io::Result<Box<dyn Connection>>>;
+    ) -> BoxFuture<'static, io::Result<Box<dyn PodConnection>>>;
 }
 
-/// What a container used over some time.
+/// The resource usage of a container over some time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ContainerUsage {
-    /// The time that it ran on all cores together.
+    /// The CPU time on all cores together.
     pub cpu_time: Duration,
     /// The working set at the end.
     pub memory_bytes: u64,
@@ -132,28 +134,28 @@ pub struct Exec {
     pub pod: Value,
     /// The name of the container.
     pub container: String,
-    /// What the command sees of the container.
-    pub environment: Environment,
+    /// The environment of the command.
+    pub environment: ContainerEnvironment,
     /// The command and its arguments.
     pub command: Vec<String>,
-    /// The present moment.
+    /// The clock.
     pub now: Arc<dyn Fn() -> Moment + Send + Sync>,
 }
 
-/// The streams of a command; those that are not wanted are none. Both outputs end when they are dropped.
+/// The streams of a command, as far as they are requested. Both outputs end when they are dropped.
 pub struct Stdio {
-    /// What the client types, until it closes its side.
+    /// Input, until the client closes its side.
     pub stdin: Option<mpsc::Receiver<Bytes>>,
-    /// What the command prints.
+    /// The standard output.
     pub stdout: Option<mpsc::Sender<Bytes>>,
-    /// What the command complains of.
+    /// The standard error.
     pub stderr: Option<mpsc::Sender<Bytes>>,
-    /// Whether there is a terminal at the other end.
+    /// Whether the client has a terminal.
     pub tty: bool,
 }
 
 impl Stdio {
-    /// The next that the client types; none when it closes its side, and nothing for ever after that.
+    /// The next input; `None` when the client closes its side, pending for ever after that.
     pub async fn read(&mut self) -> Option<Bytes> {
         let Some(stdin) = &mut self.stdin else {
             return std::future::pending().await;
@@ -167,103 +169,104 @@ impl Stdio {
 }
 
 /// A connection to a port of a pod.
-pub trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
+pub trait PodConnection: AsyncRead + AsyncWrite + Send + Unpin {}
 
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> PodConnection for T {}
 
-/// A container that was started, until it is forgotten.
-pub trait Container: Send + Sync {
-    /// How it is.
-    fn look(&self, now: Moment) -> Sight;
+/// A container that was started.
+pub trait ContainerHandle: Send + Sync {
+    /// Its current status.
+    fn status(&self, now: Moment) -> ContainerStatus;
 
-    /// Tells it at `ask` to stop, and ends it at `kill`. If it is called again, the earlier times count.
+    /// Sends SIGTERM at `ask` and SIGKILL at `kill`. If it is called again, the earlier times
+    /// count.
     fn stop(&mut self, ask: Moment, kill: Moment);
 
-    /// The inputs of the container have changed: its files, or what was typed.
-    fn update(&mut self, wish: &Wish);
+    /// Updates the inputs of the container: its files, or its stdin.
+    fn update(&mut self, config: &ContainerConfig);
 
-    /// Asks whether it is well at some moment, which may have passed.
-    fn probe(&self, probe: Probe, wish: &Wish, at: Moment) -> Health;
+    /// The result of a probe at a moment, which may be in the past.
+    fn probe(&self, probe: ProbeType, config: &ContainerConfig, at: Moment) -> ProbeResult;
 }
 
-/// How a container is.
+/// The status of a container.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Sight {
-    /// What it does.
-    pub state: State,
-    /// Whether it can be used, as far as the runtime knows.
+pub struct ContainerStatus {
+    /// Its state.
+    pub state: ContainerPhase,
+    /// Readiness as the runtime knows it.
     pub usable: bool,
-    /// When that changes if nobody does anything; none if that is not known.
+    /// When the status changes next by itself; `None` if that is not known.
     pub changes_at: Option<Moment>,
 }
 
-/// What a container does.
+/// The state of a container.
 #[derive(Debug, Clone, PartialEq)]
-pub enum State {
-    /// It is being made.
+pub enum ContainerPhase {
+    /// It is being created.
     Creating,
     /// It runs.
     Running {
-        /// Since when.
+        /// When it started.
         since: Moment,
     },
-    /// It has ended.
-    Ended(End),
+    /// It has exited.
+    Ended(Termination),
 }
 
-/// How and when a container ended.
+/// The termination of a container.
 #[derive(Debug, Clone, PartialEq)]
-pub struct End {
-    /// When it was started; none if it never was, as far as is known.
+pub struct Termination {
+    /// When it started; `None` if it never did.
     pub started: Option<Moment>,
-    /// When it ended.
+    /// When it exited.
     pub finished: Option<Moment>,
-    /// Its exit code.
+    /// The exit code.
     pub code: i64,
-    /// Why, in one word.
+    /// The reason.
     pub reason: Str,
-    /// What it left behind.
+    /// The termination message.
     pub message: Str,
 }
 
-/// What is asked.
+/// The type of a probe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Probe {
-    /// Has it started?
+pub enum ProbeType {
+    /// `startupProbe`.
     Startup,
-    /// Can it be used?
+    /// `readinessProbe`.
     Readiness,
-    /// Is it alive?
+    /// `livenessProbe`.
     Liveness,
 }
 
-/// What a probe finds.
+/// The result of a probe.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Health {
-    /// Whether all is well.
+pub struct ProbeResult {
+    /// Whether it succeeded.
     pub good: bool,
-    /// Whether it stays so until [`Sight::changes_at`] or until the pod changes.
+    /// Whether the result stays until [`ContainerStatus::changes_at`] or until the pod changes.
     pub steady: bool,
-    /// Whether the pod as it is now says so, whatever moment was asked about.
+    /// Whether the result depends on the current pod, whatever moment was probed.
     pub is_of_pod: bool,
-    /// What the probe says, if that is known.
+    /// The output of the probe, if it is known.
     pub output: Option<String>,
 }
 
-/// Something that a container wrote.
+/// A chunk of output.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Chunk {
-    /// Whether it was written to stderr; with a terminal, nothing is.
+    /// Whether it was written to stderr; never with a terminal.
     pub is_error: bool,
-    /// What.
+    /// The text.
     pub text: String,
 }
 
-/// A line that a container wrote.
+/// A log line.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
-    /// When.
+pub struct LogLine {
+    /// When it was written.
     pub at: Moment,
-    /// What, without the end of line.
+    /// Without the end of line.
     pub text: String,
 }

@@ -1,4 +1,4 @@
-//! What do the plain commands of a container do? Its `command` and `args`, run by [`shell`] with its environment.
+//! The commands of a container: its `command` and `args`, run by [`shell`] with its environment.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,31 +6,36 @@ use std::time::Duration;
 use mizzen_value::{Str, Value};
 
 use super::terminal::{Terminal, Typing, cooked};
-use super::{Chunk, ContainerLife, Line, Probe};
+use super::{Chunk, ContainerLife, LogLine, ProbeType};
 use crate::moment::Moment;
-use crate::pod::inputs::{NodeContext, Sources, expand, known_mounts};
+use crate::pod::inputs::{InputSources, NodeContext, expand, known_mounts};
 use crate::pod::spec::field;
 use crate::shell::{
-    self, Descriptor, Environment, Limits, Outcome, ProcessIo, Program, Progress, State,
+    self, ContainerEnvironment, Descriptor, ProcessIo, ProgramOutcome, ProgramProgress,
+    ProgramState, ShellLimits, ShellProgram,
 };
 
-/// How far a script is followed to find its end: a container whose end lies beyond that runs for ever.
-const HORIZON: Limits = Limits {
+/// How far a script is evaluated to find its end; a longer one runs for ever.
+const HORIZON: ShellLimits = ShellLimits {
     until: Duration::from_secs(366 * 24 * 3_600),
     steps: 20_000,
     lines: 0,
 };
-/// Kubernetes: how much of what a probe prints is kept (pkg/probe/exec, `maxReadLength`).
+/// Kubernetes: the most output of a probe that is kept (pkg/probe/exec, `maxReadLength`).
 const MAX_PROBE_OUTPUT: usize = 10 * 1024;
 
-/// How a container ends; none if nothing is known of its program.
-pub(crate) fn outcome(life: &ContainerLife) -> Option<Outcome> {
+/// How a container ends; `None` if its program is not known.
+pub(crate) fn outcome(life: &ContainerLife) -> Option<ProgramOutcome> {
     Some(run(life, None, HORIZON)?.outcome())
 }
 
-/// Runs the process of a container, and records what it prints from some time after its start; none if nothing is known of its
-/// program.
-fn run(life: &ContainerLife, records_from: Option<Duration>, limits: Limits) -> Option<Progress> {
+/// Runs the process of a container, and records its output from some time after its start; `None`
+/// if its program is not known.
+fn run(
+    life: &ContainerLife,
+    records_from: Option<Duration>,
+    limits: ShellLimits,
+) -> Option<ProgramProgress> {
     let environment = environment(life);
     let program = program(life.container, &environment)?;
     let tty = life.container["tty"].bool();
@@ -38,12 +43,12 @@ fn run(life: &ContainerLife, records_from: Option<Duration>, limits: Limits) -> 
     let mut echo = Vec::new();
     for (at, data) in &life.inputs.stdin {
         let after = at.saturating_since(life.since);
-        // The agent keeps no more than can be typed.
+        // The agent limits the size of the input.
         let shown = typing.receive(after, data.clone(), terminal.as_mut());
         let shown = String::from_utf8_lossy(&shown.unwrap_or_default()).replace("\r\n", "\n");
         echo.push((after, shown));
     }
-    // A terminal to which nothing is connected does not end.
+    // A terminal without a client does not end.
     let is_open = tty || life.container["stdin"].bool();
     let io = ProcessIo {
         input: is_open.then_some(&typing.input),
@@ -55,23 +60,23 @@ fn run(life: &ContainerLife, records_from: Option<Duration>, limits: Limits) -> 
     Some(program.run(&environment, io, limits))
 }
 
-/// What a container has printed up to `now`, the latest lines if there are many.
-pub(crate) fn lines(life: &ContainerLife, now: Moment) -> Vec<Line> {
+/// The log lines of a container up to `now`, the latest if there are many.
+pub(crate) fn lines(life: &ContainerLife, now: Moment) -> Vec<LogLine> {
     let (since, tty) = (life.since, life.container["tty"].bool());
-    let limits = Limits::until(now.saturating_since(since));
+    let limits = ShellLimits::until(now.saturating_since(since));
     let printed = run(life, None, limits).map_or_else(Vec::new, |progress| progress.lines);
-    let line = |(after, text): (Duration, String)| Line {
+    let line = |(after, text): (Duration, String)| LogLine {
         at: since + after,
         text: if tty { text + "\r" } else { text },
     };
     printed.into_iter().map(line).collect()
 }
 
-/// What a container prints from `from` up to `now`, as it prints it.
+/// The output of a container from `from` up to `now`.
 pub(crate) fn output(life: &ContainerLife, from: Moment, now: Moment) -> Vec<Chunk> {
-    let limits = Limits {
+    let limits = ShellLimits {
         lines: 0,
-        ..Limits::until(now.saturating_since(life.since))
+        ..ShellLimits::until(now.saturating_since(life.since))
     };
     let tty = life.container["tty"].bool();
     let printed = run(life, Some(from.saturating_since(life.since)), limits);
@@ -83,16 +88,17 @@ pub(crate) fn output(life: &ContainerLife, from: Moment, now: Moment) -> Vec<Chu
     printed.into_iter().map(chunk).collect()
 }
 
-/// What a probe finds that executes a command at `at`: whether it succeeds, and what it prints. None if the command is not known.
+/// The result of an exec probe at `at`: whether it succeeds, and its output. `None` if the command
+/// is not known.
 pub(crate) fn probe(life: &ContainerLife, probe: &Value, at: Moment) -> Option<(bool, String)> {
     let words = probe_command(life.container, probe);
-    let program = Program::of_container(&words)?;
-    let environment = Environment {
+    let program = ShellProgram::container_status(&words)?;
+    let environment = ContainerEnvironment {
         started: at,
         ..environment(life)
     };
     let timeout = crate::moment::seconds(&probe["timeoutSeconds"]).max(Duration::from_secs(1));
-    let limits = Limits {
+    let limits = ShellLimits {
         until: timeout,
         ..HORIZON
     };
@@ -102,7 +108,7 @@ pub(crate) fn probe(life: &ContainerLife, probe: &Value, at: Moment) -> Option<(
     };
     let progress = program.run(&environment, io, limits);
     match progress.state {
-        State::Exited(code) => {
+        ProgramState::Exited(code) => {
             let mut printed: String = progress.output.into_iter().map(|(_, text)| text).collect();
             let mut end = printed.len().min(MAX_PROBE_OUTPUT);
             while !printed.is_char_boundary(end) {
@@ -111,8 +117,8 @@ pub(crate) fn probe(life: &ContainerLife, probe: &Value, at: Moment) -> Option<(
             printed.truncate(end);
             Some((code == 0, printed))
         }
-        State::Unknown => None,
-        State::Sleeping(_) | State::Reading | State::Exhausted => Some((
+        ProgramState::Unknown => None,
+        ProgramState::Sleeping(_) | ProgramState::Reading | ProgramState::Exhausted => Some((
             false,
             format!(
                 "command timed out: {:?} timed out after {timeout:?}",
@@ -122,14 +128,14 @@ pub(crate) fn probe(life: &ContainerLife, probe: &Value, at: Moment) -> Option<(
     }
 }
 
-/// Whether a command finds the same whenever it is executed.
+/// Whether a command has the same result at any time.
 pub(crate) fn is_steady(container: &Value, probe: &Value) -> bool {
     let words = probe_command(container, probe);
     !shell::may_read_files(&words) && !words.iter().any(|word| word.contains("date"))
 }
 
-/// Kubernetes: variables are replaced by their plain values in the specification (kubelet/container/helpers.go,
-/// `ExpandContainerCommandOnlyStatic`).
+/// Kubernetes: variables are replaced by their literal values in the specification
+/// (kubelet/container/helpers.go, `ExpandContainerCommandOnlyStatic`).
 fn probe_command(container: &Value, probe: &Value) -> Vec<String> {
     let lookup = |name: &str| {
         let mut variables = container["env"].list().iter().rev();
@@ -140,21 +146,26 @@ fn probe_command(container: &Value, probe: &Value) -> Vec<String> {
     words.map(|word| expand(word.str(), &lookup)).collect()
 }
 
-/// Whether a container runs commands that are known and may read files, by itself or as probes.
+/// Whether a container or its probes run known commands that may read files.
 pub(crate) fn reads_files(container: &Value) -> bool {
-    let reads =
-        |words: &[String]| shell::may_read_files(words) && Program::of_container(words).is_some();
-    let probes = [Probe::Startup, Probe::Readiness, Probe::Liveness];
+    let reads = |words: &[String]| {
+        shell::may_read_files(words) && ShellProgram::container_status(words).is_some()
+    };
+    let probes = [
+        ProbeType::Startup,
+        ProbeType::Readiness,
+        ProbeType::Liveness,
+    ];
     reads(&words(container, &|_| None))
         || probes
             .iter()
             .any(|probe| reads(&probe_command(container, &container[field(*probe)])))
 }
 
-/// Kubernetes: without `command` the image's entry point runs, with `args` behind it. Images that are given `args` alone are
-/// those whose entry point is a shell or nothing at all.
-fn program(container: &Value, environment: &Environment) -> Option<Program> {
-    // Kubernetes: what the runtime adds is not known to `$(NAME)`.
+/// Kubernetes: without `command` the entry point of the image runs, with `args` behind it. Images
+/// with `args` alone are assumed to have a shell or nothing as their entry point.
+fn program(container: &Value, environment: &ContainerEnvironment) -> Option<ShellProgram> {
+    // Kubernetes: `$(NAME)` does not resolve variables of the runtime.
     let is_own = |name: &str| {
         !ADDED.contains(&name)
             || container["env"]
@@ -169,7 +180,7 @@ fn program(container: &Value, environment: &Environment) -> Option<Program> {
             .filter(|_| is_own(name))
             .map(Str::from)
     };
-    Program::of_container(&words(container, &lookup))
+    ShellProgram::container_status(&words(container, &lookup))
 }
 
 fn words(container: &Value, lookup: &dyn Fn(&str) -> Option<Str>) -> Vec<String> {
@@ -180,11 +191,11 @@ fn words(container: &Value, lookup: &dyn Fn(&str) -> Option<Str>) -> Vec<String>
     words.map(|word| expand(word.str(), lookup)).collect()
 }
 
-/// What a container runtime adds to the environment.
+/// The variables that a container runtime adds.
 const ADDED: [&str; 2] = ["HOSTNAME", "PATH"];
 
-/// What a command in a container sees: its variables and the files of its volumes.
-pub(crate) fn environment(life: &ContainerLife) -> Environment {
+/// The environment of a container: its variables and the files of its volumes.
+pub(crate) fn environment(life: &ContainerLife) -> ContainerEnvironment {
     let ContainerLife {
         pod,
         container,
@@ -200,7 +211,7 @@ pub(crate) fn environment(life: &ContainerLife) -> Environment {
     let mut variables: BTreeMap<String, String> = added.collect();
     let of_specification = || {
         let (status, found) = (&pod["status"], &BTreeMap::new());
-        // What the container started with, unless it was started before the services were known.
+        // The Services at its start, unless it started before they had synced.
         let services = match inputs.services.is_empty() {
             true => node.services(),
             false => &inputs.services,
@@ -212,7 +223,7 @@ pub(crate) fn environment(life: &ContainerLife) -> Environment {
             },
             _ => node,
         };
-        Sources {
+        InputSources {
             pod,
             pod_ip: status["podIP"].str(),
             node,
@@ -226,7 +237,7 @@ pub(crate) fn environment(life: &ContainerLife) -> Environment {
         own.into_iter()
             .map(|(name, value)| (name.into(), value.into())),
     );
-    Environment {
+    ContainerEnvironment {
         variables,
         files: inputs.files.clone(),
         mounts: known_mounts(pod, container).map(String::from).collect(),
@@ -234,8 +245,8 @@ pub(crate) fn environment(life: &ContainerLife) -> Environment {
     }
 }
 
-/// Kubernetes: `hostnameOverride`, `hostname` or the pod's name, cut off at 63 characters; the node's for a pod that uses its
-/// network (kubelet_pods.go, `GeneratePodHostNameAndDomain`).
+/// Kubernetes: `hostnameOverride`, `hostname` or the pod's name, truncated to 63 characters; the
+/// node's name on the host network (kubelet_pods.go, `GeneratePodHostNameAndDomain`).
 fn hostname(pod: &Value) -> String {
     let spec = &pod["spec"];
     let own = [
@@ -270,7 +281,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(container: &str, expected: Option<Outcome>, printed: &[(u64, &str)]) {
+    fn check(container: &str, expected: Option<ProgramOutcome>, printed: &[(u64, &str)]) {
         let pod = pod(container);
         let container = &pod["spec"]["containers"][0];
         let (since, inputs) = (Moment::from_secs(1_000), &NO_INPUTS);
@@ -296,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pod_is_called_by_its_override_its_hostname_or_its_name() {
+    fn the_hostname_is_the_override_the_hostname_or_the_pod_name() {
         let long = "a".repeat(62) + "-b";
         for (spec, expected) in [
             ("{}", "web-0"),
@@ -317,7 +328,7 @@ mod tests {
     #[test]
     fn commands_and_arguments_are_run_with_the_environment() {
         let ended = |after: u64, code| {
-            Some(Outcome::Exited {
+            Some(ProgramOutcome::Exited {
                 after: Duration::from_secs(after),
                 code,
             })
@@ -349,12 +360,12 @@ mod tests {
         check(fields, ended(0, 0), &[(0, "shop/web")]);
         check(
             r#"{"command":["sleep","infinity"]}"#,
-            Some(Outcome::Running),
+            Some(ProgramOutcome::Running),
             &[],
         );
         check(
             r#"{"command":["sh","-c","echo up; nginx"]}"#,
-            Some(Outcome::Unknown {
+            Some(ProgramOutcome::Unknown {
                 after: Duration::ZERO,
             }),
             &[(0, "up")],

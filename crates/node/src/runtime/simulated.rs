@@ -1,4 +1,4 @@
-//! Containers that only look as if they ran: a script says what they do, and time does the rest.
+//! The simulated runtime: a script says what containers do, and time does the rest.
 
 use std::io;
 use std::time::Duration;
@@ -8,20 +8,23 @@ use futures_util::future::BoxFuture;
 use mizzen_value::time::duration_nanos;
 use mizzen_value::{Str, Value};
 
-use super::http::Site;
+use super::http::HttpSite;
 use super::{
-    Chunk, Connection, Container, ContainerLife, ContainerRuntime, ContainerUsage, End, Exec,
-    Health, Line, Probe, Sight, State, Stdio, Wish, exec, plain,
+    Chunk, ContainerConfig, ContainerHandle, ContainerLife, ContainerPhase, ContainerRuntime,
+    ContainerStatus, ContainerUsage, Exec, LogLine, PodConnection, ProbeResult, ProbeType, Stdio,
+    Termination, exec, plain,
 };
 use crate::moment::{Moment, earlier};
 use crate::pod::spec::field;
-use crate::script::{Change, Exit, Pulls, Run, Script, UsageScript, check_containers};
+use crate::script::{
+    Exit, Pulls, ScriptChange, ScriptRun, SimulationScript, UsageScript, check_containers,
+};
 
-/// The annotation that has the lines which every container of a pod writes; with a dot and a container's name, those
-/// of that container.
+/// The annotation with the log lines of every container of a pod; with a dot and a container's
+/// name, of that container.
 pub(super) const LOGS: &str = "mizzen.dev/logs";
 
-/// How long a container takes to start if nothing is said of it: long enough to be seen, short enough not to matter.
+/// The default start time of a container: long enough to be seen, short enough not to matter.
 const START: Duration = Duration::from_millis(5);
 
 /// The simulated runtime.
@@ -34,26 +37,26 @@ impl ContainerRuntime for Simulated {
     }
 
     fn accepts(&self, pod: &Value) -> Result<(), String> {
-        Script::of(pod)?;
-        Pulls::of(pod)?;
-        UsageScript::of(pod)?;
-        Site::of(pod)?;
+        SimulationScript::from_pod(pod)?;
+        Pulls::from_pod(pod)?;
+        UsageScript::from_pod(pod)?;
+        HttpSite::from_pod(pod)?;
         let annotations = pod["metadata"]["annotations"].entries();
         let named = annotations.filter_map(|(name, _)| name.strip_prefix(LOGS)?.strip_prefix('.'));
         check_containers(pod, LOGS, named)
     }
 
     fn pull(&self, pod: &Value, container: &Value, n_tries: u32) -> Result<(), String> {
-        // What cannot be read has failed the pod before.
-        let pulls = Pulls::of(pod).unwrap_or_default();
+        // An invalid annotation has failed the pod before.
+        let pulls = Pulls::from_pod(pod).unwrap_or_default();
         let failure = pulls.failure(container["name"].str(), container["image"].str(), n_tries);
         failure.map_or(Ok(()), Err)
     }
 
-    fn start(&self, wish: &Wish, now: Moment) -> Box<dyn Container> {
-        let run = run(wish, wish.since.unwrap_or(now + START));
-        let since = wish.since.unwrap_or_else(|| now + run.start.max(START));
-        Box::new(Actor {
+    fn start(&self, config: &ContainerConfig, now: Moment) -> Box<dyn ContainerHandle> {
+        let run = run(config, config.since.unwrap_or(now + START));
+        let since = config.since.unwrap_or_else(|| now + run.start.max(START));
+        Box::new(SimulatedContainer {
             run,
             since,
             stop: None,
@@ -64,11 +67,14 @@ impl ContainerRuntime for Simulated {
         plain::reads_files(container)
     }
 
-    fn logs(&self, life: &ContainerLife, now: Moment) -> Vec<Line> {
+    fn logs(&self, life: &ContainerLife, now: Moment) -> Vec<LogLine> {
         let Some(text) = annotated_logs(life) else {
             return plain::lines(life, now);
         };
-        let mut lines: Vec<Line> = text.lines().map(|line| written(line, life.since)).collect();
+        let mut lines: Vec<LogLine> = text
+            .lines()
+            .map(|line| LogLine::from_annotation(line, life.since))
+            .collect();
         lines.retain(|line| line.at <= now);
         lines.sort_by_key(|line| line.at);
         lines
@@ -80,7 +86,7 @@ impl ContainerRuntime for Simulated {
         }
         let mut lines = self.logs(life, now);
         lines.retain(|line| line.at >= from);
-        let chunk = |line: Line| Chunk {
+        let chunk = |line: LogLine| Chunk {
             is_error: false,
             text: line.text + "\n",
         };
@@ -88,8 +94,9 @@ impl ContainerRuntime for Simulated {
     }
 
     fn usage(&self, life: &ContainerLife, from: Moment, to: Moment) -> Option<ContainerUsage> {
-        // An annotation that was fine when the pod was admitted may have been changed since; the usual usage counts then.
-        let profile = UsageScript::of(life.pod)
+        // A valid annotation may have become invalid since admission; then the default usage
+        // counts.
+        let profile = UsageScript::from_pod(life.pod)
             .unwrap_or_default()
             .profile(life.container);
         let [from, to] = [from, to].map(|at| at.saturating_since(life.since));
@@ -107,69 +114,76 @@ impl ContainerRuntime for Simulated {
         &self,
         pod: &Value,
         port: u16,
-    ) -> BoxFuture<'static, io::Result<Box<dyn Connection>>> {
-        // An annotation that cannot be read has failed its pod before.
-        let connected = Site::of(pod).unwrap_or_default().connect(pod, port);
+    ) -> BoxFuture<'static, io::Result<Box<dyn PodConnection>>> {
+        // An invalid annotation has failed its pod before.
+        let connected = HttpSite::from_pod(pod)
+            .unwrap_or_default()
+            .connect(pod, port);
         std::future::ready(connected).boxed()
     }
 }
 
-/// The lines that an annotation has for a container.
+/// The annotated log lines of a container.
 fn annotated_logs<'a>(life: &ContainerLife<'a>) -> Option<&'a str> {
     let annotations = &life.pod["metadata"]["annotations"];
     let own = annotations.get(&format!("{LOGS}.{}", life.container["name"].str()));
     own.or_else(|| annotations.get(LOGS)).map(Value::str)
 }
 
-/// A line of the annotation: `+5s text` is written five seconds after the start, any other one at once.
-fn written(line: &str, since: Moment) -> Line {
-    let delayed = line
-        .strip_prefix('+')
-        .map(|line| line.split_once(' ').unwrap_or((line, "")));
-    let delay = |word: &str| {
-        duration_nanos(word)
-            .ok()
-            .and_then(|nanos| u64::try_from(nanos).ok())
-    };
-    match delayed.and_then(|(word, text)| Some((delay(word)?, text))) {
-        Some((nanos, text)) => Line {
-            at: since + Duration::from_nanos(nanos),
-            text: text.into(),
-        },
-        None => Line {
-            at: since,
-            text: line.into(),
-        },
+impl LogLine {
+    /// A line of the annotation: `+5s text` is written five seconds after the start, any other at
+    /// once.
+    fn from_annotation(line: &str, since: Moment) -> LogLine {
+        let delayed = line
+            .strip_prefix('+')
+            .map(|line| line.split_once(' ').unwrap_or((line, "")));
+        let delay = |word: &str| {
+            duration_nanos(word)
+                .ok()
+                .and_then(|nanos| u64::try_from(nanos).ok())
+        };
+        match delayed.and_then(|(word, text)| Some((delay(word)?, text))) {
+            Some((nanos, text)) => LogLine {
+                at: since + Duration::from_nanos(nanos),
+                text: text.into(),
+            },
+            None => LogLine {
+                at: since,
+                text: line.into(),
+            },
+        }
     }
 }
 
-/// What a container does that starts at `since`. A script that cannot be read has failed its pod before.
-fn run(wish: &Wish, since: Moment) -> Run {
-    Script::of(wish.pod).unwrap_or_default().run(wish, since)
+/// The script of a container that starts at `since`. An invalid script has failed its pod before.
+fn run(config: &ContainerConfig, since: Moment) -> ScriptRun {
+    SimulationScript::from_pod(config.pod)
+        .unwrap_or_default()
+        .run(config, since)
 }
 
-/// A container that plays its part.
-struct Actor {
-    run: Run,
+/// A simulated container.
+struct SimulatedContainer {
+    run: ScriptRun,
     since: Moment,
-    /// When it is told to stop, and when it is ended.
+    /// When SIGTERM and SIGKILL are sent.
     stop: Option<(Moment, Moment)>,
 }
 
-impl Container for Actor {
-    fn look(&self, now: Moment) -> Sight {
+impl ContainerHandle for SimulatedContainer {
+    fn status(&self, now: Moment) -> ContainerStatus {
         let end = self.end();
         let state = match end {
-            Some(end) if end.0 <= now => State::Ended(self.ended(end)),
-            _ if self.since <= now => State::Running { since: self.since },
-            _ => State::Creating,
+            Some(end) if end.0 <= now => ContainerPhase::Ended(self.ended(end)),
+            _ if self.since <= now => ContainerPhase::Running { since: self.since },
+            _ => ContainerPhase::Creating,
         };
-        let usable = matches!(state, State::Running { .. }) && self.is_ready(now);
+        let usable = matches!(state, ContainerPhase::Running { .. }) && self.is_ready(now);
         let changes_at = match state {
-            State::Ended(_) => None,
+            ContainerPhase::Ended(_) => None,
             _ => earlier(self.next_change(now), self.end().map(|(at, _)| at)),
         };
-        Sight {
+        ContainerStatus {
             state,
             usable,
             changes_at,
@@ -183,20 +197,20 @@ impl Container for Actor {
         });
     }
 
-    fn update(&mut self, wish: &Wish) {
-        self.run = run(wish, self.since);
+    fn update(&mut self, config: &ContainerConfig) {
+        self.run = run(config, self.since);
     }
 
-    /// What the script says of a probe wins; then what the pod answers over HTTP, or what a plain command finds. Of anything else
-    /// nothing is known, and it succeeds.
-    fn probe(&self, probe: Probe, wish: &Wish, at: Moment) -> Health {
-        let spec = &wish.container[field(probe)];
-        let mut health = Health {
+    /// The script takes precedence, then the simulated HTTP pages, then the result of a known
+    /// command. Any other probe succeeds.
+    fn probe(&self, probe: ProbeType, config: &ContainerConfig, at: Moment) -> ProbeResult {
+        let spec = &config.container[field(probe)];
+        let mut health = ProbeResult {
             good: match probe {
-                Probe::Readiness => self.is_ready(at),
-                // It has started as soon as it can be used for the first time.
-                Probe::Startup => self.was_ready(at),
-                Probe::Liveness => self.is_healthy(at),
+                ProbeType::Readiness => self.is_ready(at),
+                // A container has started when it is ready for the first time.
+                ProbeType::Startup => self.was_ready(at),
+                ProbeType::Liveness => self.is_healthy(at),
             },
             steady: true,
             is_of_pod: false,
@@ -206,22 +220,22 @@ impl Container for Actor {
             return health;
         }
         if !spec["httpGet"].is_null() {
-            // An annotation that cannot be read has failed its pod before.
-            let site = Site::of(wish.pod).unwrap_or_default();
-            if let Some(found) = site.probe(wish.pod, wish.container, &spec["httpGet"]) {
+            // An invalid annotation has failed its pod before.
+            let site = HttpSite::from_pod(config.pod).unwrap_or_default();
+            if let Some(found) = site.probe(config.pod, config.container, &spec["httpGet"]) {
                 health.is_of_pod = true;
                 (health.good, health.output) = (found.is_ok(), found.err());
             }
         } else if !spec["exec"].is_null() {
             let life = ContainerLife {
-                pod: wish.pod,
-                container: wish.container,
+                pod: config.pod,
+                container: config.container,
                 since: self.since,
-                inputs: wish.inputs,
-                node: wish.node,
+                inputs: config.inputs,
+                node: config.node,
             };
             if let Some((good, output)) = plain::probe(&life, spec, at) {
-                health.steady = plain::is_steady(wish.container, spec);
+                health.steady = plain::is_steady(config.container, spec);
                 (health.good, health.output) = (good, Some(output));
             }
         }
@@ -229,18 +243,18 @@ impl Container for Actor {
     }
 }
 
-/// When a container ends, and how.
-type Ends = (Moment, Exit);
+/// When a container exits, and how.
+type ExitAt = (Moment, Exit);
 
-impl Actor {
-    /// When it ends, and how: by itself, because it was told to, or because it was killed.
-    fn end(&self) -> Option<Ends> {
+impl SimulatedContainer {
+    /// When it exits, and how: by itself, after SIGTERM, or killed.
+    fn end(&self) -> Option<ExitAt> {
         let own = self
             .run
             .changes
             .iter()
             .find_map(|(after, change)| match change {
-                Change::Exit(exit) => Some((self.since + *after, exit.clone())),
+                ScriptChange::Exit(exit) => Some((self.since + *after, exit.clone())),
                 _ => None,
             });
         [own, self.stopped()]
@@ -249,9 +263,9 @@ impl Actor {
             .min_by_key(|(at, _)| *at)
     }
 
-    fn stopped(&self) -> Option<Ends> {
+    fn stopped(&self) -> Option<ExitAt> {
         let (ask, kill) = self.stop?;
-        // What is not yet there cannot listen.
+        // A container that has not started yet receives SIGTERM when it does.
         let heard = ask.max(self.since.min(kill));
         let by_itself = self
             .run
@@ -277,14 +291,14 @@ impl Actor {
         })
     }
 
-    fn ended(&self, (at, exit): Ends) -> End {
+    fn ended(&self, (at, exit): ExitAt) -> Termination {
         let usual = if exit.code == 0 { "Completed" } else { "Error" };
         let reason = if exit.reason.is_empty() {
             Str::new_static(usual)
         } else {
             exit.reason
         };
-        End {
+        Termination {
             started: Some(self.since.min(at)),
             finished: Some(at),
             code: exit.code,
@@ -304,8 +318,8 @@ impl Actor {
             .find(|at| *at > now)
     }
 
-    /// What of a kind was said last up to now.
-    fn last<T>(&self, now: Moment, says: impl Fn(&Change) -> Option<T>) -> Option<T> {
+    /// The latest change of one kind up to now.
+    fn last<T>(&self, now: Moment, says: impl Fn(&ScriptChange) -> Option<T>) -> Option<T> {
         let passed = self
             .run
             .changes
@@ -314,42 +328,46 @@ impl Actor {
         passed.filter_map(|(_, change)| says(change)).last()
     }
 
-    /// Whether the script says something of what a probe asks.
-    fn says(&self, probe: Probe) -> bool {
+    /// Whether the script covers a probe.
+    fn says(&self, probe: ProbeType) -> bool {
         let mut said = self.run.changes.iter().map(|(_, change)| change);
         said.any(|change| match probe {
-            Probe::Readiness | Probe::Startup => matches!(change, Change::Ready | Change::Unready),
-            Probe::Liveness => matches!(change, Change::Healthy | Change::Unhealthy),
+            ProbeType::Readiness | ProbeType::Startup => {
+                matches!(change, ScriptChange::Ready | ScriptChange::Unready)
+            }
+            ProbeType::Liveness => {
+                matches!(change, ScriptChange::Healthy | ScriptChange::Unhealthy)
+            }
         })
     }
 
     fn is_ready(&self, now: Moment) -> bool {
         let said = self.last(now, |change| match change {
-            Change::Ready => Some(true),
-            Change::Unready => Some(false),
+            ScriptChange::Ready => Some(true),
+            ScriptChange::Unready => Some(false),
             _ => None,
         });
         said.unwrap_or_else(|| !self.waits_to_be_ready())
     }
 
-    /// Whether the first thing that is said is that it gets ready: until then it is not.
+    /// Whether the first readiness change of the script is to ready: until then it is not.
     fn waits_to_be_ready(&self) -> bool {
         let mut said = self.run.changes.iter().map(|(_, change)| change);
-        said.find(|change| matches!(change, Change::Ready | Change::Unready))
-            == Some(&Change::Ready)
+        said.find(|change| matches!(change, ScriptChange::Ready | ScriptChange::Unready))
+            == Some(&ScriptChange::Ready)
     }
 
     fn was_ready(&self, now: Moment) -> bool {
         !self.waits_to_be_ready()
             || self
-                .last(now, |change| (*change == Change::Ready).then_some(()))
+                .last(now, |change| (*change == ScriptChange::Ready).then_some(()))
                 .is_some()
     }
 
     fn is_healthy(&self, now: Moment) -> bool {
         let said = self.last(now, |change| match change {
-            Change::Healthy => Some(true),
-            Change::Unhealthy => Some(false),
+            ScriptChange::Healthy => Some(true),
+            ScriptChange::Unhealthy => Some(false),
             _ => None,
         });
         said.unwrap_or(true)

@@ -1,4 +1,4 @@
-//! What a terminal makes of keys: it echoes them, lets a line be corrected, and hands it on when it is whole.
+//! A terminal in canonical mode: it echoes keys, edits a line, and passes on whole lines.
 
 use std::time::Duration;
 
@@ -6,12 +6,12 @@ use bytes::Bytes;
 
 use crate::shell::{Input, Typed};
 
-/// The longest line that can be typed.
+/// The longest line.
 const MAX_LINE: usize = 4_096;
-/// How much can be typed; what a process prints may depend on all of it.
+/// The most input; the output of a process may depend on all of it.
 pub(crate) const MAX_INPUT: usize = 1024 * 1024;
 
-/// What a client has typed so far.
+/// The input of a client so far.
 #[derive(Default)]
 pub(super) struct Typing {
     pub input: Input,
@@ -19,7 +19,7 @@ pub(super) struct Typing {
 }
 
 impl Typing {
-    /// Takes what came; none is the end. What a terminal shows for it.
+    /// Adds input; `None` is its end. Returns what the terminal echoes.
     pub(super) fn receive(
         &mut self,
         at: Duration,
@@ -46,14 +46,14 @@ impl Typing {
     }
 }
 
-/// A terminal in the usual (canonical) mode.
+/// A terminal in canonical mode.
 #[derive(Debug, Default)]
 pub(super) struct Terminal {
     line: Vec<u8>,
 }
 
 impl Terminal {
-    /// What is shown for some keys, and what a program reads because of them.
+    /// The echo of some keys, and the input for the program.
     pub(super) fn keys(&mut self, keys: &[u8]) -> (Vec<u8>, Vec<Typed>) {
         let (mut shown, mut typed) = (Vec::new(), Vec::new());
         for key in keys {
@@ -96,14 +96,14 @@ impl Terminal {
         (shown, typed)
     }
 
-    /// Forgets the last letter; whether there was one.
+    /// Erases the last character; false if there is none.
     fn erase(&mut self) -> bool {
         let letter = self.line.iter().rposition(|byte| byte & 0xc0 != 0x80);
         letter.inspect(|start| self.line.truncate(*start)).is_some()
     }
 }
 
-/// What a terminal is sent for text: every line begins on the left.
+/// Output for a terminal: a line feed needs a carriage return.
 pub(super) fn cooked(text: &str) -> String {
     text.replace('\n', "\r\n")
 }

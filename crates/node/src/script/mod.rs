@@ -1,11 +1,11 @@
-//! What does a simulated container do? An annotation of its pod says it, in a small language of stages.
+//! The script of a simulated container, from an annotation of its pod.
 //!
 //! `mizzen.dev/simulate: "web: start 2s, ready 1s, run 30s, exit 1; proxy: 3x exit 1 then run"`
 //!
-//! A clause is about the container that it names, or about every other one of `spec.containers` if it names none. It
-//! has one run or several, divided by `then`; a restarted container takes the next one, and the last one serves for ever.
-//! A run is a list of stages, one after the other: each takes its time, and then what it says is so.
-//! `docs/simulated-nodes.md` explains it with examples.
+//! A clause applies to the container that it names, or to every other one of `spec.containers` if
+//! it names none. It has one run or several, separated by `then`; a restarted container takes the
+//! next one, and the last one repeats. A run is a list of stages: each takes its time, then its
+//! change is made. `docs/simulated-nodes.md` explains it with examples.
 
 mod parse;
 mod pull;
@@ -19,91 +19,91 @@ use mizzen_object::owner_references::controller_of;
 use mizzen_value::{Str, Value};
 
 use crate::moment::Moment;
-use crate::runtime::{ContainerLife, Role, Wish, plain};
-use crate::shell::Outcome;
+use crate::runtime::{ContainerConfig, ContainerLife, ContainerRole, plain};
+use crate::shell::ProgramOutcome;
 
 pub use parse::parse;
 pub use pull::Pulls;
 pub use usage::{UsageProfile, UsageScript};
 
-/// The annotation that says what a pod's containers do.
+/// The annotation with the script of a pod.
 pub const SIMULATE: &str = "mizzen.dev/simulate";
 
-/// For how long a container of a Job runs a command that is not known.
+/// The run time of an unknown command in a container of a Job.
 const JOB_TAKES: Duration = Duration::from_secs(1);
 
-/// What the containers of a pod do.
+/// The script of a pod.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Script {
-    clauses: Vec<Clause>,
+pub struct SimulationScript {
+    clauses: Vec<ScriptClause>,
 }
 
-/// What one container does, or all that have no clause of their own.
+/// The script of one container, or of all without a clause of their own.
 #[derive(Debug, Clone, PartialEq)]
-struct Clause {
+struct ScriptClause {
     container: Option<Str>,
-    runs: Vec<(u32, Run)>,
+    runs: Vec<(u32, ScriptRun)>,
 }
 
-/// One life of a container, from its start to its end.
+/// One instance of a container, from its start to its end.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Run {
+pub struct ScriptRun {
     /// How long it takes to start.
     pub start: Duration,
-    /// What happens, and how long after the start.
-    pub changes: Vec<(Duration, Change)>,
-    /// What it does when it is told to stop.
-    pub stop: Stop,
+    /// The changes, with their time after the start.
+    pub changes: Vec<(Duration, ScriptChange)>,
+    /// What SIGTERM does.
+    pub stop: StopBehavior,
 }
 
-/// Something that happens to a container that runs.
+/// A change of a running container.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Change {
-    /// It can be used from now on.
+pub enum ScriptChange {
+    /// It becomes ready.
     Ready,
-    /// It cannot be used from now on.
+    /// It becomes unready.
     Unready,
-    /// It is alive from now on.
+    /// Its liveness probe succeeds from now on.
     Healthy,
-    /// It hangs from now on.
+    /// Its liveness probe fails from now on.
     Unhealthy,
-    /// It ends.
+    /// It exits.
     Exit(Exit),
 }
 
-/// How a container ends.
+/// How a container exits.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Exit {
-    /// Its exit code.
+    /// The exit code.
     pub code: i64,
-    /// Why, in one word; empty for the usual one.
+    /// The reason; empty for the default.
     pub reason: Str,
-    /// What it leaves behind as its termination message.
+    /// The termination message.
     pub message: Str,
 }
 
-/// What a container does when it is told to stop.
+/// What a container does on SIGTERM.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Stop {
-    /// How long it takes; none if it does not listen.
+pub struct StopBehavior {
+    /// How long it takes; `None` if it ignores SIGTERM.
     pub takes: Option<Duration>,
-    /// The exit code with which it then ends.
+    /// The exit code.
     pub code: i64,
 }
 
-/// Who does not listen to SIGTERM in particular ends by it at once.
-impl Default for Stop {
-    fn default() -> Stop {
-        Stop {
+/// The default action of SIGTERM ends a process at once.
+impl Default for StopBehavior {
+    fn default() -> StopBehavior {
+        StopBehavior {
             takes: Some(Duration::ZERO),
             code: 143,
         }
     }
 }
 
-impl Script {
-    /// What a pod's annotation says; the error is for people.
-    pub fn of(pod: &Value) -> Result<Script, String> {
+impl SimulationScript {
+    /// Parses a pod's annotation.
+    pub fn from_pod(pod: &Value) -> Result<SimulationScript, String> {
         let text = pod["metadata"]["annotations"][SIMULATE].str();
         let script = parse(text).map_err(|problem| format!("{SIMULATE}: {problem}"))?;
         let named = script
@@ -113,18 +113,18 @@ impl Script {
         check_containers(pod, SIMULATE, named).map(|()| script)
     }
 
-    /// What a container does that starts at `since`.
-    pub fn run(&self, wish: &Wish, since: Moment) -> Run {
-        let Wish {
+    /// The run of a container that starts at `since`.
+    pub fn run(&self, config: &ContainerConfig, since: Moment) -> ScriptRun {
+        let ContainerConfig {
             pod,
             container,
             role,
             inputs,
             node,
             ..
-        } = *wish;
+        } = *config;
         if let Some(clause) = self.clause(container["name"].str(), role) {
-            return clause.run(wish.n_restarts);
+            return clause.run(config.n_restarts);
         }
         let known = match plain::outcome(&ContainerLife {
             pod,
@@ -133,19 +133,24 @@ impl Script {
             inputs,
             node,
         }) {
-            Some(Outcome::Exited { after, code }) => return ends(after, code),
-            Some(Outcome::Running) => return Run::default(),
-            Some(Outcome::Unknown { after }) => after,
+            Some(ProgramOutcome::Exited { after, code }) => return ends(after, code),
+            Some(ProgramOutcome::Running) => return ScriptRun::default(),
+            Some(ProgramOutcome::Unknown { after }) => after,
             None => Duration::ZERO,
         };
         match role {
-            Role::Init => ends(known, 0),
-            Role::Regular if is_of_job(pod) => ends(known + JOB_TAKES, 0),
-            _ => Run::default(),
+            ContainerRole::Init => ends(known, 0),
+            // A Job waits for the end of its pods.
+            ContainerRole::Regular
+                if controller_of(pod).is_some_and(|owner| owner["kind"].str() == "Job") =>
+            {
+                ends(known + JOB_TAKES, 0)
+            }
+            _ => ScriptRun::default(),
         }
     }
 
-    fn clause(&self, container: &str, role: Role) -> Option<&Clause> {
+    fn clause(&self, container: &str, role: ContainerRole) -> Option<&ScriptClause> {
         let own = self
             .clauses
             .iter()
@@ -155,12 +160,12 @@ impl Script {
                 .iter()
                 .find(|clause| clause.container.is_none())
         };
-        own.or_else(|| common().filter(|_| role == Role::Regular))
+        own.or_else(|| common().filter(|_| role == ContainerRole::Regular))
     }
 }
 
-impl Clause {
-    fn run(&self, n_restarts: u32) -> Run {
+impl ScriptClause {
+    fn run(&self, n_restarts: u32) -> ScriptRun {
         let mut left = n_restarts;
         for (times, run) in &self.runs {
             if left < *times {
@@ -175,42 +180,32 @@ impl Clause {
     }
 }
 
-fn ends(after: Duration, code: i64) -> Run {
-    Run {
+fn ends(after: Duration, code: i64) -> ScriptRun {
+    ScriptRun {
         changes: vec![(
             after,
-            Change::Exit(Exit {
+            ScriptChange::Exit(Exit {
                 code,
                 ..Exit::default()
             }),
         )],
-        ..Run::default()
+        ..ScriptRun::default()
     }
 }
 
-/// Whether a Job made the pod: then somebody waits for its end.
-fn is_of_job(pod: &Value) -> bool {
-    controller_of(pod).is_some_and(|owner| owner["kind"].str() == "Job")
-}
-
-/// Whether a pod has the containers that an annotation names; the error is for people.
+/// Checks that a pod has the containers that an annotation names.
 pub fn check_containers<'a>(
     pod: &Value,
     annotation: &str,
     mut names: impl Iterator<Item = &'a str>,
 ) -> Result<(), String> {
-    match names.find(|name| !has_container(pod, name)) {
+    let lists = ["initContainers", "containers", "ephemeralContainers"];
+    let has_container = |name: &str| {
+        let mut containers = lists.iter().flat_map(|list| pod["spec"][*list].list());
+        containers.any(|container| container["name"].str() == name)
+    };
+    match names.find(|name| !has_container(name)) {
         Some(name) => Err(format!("{annotation}: the pod has no container {name:?}")),
         None => Ok(()),
     }
-}
-
-fn has_container(pod: &Value, name: &str) -> bool {
-    let lists = ["initContainers", "containers", "ephemeralContainers"];
-    lists.iter().any(|list| {
-        pod["spec"][*list]
-            .list()
-            .iter()
-            .any(|container| container["name"].str() == name)
-    })
 }

@@ -1,29 +1,29 @@
-//! Reading the language of stages: text to words, words to stages.
+//! The parser of scripts: text to tokens, tokens to stages.
 
 use std::time::Duration;
 
 use mizzen_value::Str;
 use mizzen_value::time::duration_nanos;
 
-use super::{Change, Clause, Exit, Run, Script, Stop};
+use super::{Exit, ScriptChange, ScriptClause, ScriptRun, SimulationScript, StopBehavior};
 
-/// The longest annotation that is read.
+/// The longest annotation.
 pub(super) const LONGEST: usize = 16 * 1024;
-/// The words with which a stage can begin.
+/// The names of stages.
 const STAGES: &str = "start, ready, unready, healthy, unhealthy, run, exit, stop";
 
-/// Reads a script; the error says what is wrong and where.
-pub fn parse(text: &str) -> Result<Script, String> {
+/// Parses a script; the error says what is wrong and where.
+pub fn parse(text: &str) -> Result<SimulationScript, String> {
     if text.len() > LONGEST {
         return Err(format!("it is longer than {LONGEST} bytes"));
     }
-    let mut parser = Parser {
+    let mut parser = ScriptParser {
         tokens: tokens(text)?,
         at: 0,
     };
-    let mut clauses: Vec<Clause> = Vec::new();
+    let mut clauses: Vec<ScriptClause> = Vec::new();
     while parser.peek().is_some() {
-        if parser.accept(&Token::Semicolon) {
+        if parser.accept(&ScriptToken::Semicolon) {
             continue;
         }
         let clause = parser.clause()?;
@@ -38,11 +38,11 @@ pub fn parse(text: &str) -> Result<Script, String> {
         }
         clauses.push(clause);
     }
-    Ok(Script { clauses })
+    Ok(SimulationScript { clauses })
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Token {
+enum ScriptToken {
     Word(String),
     Text(String),
     Comma,
@@ -50,22 +50,22 @@ enum Token {
     Colon,
 }
 
-fn tokens(text: &str) -> Result<Vec<Token>, String> {
+fn tokens(text: &str) -> Result<Vec<ScriptToken>, String> {
     let mut tokens = Vec::new();
     let mut rest = text.trim_start();
     while let Some(first) = rest.chars().next() {
         let (token, length) = match first {
-            ',' => (Token::Comma, 1),
-            ';' => (Token::Semicolon, 1),
-            ':' => (Token::Colon, 1),
+            ',' => (ScriptToken::Comma, 1),
+            ';' => (ScriptToken::Semicolon, 1),
+            ':' => (ScriptToken::Colon, 1),
             '"' => {
                 let end = rest[1..].find('"').ok_or("a quotation is not closed")?;
-                (Token::Text(rest[1..=end].into()), end + 2)
+                (ScriptToken::Text(rest[1..=end].into()), end + 2)
             }
             _ => {
                 let ends = |letter: char| letter.is_whitespace() || ",;:\"".contains(letter);
                 let end = rest.find(ends).unwrap_or(rest.len());
-                (Token::Word(rest[..end].into()), end)
+                (ScriptToken::Word(rest[..end].into()), end)
             }
         };
         tokens.push(token);
@@ -74,29 +74,28 @@ fn tokens(text: &str) -> Result<Vec<Token>, String> {
     Ok(tokens)
 }
 
-struct Parser {
-    tokens: Vec<Token>,
+struct ScriptParser {
+    tokens: Vec<ScriptToken>,
     at: usize,
 }
 
-impl Parser {
-    fn peek(&self) -> Option<&Token> {
+impl ScriptParser {
+    fn peek(&self) -> Option<&ScriptToken> {
         self.tokens.get(self.at)
     }
 
-    fn accept(&mut self, token: &Token) -> bool {
+    fn accept(&mut self, token: &ScriptToken) -> bool {
         let is = self.peek() == Some(token);
         self.at += usize::from(is);
         is
     }
 
     fn accept_word(&mut self, wanted: &str) -> bool {
-        self.accept(&Token::Word(wanted.into()))
+        self.accept(&ScriptToken::Word(wanted.into()))
     }
 
-    /// The next word, if it is one.
     fn word(&mut self) -> Option<String> {
-        let Some(Token::Word(word)) = self.peek() else {
+        let Some(ScriptToken::Word(word)) = self.peek() else {
             return None;
         };
         let word = word.clone();
@@ -104,33 +103,33 @@ impl Parser {
         Some(word)
     }
 
-    fn clause(&mut self) -> Result<Clause, String> {
+    fn clause(&mut self) -> Result<ScriptClause, String> {
         let container = self.container();
         let mut runs = vec![self.run()?];
         while self.accept_word("then") {
             runs.push(self.run()?);
         }
         match self.peek() {
-            None | Some(Token::Semicolon) => Ok(Clause { container, runs }),
+            None | Some(ScriptToken::Semicolon) => Ok(ScriptClause { container, runs }),
             Some(token) => Err(format!("did not expect {}", token.show())),
         }
     }
 
     /// The name before a colon.
     fn container(&mut self) -> Option<Str> {
-        let named = self.tokens.get(self.at + 1) == Some(&Token::Colon);
+        let named = self.tokens.get(self.at + 1) == Some(&ScriptToken::Colon);
         let name = if named { self.word() } else { None };
         self.at += usize::from(name.is_some());
         name.map(Str::from)
     }
 
-    fn run(&mut self) -> Result<(u32, Run), String> {
+    fn run(&mut self) -> Result<(u32, ScriptRun), String> {
         let times = self.times()?;
-        let mut draft = Draft::default();
+        let mut draft = RunDraft::default();
         loop {
             self.stage(&mut draft)?;
-            let goes_on =
-                self.accept(&Token::Comma) && self.peek() != Some(&Token::Word("then".into()));
+            let goes_on = self.accept(&ScriptToken::Comma)
+                && self.peek() != Some(&ScriptToken::Word("then".into()));
             if !goes_on {
                 return Ok((times, draft.run));
             }
@@ -139,7 +138,7 @@ impl Parser {
 
     /// `3x` before a run.
     fn times(&mut self) -> Result<u32, String> {
-        let Some(Token::Word(word)) = self.peek() else {
+        let Some(ScriptToken::Word(word)) = self.peek() else {
             return Ok(1);
         };
         let Some(count) = word
@@ -155,7 +154,7 @@ impl Parser {
         Ok(times)
     }
 
-    fn stage(&mut self, draft: &mut Draft) -> Result<(), String> {
+    fn stage(&mut self, draft: &mut RunDraft) -> Result<(), String> {
         let expected = || format!("expected a stage ({STAGES})");
         let name = self.word().ok_or_else(|| match self.peek() {
             Some(token) => format!("{}, not {}", expected(), token.show()),
@@ -164,10 +163,10 @@ impl Parser {
         draft.check_open(&name)?;
         match name.as_str() {
             "start" => draft.start(self.duration()?.unwrap_or_default()),
-            "ready" => draft.change(self.duration()?, Change::Ready),
-            "unready" => draft.change(self.duration()?, Change::Unready),
-            "healthy" => draft.change(self.duration()?, Change::Healthy),
-            "unhealthy" => draft.change(self.duration()?, Change::Unhealthy),
+            "ready" => draft.change(self.duration()?, ScriptChange::Ready),
+            "unready" => draft.change(self.duration()?, ScriptChange::Unready),
+            "healthy" => draft.change(self.duration()?, ScriptChange::Healthy),
+            "unhealthy" => draft.change(self.duration()?, ScriptChange::Unhealthy),
             "run" => {
                 match self.duration()? {
                     Some(duration) => draft.passed += duration,
@@ -181,9 +180,9 @@ impl Parser {
         }
     }
 
-    /// The duration that comes next, if one does.
+    /// The next duration, if there is one.
     fn duration(&mut self) -> Result<Option<Duration>, String> {
-        let Some(Token::Word(word)) = self.peek().cloned() else {
+        let Some(ScriptToken::Word(word)) = self.peek().cloned() else {
             return Ok(None);
         };
         if word == "then" {
@@ -196,19 +195,19 @@ impl Parser {
     /// `exit [CODE] [REASON] ["MESSAGE"]`.
     fn exit(&mut self) -> Result<Exit, String> {
         let mut exit = Exit::default();
-        if let Some(Token::Word(word)) = self.peek()
+        if let Some(ScriptToken::Word(word)) = self.peek()
             && word.starts_with(|letter: char| letter.is_ascii_digit() || letter == '-')
         {
             exit.code = read_code(word)?;
             self.at += 1;
         }
-        if let Some(Token::Word(word)) = self.peek()
+        if let Some(ScriptToken::Word(word)) = self.peek()
             && word != "then"
         {
             exit.reason = word.as_str().into();
             self.at += 1;
         }
-        if let Some(Token::Text(text)) = self.peek() {
+        if let Some(ScriptToken::Text(text)) = self.peek() {
             exit.message = text.as_str().into();
             self.at += 1;
         }
@@ -216,21 +215,21 @@ impl Parser {
     }
 
     /// `stop never`, or `stop [DURATION] [CODE]`.
-    fn stop(&mut self) -> Result<Stop, String> {
+    fn stop(&mut self) -> Result<StopBehavior, String> {
         if self.accept_word("never") {
-            return Ok(Stop {
+            return Ok(StopBehavior {
                 takes: None,
                 code: 137,
             });
         }
-        let mut stop = Stop::default();
-        if let Some(Token::Word(word)) = self.peek().cloned()
+        let mut stop = StopBehavior::default();
+        if let Some(ScriptToken::Word(word)) = self.peek().cloned()
             && word != "then"
         {
             self.at += 1;
             stop.takes = Some(read_duration(&word)?);
         }
-        if let Some(Token::Word(word)) = self.peek()
+        if let Some(ScriptToken::Word(word)) = self.peek()
             && word != "then"
         {
             stop.code = read_code(word)?;
@@ -240,20 +239,20 @@ impl Parser {
     }
 }
 
-/// A run while it is read.
+/// A run while it is parsed.
 #[derive(Default)]
-struct Draft {
-    run: Run,
-    /// How long after the start the next stage begins.
+struct RunDraft {
+    run: ScriptRun,
+    /// The time after the start at which the next stage begins.
     passed: Duration,
-    /// The stage after which nothing can come.
+    /// The stage after which no other can follow.
     over: Option<&'static str>,
-    /// Whether it is said what it does when it is told to stop.
+    /// Whether it has a `stop` stage.
     stops: bool,
 }
 
-impl Draft {
-    /// What a container does when it is told to stop can be said anywhere.
+impl RunDraft {
+    /// `stop` is allowed anywhere.
     fn check_open(&self, stage: &str) -> Result<(), String> {
         match self.over {
             Some("run") if stage != "stop" => {
@@ -272,13 +271,13 @@ impl Draft {
         Ok(())
     }
 
-    fn change(&mut self, takes: Option<Duration>, change: Change) -> Result<(), String> {
+    fn change(&mut self, takes: Option<Duration>, change: ScriptChange) -> Result<(), String> {
         self.passed += takes.unwrap_or_default();
         self.run.changes.push((self.passed, change));
         Ok(())
     }
 
-    fn stop(&mut self, stop: Stop) -> Result<(), String> {
+    fn stop(&mut self, stop: StopBehavior) -> Result<(), String> {
         if std::mem::replace(&mut self.stops, true) {
             return Err("\"stop\" is said twice".into());
         }
@@ -288,7 +287,7 @@ impl Draft {
 
     fn exit(&mut self, exit: Exit) -> Result<(), String> {
         self.over = Some("exit");
-        self.change(None, Change::Exit(exit))
+        self.change(None, ScriptChange::Exit(exit))
     }
 }
 
@@ -306,14 +305,14 @@ fn read_code(word: &str) -> Result<i64, String> {
     code.ok_or_else(|| format!("{word:?} is not an exit code from 0 to 255"))
 }
 
-impl Token {
+impl ScriptToken {
     fn show(&self) -> String {
         match self {
-            Token::Word(word) => format!("{word:?}"),
-            Token::Text(text) => format!("the quotation {text:?}"),
-            Token::Comma => "\",\"".into(),
-            Token::Semicolon => "\";\"".into(),
-            Token::Colon => "\":\"".into(),
+            ScriptToken::Word(word) => format!("{word:?}"),
+            ScriptToken::Text(text) => format!("the quotation {text:?}"),
+            ScriptToken::Comma => "\",\"".into(),
+            ScriptToken::Semicolon => "\";\"".into(),
+            ScriptToken::Colon => "\":\"".into(),
         }
     }
 }

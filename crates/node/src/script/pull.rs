@@ -1,32 +1,32 @@
-//! Can a simulated image be had? An annotation of the pod says if not.
+//! Simulated image pulls, from an annotation of the pod.
 //!
 //! `mizzen.dev/pull: "web: 3x fail; fail \"no such host\""`
 //!
-//! A clause is about the container that it names, or about all that have none. It says how often a pull fails, for ever if
-//! nothing is said, and why.
+//! A clause applies to the container that it names, or to all without a clause of their own. It
+//! says how often a pull fails, by default always, and why.
 
 use mizzen_value::{Str, Value};
 
 use super::check_containers;
 
-/// The annotation that says which images cannot be had.
+/// The annotation with the failing pulls.
 pub(super) const PULL: &str = "mizzen.dev/pull";
 
-/// Which pulls fail.
+/// The failing pulls of a pod.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Pulls(Vec<Failure>);
+pub struct Pulls(Vec<PullFailure>);
 
 #[derive(Debug, Clone, PartialEq)]
-struct Failure {
+struct PullFailure {
     container: Option<Str>,
-    /// None for ever.
+    /// `None` for always.
     times: Option<u32>,
     why: Option<Str>,
 }
 
 impl Pulls {
-    /// What a pod's annotation says; the error is for people.
-    pub fn of(pod: &Value) -> Result<Pulls, String> {
+    /// Parses a pod's annotation.
+    pub fn from_pod(pod: &Value) -> Result<Pulls, String> {
         let text = pod["metadata"]["annotations"][PULL].str();
         let pulls = parse(text).map_err(|problem| format!("{PULL}: {problem}"))?;
         let named = pulls
@@ -36,7 +36,7 @@ impl Pulls {
         check_containers(pod, PULL, named).map(|()| pulls)
     }
 
-    /// Why a container's image cannot be had after so many tries; none if it can.
+    /// Why a pull fails after `n_tries` tries; `None` if it succeeds.
     pub fn failure(&self, container: &str, image: &str, n_tries: u32) -> Option<String> {
         let own = self
             .0
@@ -46,21 +46,15 @@ impl Pulls {
         let failure = own
             .or_else(common)
             .filter(|failure| failure.times.is_none_or(|times| n_tries < times))?;
-        Some(
-            failure
-                .why
-                .as_ref()
-                .map_or_else(|| not_found(image), |why| why.to_string()),
-        )
+        // As containerd formats it.
+        let not_found = || {
+            format!(
+                "rpc error: code = NotFound desc = failed to pull and unpack image {image:?}: failed to resolve reference \
+                 {image:?}: {image}: not found"
+            )
+        };
+        Some(failure.why.as_ref().map_or_else(not_found, Str::to_string))
     }
-}
-
-/// As containerd says it.
-fn not_found(image: &str) -> String {
-    format!(
-        "rpc error: code = NotFound desc = failed to pull and unpack image {image:?}: failed to resolve reference {image:?}: \
-         {image}: not found"
-    )
 }
 
 fn parse(text: &str) -> Result<Pulls, String> {
@@ -68,8 +62,8 @@ fn parse(text: &str) -> Result<Pulls, String> {
         .split(';')
         .map(str::trim)
         .filter(|clause| !clause.is_empty());
-    let failures: Vec<Failure> = clauses.map(clause).collect::<Result<_, _>>()?;
-    let twice = |(at, one): (usize, &Failure)| {
+    let failures: Vec<PullFailure> = clauses.map(clause).collect::<Result<_, _>>()?;
+    let twice = |(at, one): (usize, &PullFailure)| {
         failures[..at]
             .iter()
             .any(|other| other.container == one.container)
@@ -80,7 +74,7 @@ fn parse(text: &str) -> Result<Pulls, String> {
     }
 }
 
-fn clause(text: &str) -> Result<Failure, String> {
+fn clause(text: &str) -> Result<PullFailure, String> {
     let (said, why) = match text.split_once('"') {
         Some((said, rest)) => (
             said,
@@ -99,7 +93,7 @@ fn clause(text: &str) -> Result<Failure, String> {
         word = words.next().unwrap_or_default();
     }
     match (word, words.next()) {
-        ("fail", None) => Ok(Failure {
+        ("fail", None) => Ok(PullFailure {
             container,
             times,
             why: why.map(Str::from),
@@ -127,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn pulls_fail_as_often_as_is_said() {
+    fn pulls_fail_as_often_as_scripted() {
         check("", "web", 0, None);
         check(r#"fail "no""#, "web", 1000, Some("no"));
         check(r#"2x fail "no""#, "web", 1, Some("no"));
@@ -145,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_refused() {
+    fn invalid_clauses_are_rejected() {
         for text in ["maybe", "3x", "fail now", r#"fail "no"#, "fail; fail"] {
             assert!(parse(text).is_err(), "{text}");
         }

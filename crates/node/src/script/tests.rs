@@ -1,4 +1,4 @@
-//! Scripts as data: what is read of them, and what is wrong with them.
+//! Scripts, and what they parse to.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use mizzen_value::json;
 use super::*;
 use crate::pod::inputs::{NO_INPUTS, NodeContext};
 
-/// A script in one line per run, or what is wrong with it.
+/// A script in one line per run, or the error.
 fn show(text: &str) -> String {
     let script = match parse(text) {
         Ok(script) => script,
@@ -26,11 +26,11 @@ fn show(text: &str) -> String {
     shown.join(" | ")
 }
 
-fn show_run(run: &Run) -> String {
+fn show_run(run: &ScriptRun) -> String {
     let mut shown = format!(" start@{:?}", run.start);
     for (at, change) in &run.changes {
         let _ = match change {
-            Change::Exit(Exit {
+            ScriptChange::Exit(Exit {
                 code,
                 reason,
                 message,
@@ -40,7 +40,7 @@ fn show_run(run: &Run) -> String {
             change => write!(shown, " {change:?}@{at:?}"),
         };
     }
-    if run.stop != Stop::default() {
+    if run.stop != StopBehavior::default() {
         let _ = write!(shown, " stop({:?},{})", run.stop.takes, run.stop.code);
     }
     shown
@@ -112,7 +112,7 @@ fn a_container_stops_in_its_own_way() {
 }
 
 #[test]
-fn what_is_wrong_is_said() {
+fn errors_name_the_problem() {
     check(
         "web: rdy 1s",
         "\"rdy\" is not a stage (start, ready, unready, healthy, unhealthy, run, exit, stop)",
@@ -144,21 +144,21 @@ fn pod(text: &str) -> Value {
 }
 
 #[test]
-fn a_clause_for_nobody_is_refused() {
+fn a_clause_for_an_unknown_container_is_rejected() {
     let pod = pod(
         r#"{"metadata":{"annotations":{"mizzen.dev/simulate":"db: run"}},"spec":{"containers":[{"name":"web"}]}}"#,
     );
     assert_eq!(
-        Script::of(&pod),
+        SimulationScript::from_pod(&pod),
         Err("mizzen.dev/simulate: the pod has no container \"db\"".into())
     );
 }
 
-/// What a container of a pod does after so many restarts.
-fn run(script: &Script, pod: &Value, role: Role, n_restarts: u32) -> String {
+/// The run of a container after some restarts.
+fn run(script: &SimulationScript, pod: &Value, role: ContainerRole, n_restarts: u32) -> String {
     let container = json::parse(br#"{"name":"a"}"#).unwrap();
     let (inputs, node) = (&NO_INPUTS, NodeContext::NONE);
-    let wish = Wish {
+    let config = ContainerConfig {
         pod,
         container: &container,
         role,
@@ -167,24 +167,24 @@ fn run(script: &Script, pod: &Value, role: Role, n_restarts: u32) -> String {
         inputs,
         node,
     };
-    show_run(&script.run(&wish, Moment::default()))
+    show_run(&script.run(&config, Moment::default()))
 }
 
 #[test]
-fn containers_of_jobs_complete_and_others_run() {
+fn containers_of_jobs_complete_and_all_other_run() {
     let job = pod(r#"{"metadata":{"ownerReferences":[{"kind":"Job","controller":true}]}}"#);
     let bare = pod("{}");
-    let script = Script::default();
+    let script = SimulationScript::default();
     assert_eq!(
-        run(&script, &job, Role::Regular, 0),
+        run(&script, &job, ContainerRole::Regular, 0),
         " start@0ns exit(0,,)@1s"
     );
-    assert_eq!(run(&script, &bare, Role::Regular, 0), " start@0ns");
+    assert_eq!(run(&script, &bare, ContainerRole::Regular, 0), " start@0ns");
     assert_eq!(
-        run(&script, &bare, Role::Init, 0),
+        run(&script, &bare, ContainerRole::Init, 0),
         " start@0ns exit(0,,)@0ns"
     );
-    assert_eq!(run(&script, &job, Role::Sidecar, 0), " start@0ns");
+    assert_eq!(run(&script, &job, ContainerRole::Sidecar, 0), " start@0ns");
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn runs_are_counted_by_restarts() {
     let script = parse("2x exit 1 then exit 2 then run").unwrap();
     let bare = pod("{}");
     let shown: Vec<String> = (0..5)
-        .map(|n| run(&script, &bare, Role::Regular, n))
+        .map(|n| run(&script, &bare, ContainerRole::Regular, n))
         .collect();
     let (one, two, run) = (
         " start@0ns exit(1,,)@0ns",

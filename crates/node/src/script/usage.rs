@@ -1,10 +1,12 @@
-//! How much CPU and memory does a simulated container use? An annotation of its pod says it.
+//! The resource usage of simulated containers, from an annotation of their pod.
 //!
-//! `mizzen.dev/usage: "web: cpu=100m,memory=64Mi for 1m then cpu=800m for 5m then cpu=100m; cpu=5m"`
+//! `mizzen.dev/usage: "web: cpu=100m,memory=64Mi for 1m then cpu=800m for 5m then cpu=100m;
+//! cpu=5m"`
 //!
-//! A clause is about the container that it names, or about all containers without a clause of their own. Its steps,
-//! divided by `then`, follow one another from the start of the container. What a step does not name stays as it was. The
-//! last step lasts; if it has a time as well, the first one follows it.
+//! A clause applies to the container that it names, or to all without a clause of their own. Its
+//! steps, separated by `then`, follow one another from the start of the container. A resource that
+//! a step does not name keeps its value. The last step lasts; if it has a duration as well, the
+//! steps repeat.
 
 use std::time::Duration;
 
@@ -14,11 +16,11 @@ use mizzen_value::{Str, Value};
 use super::check_containers;
 use super::parse::{LONGEST, read_duration};
 
-/// The annotation that says how much a pod's containers use.
+/// The annotation with the resource usage.
 pub(super) const USAGE: &str = "mizzen.dev/usage";
 
-/// What a container uses of which nothing is said: as little as an idle server.
-const IDLE: Usage = Usage {
+/// The default usage: that of an idle server.
+const IDLE: ResourceUsage = ResourceUsage {
     nanocores: 1_000_000,
     memory_bytes: 16 * 1024 * 1024,
 };
@@ -26,47 +28,46 @@ const IDLE: Usage = Usage {
 const PAGE_BYTES: u64 = 4096;
 const NANOS_PER_SECOND: u128 = 1_000_000_000;
 
-/// What is used at a moment.
+/// The usage at a moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Usage {
-    /// Billionths of a core.
+struct ResourceUsage {
     nanocores: u64,
     memory_bytes: u64,
 }
 
-/// What is used for some time.
+/// The usage for some time.
 #[derive(Debug, Clone, PartialEq)]
-struct Step {
-    usage: Usage,
-    /// None if it lasts.
+struct UsageStep {
+    usage: ResourceUsage,
+    /// `None` if it lasts.
     lasts: Option<Duration>,
 }
 
-/// How much the containers of a pod use: steps by the name of the container, none for all others.
+/// The usage of a pod's containers: steps by container name, `None` for all without a clause.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct UsageScript(Vec<(Option<Str>, Vec<Step>)>);
+pub struct UsageScript(Vec<(Option<Str>, Vec<UsageStep>)>);
 
-/// How much one container uses over time.
+/// The usage of one container over time.
 #[derive(Debug, Clone, PartialEq)]
-pub struct UsageProfile(Vec<Step>);
+pub struct UsageProfile(Vec<UsageStep>);
 
 impl UsageScript {
-    /// What a pod's annotation says; the error is for people.
-    pub fn of(pod: &Value) -> Result<UsageScript, String> {
+    /// Parses a pod's annotation.
+    pub fn from_pod(pod: &Value) -> Result<UsageScript, String> {
         let text = pod["metadata"]["annotations"][USAGE].str();
         let script = parse(text).map_err(|problem| format!("{USAGE}: {problem}"))?;
         let named = script.0.iter().filter_map(|(name, _)| name.as_deref());
         check_containers(pod, USAGE, named).map(|()| script)
     }
 
-    /// How much a container uses, which is never more than its limits.
+    /// The usage of a container, capped by its limits.
     pub fn profile(&self, container: &Value) -> UsageProfile {
         let name = container["name"].str();
         let own = self.0.iter().find(|(of, _)| of.as_deref() == Some(name));
         let clause = own.or_else(|| self.0.iter().find(|(of, _)| of.is_none()));
         let mut steps = match clause {
             Some((_, steps)) => steps.clone(),
-            None => vec![Step {
+            None => vec![UsageStep {
                 usage: IDLE,
                 lasts: None,
             }],
@@ -74,7 +75,7 @@ impl UsageScript {
         let limits = &container["resources"]["limits"];
         let limit = |resource: &str| limits[resource].as_str().map(Quantity::of);
         let (cpu, memory) = (limit("cpu"), limit("memory"));
-        for Step { usage, .. } in &mut steps {
+        for UsageStep { usage, .. } in &mut steps {
             if let Some(cpu) = &cpu {
                 usage.nanocores = usage.nanocores.min(nanocores(cpu));
             }
@@ -105,7 +106,7 @@ impl UsageProfile {
         if let Some(period) = self.period() {
             left %= period;
         }
-        for Step { usage, lasts } in &self.0 {
+        for UsageStep { usage, lasts } in &self.0 {
             match lasts.map(|lasts| lasts.as_nanos()) {
                 Some(lasts) if lasts <= left => left -= lasts,
                 _ => return usage.memory_bytes,
@@ -114,7 +115,7 @@ impl UsageProfile {
         0
     }
 
-    /// How long all steps take, if they begin again then.
+    /// The duration of all steps, if they repeat.
     fn period(&self) -> Option<u128> {
         self.0
             .iter()
@@ -122,10 +123,10 @@ impl UsageProfile {
             .sum()
     }
 
-    /// The billionths of cores times the nanoseconds of the first so many nanoseconds, of one period at most.
+    /// Nanocores times nanoseconds, over the first `left` nanoseconds of one period.
     fn core_nanos(&self, mut left: u128) -> u128 {
         let mut used = 0;
-        for Step { usage, lasts } in &self.0 {
+        for UsageStep { usage, lasts } in &self.0 {
             let time = lasts.map_or(left, |lasts| lasts.as_nanos().min(left));
             used += u128::from(usage.nanocores) * time;
             left -= time;
@@ -138,7 +139,7 @@ fn parse(text: &str) -> Result<UsageScript, String> {
     if text.len() > LONGEST {
         return Err(format!("it is longer than {LONGEST} bytes"));
     }
-    let mut clauses: Vec<(Option<Str>, Vec<Step>)> = Vec::new();
+    let mut clauses: Vec<(Option<Str>, Vec<UsageStep>)> = Vec::new();
     for clause in text.split(';') {
         let words: Vec<&str> = clause.split_whitespace().collect();
         if words.is_empty() {
@@ -157,8 +158,8 @@ fn parse(text: &str) -> Result<UsageScript, String> {
     Ok(UsageScript(clauses))
 }
 
-fn parse_steps(text: &str) -> Result<Vec<Step>, String> {
-    let mut steps: Vec<Step> = Vec::new();
+fn parse_steps(text: &str) -> Result<Vec<UsageStep>, String> {
+    let mut steps: Vec<UsageStep> = Vec::new();
     for text in text.split(" then ") {
         let before = steps.last();
         if before.is_some_and(|before| before.lasts.is_none()) {
@@ -186,7 +187,7 @@ fn parse_steps(text: &str) -> Result<Vec<Step>, String> {
                 _ => return Err(wrong()),
             }
         }
-        steps.push(Step { usage, lasts });
+        steps.push(UsageStep { usage, lasts });
     }
     Ok(steps)
 }
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn an_annotation_that_cannot_be_read_is_refused() {
+    fn invalid_annotations_are_rejected() {
         let cases = [
             ("cpu", "\"cpu\" is not cpu=AMOUNT or memory=AMOUNT"),
             (
@@ -283,7 +284,7 @@ mod tests {
             "spec": { "containers": [{ "name": "web" }] },
         });
         assert_eq!(
-            UsageScript::of(&pod).unwrap_err(),
+            UsageScript::from_pod(&pod).unwrap_err(),
             "mizzen.dev/usage: the pod has no container \"wbe\""
         );
     }

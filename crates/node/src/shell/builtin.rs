@@ -1,4 +1,4 @@
-//! The commands that are known, as busybox has them.
+//! The built-in commands, as busybox has them.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -15,222 +15,8 @@ const KNOWN: [&str; 26] = [
     "unset", "whoami", "sync",
 ];
 
-/// Whether a program is known by its name.
 pub(super) fn is_known(program: &str) -> bool {
     KNOWN.contains(&program)
-}
-
-/// Runs a command; its exit code.
-pub(super) fn run(shell: &mut Shell, program: &str, arguments: &[String]) -> Step<i64> {
-    let first = arguments.first().map(String::as_str);
-    match program
-        .strip_prefix("/bin/")
-        .or_else(|| program.strip_prefix("/usr/bin/"))
-        .unwrap_or(program)
-    {
-        ":" | "true" | "sync" => Ok(0),
-        "false" => Ok(1),
-        "echo" => echo(shell, arguments),
-        "printf" => printf(shell, arguments),
-        "sleep" => sleep(shell, arguments),
-        "date" => date(shell, arguments),
-        "cat" => cat(shell, arguments),
-        "ls" => ls(shell, arguments),
-        "env" if arguments.is_empty() => Ok(print_environment(shell)),
-        "printenv" => Ok(printenv(shell, first)),
-        "hostname" if arguments.is_empty() => {
-            let name = shell.variables.get("HOSTNAME").cloned().unwrap_or_default();
-            Ok(say(shell, &name))
-        }
-        "pwd" => Ok(say(shell, "/")),
-        "whoami" => Ok(say(shell, "root")),
-        "seq" => seq(shell, arguments),
-        "test" => test(shell, arguments),
-        "[" => match arguments.split_last() {
-            Some((last, expression)) if last == "]" => test(shell, expression),
-            _ => Ok(2),
-        },
-        "exit" => Err(Halt::Exit(first.map_or(Ok(shell.status), code)?)),
-        "break" => Err(Halt::Break(first.map_or(Ok(1), levels)?)),
-        "continue" => Err(Halt::Continue(first.map_or(Ok(1), levels)?)),
-        "exec" => match arguments.split_first() {
-            Some((program, rest)) => Err(Halt::Exit(run(shell, program, rest)?)),
-            None => Ok(0),
-        },
-        "export" => Ok(export(shell, arguments)),
-        "unset" => {
-            for name in arguments {
-                shell.variables.remove(name);
-            }
-            Ok(0)
-        }
-        "set" => set(shell, arguments),
-        "read" => read(shell, arguments),
-        _ => Err(Halt::Unknown),
-    }
-}
-
-fn say(shell: &mut Shell, text: &str) -> i64 {
-    shell.print(text);
-    shell.print("\n");
-    0
-}
-
-fn code(text: &str) -> Step<i64> {
-    text.parse::<i64>()
-        .map(|code| code & 0xff)
-        .map_err(|_| Halt::Exit(2))
-}
-
-fn levels(text: &str) -> Step<usize> {
-    text.parse().map_err(|_| Halt::Exit(2))
-}
-
-fn echo(shell: &mut Shell, arguments: &[String]) -> Step<i64> {
-    let (mut breaks, mut escapes, mut rest) = (true, false, arguments);
-    while let Some((option, more)) = rest.split_first() {
-        let Some(letters) = option
-            .strip_prefix('-')
-            .filter(|letters| !letters.is_empty())
-        else {
-            break;
-        };
-        if !letters.chars().all(|letter| "neE".contains(letter)) {
-            break;
-        }
-        breaks &= !letters.contains('n');
-        escapes = if letters.contains('e') {
-            true
-        } else {
-            escapes && !letters.contains('E')
-        };
-        rest = more;
-    }
-    let text = rest.join(" ");
-    shell.print(&if escapes { unescape(&text) } else { text });
-    if breaks {
-        shell.print("\n");
-    }
-    Ok(0)
-}
-
-/// Replaces `\n` and its like.
-fn unescape(text: &str) -> String {
-    let (mut out, mut rest) = (String::new(), text.chars());
-    while let Some(c) = rest.next() {
-        if c != '\\' {
-            out.push(c);
-            continue;
-        }
-        match rest.next() {
-            Some('n') => out.push('\n'),
-            Some('t') => out.push('\t'),
-            Some('r') => out.push('\r'),
-            Some('\\') => out.push('\\'),
-            Some('"') => out.push('"'),
-            Some(other) => out.extend(['\\', other]),
-            None => out.push('\\'),
-        }
-    }
-    out
-}
-
-/// The format is used again until no argument is left.
-fn printf(shell: &mut Shell, arguments: &[String]) -> Step<i64> {
-    let Some((format, mut values)) = arguments.split_first() else {
-        return Ok(1);
-    };
-    let format: Vec<char> = unescape(format).chars().collect();
-    loop {
-        let before = values.len();
-        let (mut out, mut at) = (String::new(), 0);
-        while let Some(&c) = format.get(at) {
-            at += 1;
-            if c != '%' {
-                out.push(c);
-                continue;
-            }
-            let width: String = format[at..]
-                .iter()
-                .take_while(|c| c.is_ascii_digit() || **c == '-')
-                .collect();
-            at += width.len();
-            let mut value = || match values.split_first() {
-                Some((first, rest)) => {
-                    values = rest;
-                    first.as_str()
-                }
-                None => "",
-            };
-            let text = match format.get(at) {
-                Some('%') => "%".to_owned(),
-                Some('s') => value().to_owned(),
-                Some('b') => unescape(value()),
-                Some('d' | 'i' | 'u') => value().parse::<i64>().unwrap_or(0).to_string(),
-                Some('x') => format!("{:x}", value().parse::<i64>().unwrap_or(0)),
-                _ => return Err(Halt::Unknown),
-            };
-            at += 1;
-            out.push_str(&padded(&text, &width)?);
-        }
-        shell.step()?;
-        shell.print(&out);
-        if values.is_empty() || values.len() == before {
-            return Ok(0);
-        }
-    }
-}
-
-fn padded(text: &str, width: &str) -> Step<String> {
-    if width.is_empty() {
-        return Ok(text.to_owned());
-    }
-    let size: usize = width.trim_start_matches(['-', '0']).parse().unwrap_or(0);
-    if size > 1_000 {
-        return Err(Halt::Unknown);
-    }
-    Ok(match (width.starts_with('-'), width.starts_with('0')) {
-        (true, _) => format!("{text:<size$}"),
-        (_, true) => format!("{text:0>size$}"),
-        _ => format!("{text:>size$}"),
-    })
-}
-
-/// Several times are added up, with `s`, `m`, `h` or `d` behind them.
-fn sleep(shell: &mut Shell, arguments: &[String]) -> Step<i64> {
-    let mut total = 0.0;
-    for argument in arguments {
-        let (number, unit) = match argument.strip_suffix(['s', 'm', 'h', 'd']) {
-            Some(number) => (number, argument.chars().last()),
-            None => (argument.as_str(), None),
-        };
-        let scale = match unit {
-            Some('m') => 60.0,
-            Some('h') => 3_600.0,
-            Some('d') => 86_400.0,
-            _ => 1.0,
-        };
-        match number.parse::<f64>() {
-            _ if argument == "infinity" => total = f64::INFINITY,
-            Ok(number) if number >= 0.0 => total += number * scale,
-            _ => {
-                return Ok(invalid(
-                    shell,
-                    &format!("sleep: invalid number '{argument}'"),
-                ));
-            }
-        }
-    }
-    if arguments.is_empty() {
-        return Ok(invalid(shell, "sleep: missing operand"));
-    }
-    shell.sleep(Duration::try_from_secs_f64(total).unwrap_or(Duration::MAX))?;
-    Ok(0)
-}
-
-fn invalid(shell: &mut Shell, message: &str) -> i64 {
-    shell.complain(message);
-    1
 }
 
 const DAYS: [&str; 7] = [
@@ -257,22 +43,493 @@ const MONTHS: [&str; 12] = [
     "December",
 ];
 
-/// The time of day in UTC.
-fn date(shell: &mut Shell, arguments: &[String]) -> Step<i64> {
-    let mut format = "%a %b %e %H:%M:%S UTC %Y";
-    for argument in arguments {
-        match (argument.strip_prefix('+'), argument.as_str()) {
-            (Some(own), _) => format = own,
-            (None, "-u" | "--utc") => {}
-            (None, "-Iseconds" | "--iso-8601=seconds") => format = "%Y-%m-%dT%H:%M:%S+00:00",
-            (None, "-I") => format = "%F",
-            (None, "-R") => format = "%a, %d %b %Y %H:%M:%S +0000",
-            _ => return Err(Halt::Unknown),
+/// What is at a path.
+enum PathEntry<'a> {
+    /// A file, with its content if it is known.
+    File(Option<&'a str>),
+    Directory,
+}
+
+impl<'a> Shell<'a> {
+    /// Runs a command and returns its exit code.
+    pub(super) fn builtin(&mut self, program: &str, arguments: &[String]) -> Step<i64> {
+        let first = arguments.first().map(String::as_str);
+        match program
+            .strip_prefix("/bin/")
+            .or_else(|| program.strip_prefix("/usr/bin/"))
+            .unwrap_or(program)
+        {
+            ":" | "true" | "sync" => Ok(0),
+            "false" => Ok(1),
+            "echo" => self.builtin_echo(arguments),
+            "printf" => self.builtin_printf(arguments),
+            "sleep" => self.builtin_sleep(arguments),
+            "date" => self.builtin_date(arguments),
+            "cat" => self.builtin_cat(arguments),
+            "ls" => self.builtin_ls(arguments),
+            "env" if arguments.is_empty() => Ok(self.print_environment()),
+            "printenv" => Ok(self.builtin_printenv(first)),
+            "hostname" if arguments.is_empty() => {
+                let name = self.variables.get("HOSTNAME").cloned().unwrap_or_default();
+                Ok(self.say(&name))
+            }
+            "pwd" => Ok(self.say("/")),
+            "whoami" => Ok(self.say("root")),
+            "seq" => self.builtin_seq(arguments),
+            "test" => self.builtin_test(arguments),
+            "[" => match arguments.split_last() {
+                Some((last, expression)) if last == "]" => self.builtin_test(expression),
+                _ => Ok(2),
+            },
+            "exit" => Err(Halt::Exit(first.map_or(Ok(self.status), code)?)),
+            "break" => Err(Halt::Break(first.map_or(Ok(1), levels)?)),
+            "continue" => Err(Halt::Continue(first.map_or(Ok(1), levels)?)),
+            "exec" => match arguments.split_first() {
+                Some((program, rest)) => Err(Halt::Exit(self.builtin(program, rest)?)),
+                None => Ok(0),
+            },
+            "export" => Ok(self.builtin_export(arguments)),
+            "unset" => {
+                for name in arguments {
+                    self.variables.remove(name);
+                }
+                Ok(0)
+            }
+            "set" => self.builtin_set(arguments),
+            "read" => self.builtin_read(arguments),
+            _ => Err(Halt::Unknown),
         }
     }
-    let now = (shell.environment.started + shell.clock).wall();
-    let text = formatted(format, now.as_secs() as i64, now.subsec_nanos())?;
-    Ok(say(shell, &text))
+
+    fn say(&mut self, text: &str) -> i64 {
+        self.print(text);
+        self.print("\n");
+        0
+    }
+
+    fn builtin_echo(&mut self, arguments: &[String]) -> Step<i64> {
+        let (mut breaks, mut escapes, mut rest) = (true, false, arguments);
+        while let Some((option, more)) = rest.split_first() {
+            let Some(letters) = option
+                .strip_prefix('-')
+                .filter(|letters| !letters.is_empty())
+            else {
+                break;
+            };
+            if !letters.chars().all(|letter| "neE".contains(letter)) {
+                break;
+            }
+            breaks &= !letters.contains('n');
+            escapes = if letters.contains('e') {
+                true
+            } else {
+                escapes && !letters.contains('E')
+            };
+            rest = more;
+        }
+        let text = rest.join(" ");
+        self.print(&if escapes { unescape(&text) } else { text });
+        if breaks {
+            self.print("\n");
+        }
+        Ok(0)
+    }
+
+    /// The format is used again until no argument is left.
+    fn builtin_printf(&mut self, arguments: &[String]) -> Step<i64> {
+        let Some((format, mut values)) = arguments.split_first() else {
+            return Ok(1);
+        };
+        let format: Vec<char> = unescape(format).chars().collect();
+        loop {
+            let before = values.len();
+            let (mut out, mut at) = (String::new(), 0);
+            while let Some(&c) = format.get(at) {
+                at += 1;
+                if c != '%' {
+                    out.push(c);
+                    continue;
+                }
+                let width: String = format[at..]
+                    .iter()
+                    .take_while(|c| c.is_ascii_digit() || **c == '-')
+                    .collect();
+                at += width.len();
+                let mut value = || match values.split_first() {
+                    Some((first, rest)) => {
+                        values = rest;
+                        first.as_str()
+                    }
+                    None => "",
+                };
+                let text = match format.get(at) {
+                    Some('%') => "%".to_owned(),
+                    Some('s') => value().to_owned(),
+                    Some('b') => unescape(value()),
+                    Some('d' | 'i' | 'u') => value().parse::<i64>().unwrap_or(0).to_string(),
+                    Some('x') => format!("{:x}", value().parse::<i64>().unwrap_or(0)),
+                    _ => return Err(Halt::Unknown),
+                };
+                at += 1;
+                out.push_str(&padded(&text, &width)?);
+            }
+            self.step()?;
+            self.print(&out);
+            if values.is_empty() || values.len() == before {
+                return Ok(0);
+            }
+        }
+    }
+
+    /// Durations are added up, with `s`, `m`, `h` or `d` behind them.
+    fn builtin_sleep(&mut self, arguments: &[String]) -> Step<i64> {
+        let mut total = 0.0;
+        for argument in arguments {
+            let (number, unit) = match argument.strip_suffix(['s', 'm', 'h', 'd']) {
+                Some(number) => (number, argument.chars().last()),
+                None => (argument.as_str(), None),
+            };
+            let scale = match unit {
+                Some('m') => 60.0,
+                Some('h') => 3_600.0,
+                Some('d') => 86_400.0,
+                _ => 1.0,
+            };
+            match number.parse::<f64>() {
+                _ if argument == "infinity" => total = f64::INFINITY,
+                Ok(number) if number >= 0.0 => total += number * scale,
+                _ => {
+                    return Ok(self.fail_with(&format!("sleep: invalid number '{argument}'")));
+                }
+            }
+        }
+        if arguments.is_empty() {
+            return Ok(self.fail_with("sleep: missing operand"));
+        }
+        self.sleep(Duration::try_from_secs_f64(total).unwrap_or(Duration::MAX))?;
+        Ok(0)
+    }
+
+    fn fail_with(&mut self, message: &str) -> i64 {
+        self.complain(message);
+        1
+    }
+
+    /// The current time in UTC.
+    fn builtin_date(&mut self, arguments: &[String]) -> Step<i64> {
+        let mut format = "%a %b %e %H:%M:%S UTC %Y";
+        for argument in arguments {
+            match (argument.strip_prefix('+'), argument.as_str()) {
+                (Some(own), _) => format = own,
+                (None, "-u" | "--utc") => {}
+                (None, "-Iseconds" | "--iso-8601=seconds") => format = "%Y-%m-%dT%H:%M:%S+00:00",
+                (None, "-I") => format = "%F",
+                (None, "-R") => format = "%a, %d %b %Y %H:%M:%S +0000",
+                _ => return Err(Halt::Unknown),
+            }
+        }
+        let now = (self.environment.started + self.clock).wall();
+        let text = formatted(format, now.as_secs() as i64, now.subsec_nanos())?;
+        Ok(self.say(&text))
+    }
+
+    /// What is at a path now. Files below a mount are known; all other paths are unknown.
+    fn entry(&self, path: &str) -> Step<Option<PathEntry<'a>>> {
+        let environment = self.environment;
+        // For a client, an unknown file does not exist.
+        let unknown = || {
+            if self.io.is_exec {
+                Ok(None)
+            } else {
+                Err(Halt::Unknown)
+            }
+        };
+        let Some(path) = normalized(path) else {
+            return unknown();
+        };
+        let files = environment.files_at(self.clock);
+        if let Some(content) = files.get(path.as_str()) {
+            return Ok(Some(PathEntry::File(content.as_deref())));
+        }
+        let known = files
+            .keys()
+            .map(|file| file.as_str())
+            .chain(environment.mounts.iter().map(String::as_str));
+        if known.into_iter().any(|below| is_below(below, &path)) {
+            return Ok(Some(PathEntry::Directory));
+        }
+        if environment.knows(&path) {
+            Ok(None)
+        } else {
+            unknown()
+        }
+    }
+
+    fn builtin_cat(&mut self, arguments: &[String]) -> Step<i64> {
+        if arguments.is_empty() {
+            while let Some(line) = self.read_line()? {
+                self.step()?;
+                self.print(&line);
+            }
+            return Ok(0);
+        }
+        let mut status = 0;
+        for path in arguments {
+            match self.entry(path)? {
+                Some(PathEntry::File(Some(content))) => self.print(content),
+                Some(PathEntry::File(None)) => return Err(Halt::Unknown),
+                Some(PathEntry::Directory) => {
+                    status = self.fail_with("cat: read error: Is a directory")
+                }
+                None => {
+                    status = self.fail_with(&format!(
+                        "cat: can't open '{path}': No such file or directory"
+                    ));
+                }
+            }
+        }
+        Ok(status)
+    }
+
+    /// The names in a directory of a volume, one per line.
+    fn builtin_ls(&mut self, arguments: &[String]) -> Step<i64> {
+        let [path] = arguments
+            .strip_prefix(&["-1".to_owned()])
+            .unwrap_or(arguments)
+        else {
+            return Err(Halt::Unknown);
+        };
+        match self.entry(path)? {
+            Some(PathEntry::File(_)) => return Ok(self.say(path)),
+            Some(PathEntry::Directory) => {}
+            None => {
+                return Ok(self.fail_with(&format!("ls: {path}: No such file or directory")));
+            }
+        }
+        let directory = normalized(path).ok_or(Halt::Unknown)?;
+        // Beside a mount there is what the image has.
+        if !self.environment.knows(&directory) {
+            return Err(Halt::Unknown);
+        }
+        let files = self.environment.files_at(self.clock).keys();
+        let rest =
+            files.filter_map(|file| file.strip_prefix(directory.as_str())?.strip_prefix('/'));
+        let names: BTreeSet<&str> = rest
+            .map(|rest| rest.split('/').next().unwrap_or(rest))
+            .collect();
+        for name in names {
+            self.say(name);
+        }
+        Ok(0)
+    }
+
+    /// Reads a line into variables, a field each; the last one has the rest of the line.
+    fn builtin_read(&mut self, arguments: &[String]) -> Step<i64> {
+        let is_raw = arguments.first().is_some_and(|option| option == "-r");
+        let names = &arguments[usize::from(is_raw)..];
+        if names.is_empty() || names.iter().any(|name| name.starts_with('-')) {
+            return Err(Halt::Unknown);
+        }
+        let line = self.read_line()?;
+        // Escaped line breaks and blanks are not supported.
+        if !is_raw && line.as_ref().is_some_and(|line| line.contains('\\')) {
+            return Err(Halt::Unknown);
+        }
+        let blanks = [' ', '\t', '\n'];
+        let mut rest = line.as_deref().unwrap_or_default().trim_matches(blanks);
+        for (at, name) in names.iter().enumerate() {
+            let end = rest.find(blanks).filter(|_| at + 1 < names.len());
+            let (field, later) = rest.split_at(end.unwrap_or(rest.len()));
+            self.variables.insert(name.clone(), field.into());
+            rest = later.trim_start_matches(blanks);
+        }
+        // A line without its line break is the last one.
+        Ok(i64::from(!line.is_some_and(|line| line.ends_with('\n'))))
+    }
+
+    fn print_environment(&mut self) -> i64 {
+        let exported = self
+            .variables
+            .iter()
+            .filter(|(name, _)| self.exported.contains(*name));
+        let text: String = exported
+            .map(|(name, value)| format!("{name}={value}\n"))
+            .collect();
+        self.print(&text);
+        0
+    }
+
+    fn builtin_printenv(&mut self, name: Option<&str>) -> i64 {
+        let Some(name) = name else {
+            return self.print_environment();
+        };
+        match self
+            .variables
+            .get(name)
+            .filter(|_| self.exported.contains(name))
+            .cloned()
+        {
+            Some(value) => self.say(&value),
+            None => 1,
+        }
+    }
+
+    fn builtin_seq(&mut self, arguments: &[String]) -> Step<i64> {
+        let numbers: Option<Vec<i64>> = arguments
+            .iter()
+            .map(|argument| argument.parse().ok())
+            .collect();
+        let (first, step, last) = match numbers.as_deref() {
+            Some([last]) => (1, 1, *last),
+            Some([first, last]) => (*first, 1, *last),
+            Some([first, step, last]) if *step != 0 => (*first, *step, *last),
+            _ => return Ok(1),
+        };
+        let mut number = first;
+        while if step > 0 {
+            number <= last
+        } else {
+            number >= last
+        } {
+            self.step()?;
+            self.say(&number.to_string());
+            number = number.saturating_add(step);
+        }
+        Ok(0)
+    }
+
+    fn builtin_export(&mut self, arguments: &[String]) -> i64 {
+        for argument in arguments {
+            let (name, value) = match argument.split_once('=') {
+                Some((name, value)) => (name, Some(value)),
+                None => (argument.as_str(), None),
+            };
+            self.exported.insert(name.into());
+            if let Some(value) = value {
+                self.variables.insert(name.into(), value.into());
+            }
+        }
+        0
+    }
+
+    /// `-e` counts; the other options have no effect here.
+    fn builtin_set(&mut self, arguments: &[String]) -> Step<i64> {
+        for argument in arguments {
+            match argument.as_str() {
+                "-o" | "+o" | "pipefail" => {}
+                "errexit" => self.exits_on_error = true,
+                option => match option.split_at_checked(1) {
+                    Some(("-", letters))
+                        if letters.chars().all(|letter| "eux".contains(letter)) =>
+                    {
+                        self.exits_on_error |= letters.contains('e');
+                    }
+                    Some(("+", letters))
+                        if letters.chars().all(|letter| "eux".contains(letter)) =>
+                    {
+                        self.exits_on_error &= !letters.contains('e');
+                    }
+                    _ => return Err(Halt::Unknown),
+                },
+            }
+        }
+        Ok(0)
+    }
+
+    /// `test`, and `[` without its bracket.
+    fn builtin_test(&mut self, expression: &[String]) -> Step<i64> {
+        let words: Vec<&str> = expression.iter().map(String::as_str).collect();
+        let holds = match words.as_slice() {
+            [] => false,
+            ["!", rest @ ..] if !rest.is_empty() => {
+                let rest: Vec<String> = rest.iter().map(|word| word.to_string()).collect();
+                return self
+                    .builtin_test(&rest)
+                    .map(|status| if status > 1 { status } else { 1 - status });
+            }
+            [text] => !text.is_empty(),
+            ["-n", text] => !text.is_empty(),
+            ["-z", text] => text.is_empty(),
+            [operator @ ("-d" | "-e" | "-f" | "-r" | "-s"), path] => {
+                match (*operator, self.entry(path)?) {
+                    (_, None)
+                    | ("-f", Some(PathEntry::Directory))
+                    | ("-d", Some(PathEntry::File(_))) => false,
+                    ("-s", Some(PathEntry::File(content))) => {
+                        content.is_none_or(|content| !content.is_empty())
+                    }
+                    _ => true,
+                }
+            }
+            [left, "=" | "==", right] => left == right,
+            [left, "!=", right] => left != right,
+            [
+                left,
+                operator @ ("-eq" | "-ne" | "-lt" | "-le" | "-gt" | "-ge"),
+                right,
+            ] => {
+                let (Ok(left), Ok(right)) = (left.parse::<i64>(), right.parse::<i64>()) else {
+                    return Ok(2);
+                };
+                match *operator {
+                    "-eq" => left == right,
+                    "-ne" => left != right,
+                    "-lt" => left < right,
+                    "-le" => left <= right,
+                    "-gt" => left > right,
+                    _ => left >= right,
+                }
+            }
+            _ => return Err(Halt::Unknown),
+        };
+        Ok(i64::from(!holds))
+    }
+}
+
+fn code(text: &str) -> Step<i64> {
+    text.parse::<i64>()
+        .map(|code| code & 0xff)
+        .map_err(|_| Halt::Exit(2))
+}
+
+fn levels(text: &str) -> Step<usize> {
+    text.parse().map_err(|_| Halt::Exit(2))
+}
+
+/// Replaces `\n` and the like.
+fn unescape(text: &str) -> String {
+    let (mut out, mut rest) = (String::new(), text.chars());
+    while let Some(c) = rest.next() {
+        if c != '\\' {
+            out.push(c);
+            continue;
+        }
+        match rest.next() {
+            Some('n') => out.push('\n'),
+            Some('t') => out.push('\t'),
+            Some('r') => out.push('\r'),
+            Some('\\') => out.push('\\'),
+            Some('"') => out.push('"'),
+            Some(other) => out.extend(['\\', other]),
+            None => out.push('\\'),
+        }
+    }
+    out
+}
+
+fn padded(text: &str, width: &str) -> Step<String> {
+    if width.is_empty() {
+        return Ok(text.to_owned());
+    }
+    let size: usize = width.trim_start_matches(['-', '0']).parse().unwrap_or(0);
+    if size > 1_000 {
+        return Err(Halt::Unknown);
+    }
+    Ok(match (width.starts_with('-'), width.starts_with('0')) {
+        (true, _) => format!("{text:<size$}"),
+        (_, true) => format!("{text:0>size$}"),
+        _ => format!("{text:>size$}"),
+    })
 }
 
 fn formatted(format: &str, unix: i64, nanos: u32) -> Step<String> {
@@ -314,261 +571,10 @@ fn formatted(format: &str, unix: i64, nanos: u32) -> Step<String> {
     Ok(out)
 }
 
-/// What is at a path.
-enum Entry<'a> {
-    /// A file, with its content if that is known.
-    File(Option<&'a str>),
-    Directory,
-}
-
-/// What is at a path now; none if nothing is. Files below a mount are known; of any other file nothing is.
-fn entry<'a>(shell: &Shell<'a>, path: &str) -> Step<Option<Entry<'a>>> {
-    let environment = shell.environment;
-    // A client that looks for a file which is not known finds none.
-    let unknown = || {
-        if shell.io.is_exec {
-            Ok(None)
-        } else {
-            Err(Halt::Unknown)
-        }
-    };
-    let Some(path) = normalized(path) else {
-        return unknown();
-    };
-    let files = environment.files_at(shell.clock);
-    if let Some(content) = files.get(path.as_str()) {
-        return Ok(Some(Entry::File(content.as_deref())));
-    }
-    let known = files
-        .keys()
-        .map(|file| file.as_str())
-        .chain(environment.mounts.iter().map(String::as_str));
-    if known.into_iter().any(|below| is_below(below, &path)) {
-        return Ok(Some(Entry::Directory));
-    }
-    if environment.knows(&path) {
-        Ok(None)
-    } else {
-        unknown()
-    }
-}
-
-/// An absolute path without empty parts. The working directory is the image's, so nothing is known of a relative path.
+/// An absolute path without empty parts. A relative path is unknown, because the working directory
+/// is the image's.
 fn normalized(path: &str) -> Option<String> {
     let is_known = path.starts_with('/') && path.split('/').all(|part| !matches!(part, "." | ".."));
     let parts = path.split('/').filter(|part| !part.is_empty());
     is_known.then(|| parts.fold(String::new(), |path, part| path + "/" + part))
-}
-
-fn cat(shell: &mut Shell, arguments: &[String]) -> Step<i64> {
-    if arguments.is_empty() {
-        while let Some(line) = shell.read_line()? {
-            shell.step()?;
-            shell.print(&line);
-        }
-        return Ok(0);
-    }
-    let mut status = 0;
-    for path in arguments {
-        match entry(shell, path)? {
-            Some(Entry::File(Some(content))) => shell.print(content),
-            Some(Entry::File(None)) => return Err(Halt::Unknown),
-            Some(Entry::Directory) => status = invalid(shell, "cat: read error: Is a directory"),
-            None => {
-                status = invalid(
-                    shell,
-                    &format!("cat: can't open '{path}': No such file or directory"),
-                );
-            }
-        }
-    }
-    Ok(status)
-}
-
-/// The names in a directory of a volume, one a line.
-fn ls(shell: &mut Shell, arguments: &[String]) -> Step<i64> {
-    let [path] = arguments
-        .strip_prefix(&["-1".to_owned()])
-        .unwrap_or(arguments)
-    else {
-        return Err(Halt::Unknown);
-    };
-    match entry(shell, path)? {
-        Some(Entry::File(_)) => return Ok(say(shell, path)),
-        Some(Entry::Directory) => {}
-        None => {
-            return Ok(invalid(
-                shell,
-                &format!("ls: {path}: No such file or directory"),
-            ));
-        }
-    }
-    let directory = normalized(path).ok_or(Halt::Unknown)?;
-    // Beside a mount there is what the image has.
-    if !shell.environment.knows(&directory) {
-        return Err(Halt::Unknown);
-    }
-    let files = shell.environment.files_at(shell.clock).keys();
-    let rest = files.filter_map(|file| file.strip_prefix(directory.as_str())?.strip_prefix('/'));
-    let names: BTreeSet<&str> = rest
-        .map(|rest| rest.split('/').next().unwrap_or(rest))
-        .collect();
-    for name in names {
-        say(shell, name);
-    }
-    Ok(0)
-}
-
-/// Reads a line into variables, a field each; the last one has the rest of the line.
-fn read(shell: &mut Shell, arguments: &[String]) -> Step<i64> {
-    let is_raw = arguments.first().is_some_and(|option| option == "-r");
-    let names = &arguments[usize::from(is_raw)..];
-    if names.is_empty() || names.iter().any(|name| name.starts_with('-')) {
-        return Err(Halt::Unknown);
-    }
-    let line = shell.read_line()?;
-    // Escaped line breaks and blanks are not known here.
-    if !is_raw && line.as_ref().is_some_and(|line| line.contains('\\')) {
-        return Err(Halt::Unknown);
-    }
-    let blanks = [' ', '\t', '\n'];
-    let mut rest = line.as_deref().unwrap_or_default().trim_matches(blanks);
-    for (at, name) in names.iter().enumerate() {
-        let end = rest.find(blanks).filter(|_| at + 1 < names.len());
-        let (field, later) = rest.split_at(end.unwrap_or(rest.len()));
-        shell.variables.insert(name.clone(), field.into());
-        rest = later.trim_start_matches(blanks);
-    }
-    // A line without its line break is the last one.
-    Ok(i64::from(!line.is_some_and(|line| line.ends_with('\n'))))
-}
-
-fn print_environment(shell: &mut Shell) -> i64 {
-    let exported = shell
-        .variables
-        .iter()
-        .filter(|(name, _)| shell.exported.contains(*name));
-    let text: String = exported
-        .map(|(name, value)| format!("{name}={value}\n"))
-        .collect();
-    shell.print(&text);
-    0
-}
-
-fn printenv(shell: &mut Shell, name: Option<&str>) -> i64 {
-    let Some(name) = name else {
-        return print_environment(shell);
-    };
-    match shell
-        .variables
-        .get(name)
-        .filter(|_| shell.exported.contains(name))
-        .cloned()
-    {
-        Some(value) => say(shell, &value),
-        None => 1,
-    }
-}
-
-fn seq(shell: &mut Shell, arguments: &[String]) -> Step<i64> {
-    let numbers: Option<Vec<i64>> = arguments
-        .iter()
-        .map(|argument| argument.parse().ok())
-        .collect();
-    let (first, step, last) = match numbers.as_deref() {
-        Some([last]) => (1, 1, *last),
-        Some([first, last]) => (*first, 1, *last),
-        Some([first, step, last]) if *step != 0 => (*first, *step, *last),
-        _ => return Ok(1),
-    };
-    let mut number = first;
-    while if step > 0 {
-        number <= last
-    } else {
-        number >= last
-    } {
-        shell.step()?;
-        say(shell, &number.to_string());
-        number = number.saturating_add(step);
-    }
-    Ok(0)
-}
-
-fn export(shell: &mut Shell, arguments: &[String]) -> i64 {
-    for argument in arguments {
-        let (name, value) = match argument.split_once('=') {
-            Some((name, value)) => (name, Some(value)),
-            None => (argument.as_str(), None),
-        };
-        shell.exported.insert(name.into());
-        if let Some(value) = value {
-            shell.variables.insert(name.into(), value.into());
-        }
-    }
-    0
-}
-
-/// `-e` counts; the other options change nothing that a plain script shows.
-fn set(shell: &mut Shell, arguments: &[String]) -> Step<i64> {
-    for argument in arguments {
-        match argument.as_str() {
-            "-o" | "+o" | "pipefail" => {}
-            "errexit" => shell.exits_on_error = true,
-            option => match option.split_at_checked(1) {
-                Some(("-", letters)) if letters.chars().all(|letter| "eux".contains(letter)) => {
-                    shell.exits_on_error |= letters.contains('e');
-                }
-                Some(("+", letters)) if letters.chars().all(|letter| "eux".contains(letter)) => {
-                    shell.exits_on_error &= !letters.contains('e');
-                }
-                _ => return Err(Halt::Unknown),
-            },
-        }
-    }
-    Ok(0)
-}
-
-/// `test`, and `[` without its bracket.
-fn test(shell: &mut Shell, expression: &[String]) -> Step<i64> {
-    let words: Vec<&str> = expression.iter().map(String::as_str).collect();
-    let holds = match words.as_slice() {
-        [] => false,
-        ["!", rest @ ..] if !rest.is_empty() => {
-            let rest: Vec<String> = rest.iter().map(|word| word.to_string()).collect();
-            return test(shell, &rest).map(|status| if status > 1 { status } else { 1 - status });
-        }
-        [text] => !text.is_empty(),
-        ["-n", text] => !text.is_empty(),
-        ["-z", text] => text.is_empty(),
-        [operator @ ("-d" | "-e" | "-f" | "-r" | "-s"), path] => {
-            match (*operator, entry(shell, path)?) {
-                (_, None) | ("-f", Some(Entry::Directory)) | ("-d", Some(Entry::File(_))) => false,
-                ("-s", Some(Entry::File(content))) => {
-                    content.is_none_or(|content| !content.is_empty())
-                }
-                _ => true,
-            }
-        }
-        [left, "=" | "==", right] => left == right,
-        [left, "!=", right] => left != right,
-        [
-            left,
-            operator @ ("-eq" | "-ne" | "-lt" | "-le" | "-gt" | "-ge"),
-            right,
-        ] => {
-            let (Ok(left), Ok(right)) = (left.parse::<i64>(), right.parse::<i64>()) else {
-                return Ok(2);
-            };
-            match *operator {
-                "-eq" => left == right,
-                "-ne" => left != right,
-                "-lt" => left < right,
-                "-le" => left <= right,
-                "-gt" => left > right,
-                _ => left >= right,
-            }
-        }
-        _ => return Err(Halt::Unknown),
-    };
-    Ok(i64::from(!holds))
 }

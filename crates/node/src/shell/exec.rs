@@ -1,42 +1,44 @@
-//! A process: the command of a container, or one that a client executes in it. It may read its stdin, and has two outputs.
+//! A process: the command of a container, or one that a client executes in it, with stdin and two
+//! outputs.
 //!
-//! What a process does is a function of what was typed and when, and of the time that has passed. So it is evaluated from its
-//! beginning whenever something was typed or time has passed, and what it printed before is printed again.
+//! What a process does is a function of its input and of the time that has passed. So it is
+//! evaluated from its beginning whenever there is new input or time has passed, and it prints the
+//! same again.
 
 use std::time::Duration;
 
-use super::parse::Script;
+use super::parse::ShellScript;
 use super::run::{Halt, Shell, Step};
-use super::{Environment, Limits, is_command_option, is_shell, parse};
+use super::{ContainerEnvironment, ShellLimits, is_command_option, is_shell, parse};
 
-/// How much of what a process prints is recorded.
+/// The most output of a process that is recorded.
 const MAX_OUTPUT: usize = 16 * 1024 * 1024;
 
 /// What a process runs.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Program {
+pub(crate) enum ShellProgram {
     /// A command, or the text of `sh -c`.
-    Script(Script),
+    Script(ShellScript),
     /// A shell that reads commands.
     Interactive,
-    /// A shell that complains and ends with an exit code.
+    /// A shell that prints an error and exits.
     Failing { message: String, code: i64 },
 }
 
-/// What a client typed, and how long after the start.
+/// The input of a client, with times after the start.
 pub(crate) type Input = Vec<(Duration, Typed)>;
 
-/// Something that a client typed.
+/// One piece of input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Typed {
     Data(Vec<u8>),
     /// Control-C.
     Interrupt,
-    /// There is no more.
+    /// The end of the input.
     End,
 }
 
-/// Where a command prints.
+/// The output that a command writes to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Descriptor {
     Stdout,
@@ -46,71 +48,69 @@ pub(crate) enum Descriptor {
 /// The streams of a process.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ProcessIo<'a> {
-    /// What was typed; without it stdin is empty and ends at once.
+    /// The input; without it stdin is empty and ends at once.
     pub input: Option<&'a Input>,
-    /// What the terminal echoes, and when, if that is printed with the output of the process.
+    /// The echo of the terminal, with times, if it is printed with the output.
     pub echo: &'a [(Duration, String)],
     /// Whether the process has a terminal.
     pub tty: bool,
-    /// Whether a client executes it. A program that is not known is then one that the image lacks; in a container's own process
-    /// it is one of which nothing is known.
+    /// Whether a client executes it. An unknown program is then one that the image lacks; in a
+    /// container's own process its behaviour is unknown.
     pub is_exec: bool,
-    /// The time after the start from which output is recorded; none if lines alone are wanted.
+    /// The time after the start from which output is recorded; `None` if only lines are needed.
     pub records_from: Option<Duration>,
 }
 
-/// What became of a process up to some moment.
+/// The state of a process at some moment.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Progress {
-    /// What it printed as far as that is recorded, in order.
+pub(crate) struct ProgramProgress {
+    /// The recorded output, in order.
     pub output: Vec<(Descriptor, String)>,
-    /// The latest lines of both outputs, and how long after its start they were printed.
+    /// The latest lines of both outputs, with times after the start.
     pub lines: Vec<(Duration, String)>,
-    /// How it is.
-    pub state: State,
+    pub state: ProgramState,
     /// The time since its start, up to its end if it has ended.
     pub clock: Duration,
 }
 
-/// How a command is at some moment.
+/// The state of a command at some moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum State {
-    /// It ended with an exit code.
+pub(crate) enum ProgramState {
     Exited(i64),
-    /// It sleeps until some time after the start.
+    /// Until some time after the start.
     Sleeping(Duration),
     /// It waits for input.
     Reading,
-    /// It did more than a simulated command may do.
+    /// It exceeded the step limit.
     Exhausted,
-    /// It came to a command of which nothing is known.
+    /// It reached an unknown command.
     Unknown,
 }
 
-impl Program {
-    /// Reads `command` and `args` of a container; none if nothing is known of the program.
-    pub(crate) fn of_container(words: &[String]) -> Option<Program> {
+impl ShellProgram {
+    /// Parses `command` and `args` of a container; `None` if the program is not known.
+    pub(crate) fn container_status(words: &[String]) -> Option<ShellProgram> {
         let (program, arguments) = words.split_first()?;
         let is_option =
             |argument: &String| argument.starts_with('-') && !is_command_option(argument);
         if is_shell(program) && arguments.iter().all(is_option) {
-            return Some(Program::Interactive);
+            return Some(ShellProgram::Interactive);
         }
-        parse(words).map(Program::Script)
+        parse(words).map(ShellProgram::Script)
     }
 
-    /// Reads a command and its arguments that a client executes; none if nothing is known of the program.
-    pub(crate) fn parse(words: &[String]) -> Option<Program> {
+    /// Parses the command of a client; `None` if the program is not known.
+    pub(crate) fn parse(words: &[String]) -> Option<ShellProgram> {
         let (program, arguments) = words.split_first()?;
         if !is_shell(program) {
-            return parse(words).map(Program::Script);
+            return parse(words).map(ShellProgram::Script);
         }
-        let failing = |message: String| Program::Failing { message, code: 2 };
+        let failing = |message: String| ShellProgram::Failing { message, code: 2 };
         Some(match arguments {
             [option, rest @ ..] if is_command_option(option) => match rest.split_first() {
                 None => failing("sh: -c requires an argument".into()),
-                Some((text, parameters)) => match Script::parse(text, parameters) {
-                    Ok(script) => Program::Script(Script {
+                Some((text, parameters)) => match ShellScript::parse(text, parameters) {
+                    Ok(script) => ShellProgram::Script(ShellScript {
                         exits_on_error: option.contains('e'),
                         ..script
                     }),
@@ -121,106 +121,111 @@ impl Program {
                 Some(file) => failing(format!(
                     "sh: can't open '{file}': No such file or directory"
                 )),
-                None => Program::Interactive,
+                None => ShellProgram::Interactive,
             },
         })
     }
 
     /// Evaluates it within limits.
-    pub(crate) fn run(&self, environment: &Environment, io: ProcessIo, limits: Limits) -> Progress {
+    pub(crate) fn run(
+        &self,
+        environment: &ContainerEnvironment,
+        io: ProcessIo,
+        limits: ShellLimits,
+    ) -> ProgramProgress {
         let parameters = match self {
-            Program::Script(script) => script.parameters.as_slice(),
+            ShellProgram::Script(script) => script.parameters.as_slice(),
             _ => &[],
         };
         let mut shell = Shell::new(environment, parameters, io, limits);
         let end = match self {
-            Program::Script(script) => {
+            ShellProgram::Script(script) => {
                 shell.exits_on_error = script.exits_on_error;
-                shell.node(&script.body, false)
+                shell.run_node(&script.body, false)
             }
-            Program::Interactive => interact(&mut shell),
-            Program::Failing { message, code } => {
+            ShellProgram::Interactive => shell.interact(),
+            ShellProgram::Failing { message, code } => {
                 shell.complain(message);
                 Ok(*code)
             }
         };
         let state = match end {
-            Ok(code) | Err(Halt::Exit(code)) => State::Exited(code),
-            Err(Halt::Break(_) | Halt::Continue(_)) => State::Exited(shell.status),
-            Err(Halt::Interrupt) => State::Exited(130),
+            Ok(code) | Err(Halt::Exit(code)) => ProgramState::Exited(code),
+            Err(Halt::Break(_) | Halt::Continue(_)) => ProgramState::Exited(shell.status),
+            Err(Halt::Interrupt) => ProgramState::Exited(130),
             Err(Halt::Unknown) if io.is_exec => {
                 shell.complain("sh: the simulated shell cannot do that");
-                State::Exited(2)
+                ProgramState::Exited(2)
             }
-            Err(Halt::Unknown) => State::Unknown,
-            Err(Halt::Limit) if shell.reads => State::Reading,
-            Err(Halt::Limit) if shell.clock > limits.until => State::Sleeping(shell.clock),
-            Err(Halt::Limit) => State::Exhausted,
+            Err(Halt::Unknown) => ProgramState::Unknown,
+            Err(Halt::Limit) if shell.reads => ProgramState::Reading,
+            Err(Halt::Limit) if shell.clock > limits.until => ProgramState::Sleeping(shell.clock),
+            Err(Halt::Limit) => ProgramState::Exhausted,
         };
         shell.finish(state)
     }
 }
 
-/// Reads commands and runs them, one after the other.
-fn interact(shell: &mut Shell) -> Step<i64> {
-    // A command that was typed is one that a client executes.
-    shell.io.is_exec = true;
-    loop {
-        shell.prompt("# ");
-        let script = match read_script(shell) {
-            Ok(Some(script)) => script,
-            Ok(None) => return Ok(shell.status),
-            Err(Halt::Interrupt) => {
-                shell.status = 130;
-                continue;
-            }
-            Err(halt) => return Err(halt),
-        };
-        match shell.node(&script.body, false) {
-            Ok(_) | Err(Halt::Break(_) | Halt::Continue(_)) => {}
-            Err(Halt::Exit(code)) => return Ok(code),
-            Err(Halt::Interrupt) => shell.status = 130,
-            Err(Halt::Unknown) => {
-                shell.complain("sh: the simulated shell cannot do that");
-                shell.status = 2;
-            }
-            Err(Halt::Limit) => return Err(Halt::Limit),
-        }
-    }
-}
-
-/// The next command, which may have several lines; none at the end of the input.
-fn read_script(shell: &mut Shell) -> Step<Option<Script>> {
-    let mut text = String::new();
-    while let Some(line) = shell.read_line()? {
-        shell.step()?;
-        text.push_str(&line);
-        match Script::parse(&text, &[]) {
-            Ok(script) => return Ok(Some(script)),
-            Err(error) if error.is_incomplete() => shell.prompt("> "),
-            Err(error) => {
-                shell.complain(&format!("sh: syntax error: {error}"));
-                shell.status = 2;
-                shell.prompt("# ");
-                text.clear();
-            }
-        }
-    }
-    if !text.is_empty() {
-        shell.complain("sh: syntax error: unexpected end of file");
-        shell.status = 2;
-    }
-    Ok(None)
-}
-
 impl Shell<'_> {
+    /// Reads commands and runs them, one after the other.
+    fn interact(&mut self) -> Step<i64> {
+        // A typed command is one that a client executes.
+        self.io.is_exec = true;
+        loop {
+            self.prompt("# ");
+            let script = match self.read_script() {
+                Ok(Some(script)) => script,
+                Ok(None) => return Ok(self.status),
+                Err(Halt::Interrupt) => {
+                    self.status = 130;
+                    continue;
+                }
+                Err(halt) => return Err(halt),
+            };
+            match self.run_node(&script.body, false) {
+                Ok(_) | Err(Halt::Break(_) | Halt::Continue(_)) => {}
+                Err(Halt::Exit(code)) => return Ok(code),
+                Err(Halt::Interrupt) => self.status = 130,
+                Err(Halt::Unknown) => {
+                    self.complain("sh: the simulated shell cannot do that");
+                    self.status = 2;
+                }
+                Err(Halt::Limit) => return Err(Halt::Limit),
+            }
+        }
+    }
+
+    /// The next command, which may have several lines; `None` at the end of the input.
+    fn read_script(&mut self) -> Step<Option<ShellScript>> {
+        let mut text = String::new();
+        while let Some(line) = self.read_line()? {
+            self.step()?;
+            text.push_str(&line);
+            match ShellScript::parse(&text, &[]) {
+                Ok(script) => return Ok(Some(script)),
+                Err(error) if error.is_incomplete() => self.prompt("> "),
+                Err(error) => {
+                    self.complain(&format!("sh: syntax error: {error}"));
+                    self.status = 2;
+                    self.prompt("# ");
+                    text.clear();
+                }
+            }
+        }
+        if !text.is_empty() {
+            self.complain("sh: syntax error: unexpected end of file");
+            self.status = 2;
+        }
+        Ok(None)
+    }
+
     fn prompt(&mut self, text: &str) {
         if self.io.tty {
             self.emit(Descriptor::Stderr, text);
         }
     }
 
-    /// The next line of the input with its line break, if it has one; none at its end.
+    /// The next line of the input with its line break, if it has one; `None` at the end.
     pub(super) fn read_line(&mut self) -> Step<Option<String>> {
         let Some(input) = self.io.input else {
             return Ok(None);
@@ -256,7 +261,8 @@ impl Shell<'_> {
         Ok(Some(String::from_utf8_lossy(&line).into_owned()).filter(|line| !line.is_empty()))
     }
 
-    /// When what takes from `from` to `to` is interrupted. What was typed before that is forgotten, as a terminal does it.
+    /// When an interrupt arrives between `from` and `to`. Input before it is discarded, as a
+    /// terminal does.
     pub(super) fn interrupted(&mut self, from: Duration, to: Duration) -> Option<Duration> {
         let later = self.io.input?.iter().enumerate().skip(self.event);
         let mut interrupts = later.filter(|(_, (_, typed))| *typed == Typed::Interrupt);
@@ -265,13 +271,13 @@ impl Shell<'_> {
         Some(*at)
     }
 
-    /// Prints text to an output at this moment, after what the terminal has echoed until then.
+    /// Prints text to an output now, after the echo until then.
     pub(super) fn emit(&mut self, descriptor: Descriptor, text: &str) {
         self.echo(self.clock);
         self.write(self.clock, descriptor, text);
     }
 
-    /// Prints what the terminal echoes up to `until`.
+    /// Prints the echo up to `until`.
     fn echo(&mut self, until: Duration) {
         while let Some((at, text)) = self.io.echo.get(self.n_echoed)
             && *at <= until
@@ -293,18 +299,18 @@ impl Shell<'_> {
         self.write_lines(at, text);
     }
 
-    fn finish(mut self, state: State) -> Progress {
-        let has_ended = matches!(state, State::Exited(_));
+    fn finish(mut self, state: ProgramState) -> ProgramProgress {
+        let has_ended = matches!(state, ProgramState::Exited(_));
         self.echo(if has_ended {
             self.clock
         } else {
             self.limits.until
         });
-        // A prompt is not yet a line.
-        if !self.line.is_empty() && state != State::Reading {
+        // A prompt is not a line yet.
+        if !self.line.is_empty() && state != ProgramState::Reading {
             self.write_lines(self.clock, "\n");
         }
-        Progress {
+        ProgramProgress {
             output: self.output,
             lines: self.lines.into(),
             state,

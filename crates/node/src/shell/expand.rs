@@ -1,22 +1,21 @@
-//! Words to text: variables, substitutions, arithmetic, and the fields that unquoted text falls into.
+//! Word expansion: variables, substitutions, arithmetic, and field splitting.
 
-use super::parse::{Operator, Part, Word};
+use super::parse::{ParameterOperator, Word, WordPart};
 use super::run::{Halt, Shell, Step};
 
-/// How long a word may get.
+/// The longest word.
 const MAX_WORD: usize = 64 * 1024;
 
 impl Word {
-    /// Whether a command runs inside it.
+    /// Whether it has a command substitution.
     pub(super) fn substitutes(&self) -> bool {
         self.0
             .iter()
-            .any(|part| matches!(part, Part::Command { .. }))
+            .any(|part| matches!(part, WordPart::Command { .. }))
     }
 }
 
 impl Shell<'_> {
-    /// The fields of several words.
     pub(super) fn fields(&mut self, words: &[Word]) -> Step<Vec<String>> {
         let mut fields = Vec::new();
         for word in words {
@@ -37,15 +36,15 @@ impl Shell<'_> {
         Ok(text)
     }
 
-    /// Unquoted expansions are split at white space; an unquoted one that is empty makes no field.
+    /// Unquoted expansions are split at white space; an empty one makes no field.
     fn split(&mut self, word: &Word, fields: &mut Vec<String>) -> Step<()> {
         let (mut field, mut is_open) = (String::new(), false);
         for part in &word.0 {
             let text = self.part(part)?;
             let splits = match part {
-                Part::Text { .. } => false,
-                Part::Variable { quoted, .. } | Part::Command { quoted, .. } => !quoted,
-                Part::Arithmetic(_) => true,
+                WordPart::Text { .. } => false,
+                WordPart::Variable { quoted, .. } | WordPart::Command { quoted, .. } => !quoted,
+                WordPart::Arithmetic(_) => true,
             };
             if !splits {
                 is_open = true;
@@ -73,18 +72,18 @@ impl Shell<'_> {
         Ok(())
     }
 
-    fn part(&mut self, part: &Part) -> Step<String> {
+    fn part(&mut self, part: &WordPart) -> Step<String> {
         self.step()?;
         match part {
-            Part::Text { text, .. } => Ok(text.clone()),
-            Part::Variable {
+            WordPart::Text { text, .. } => Ok(text.clone()),
+            WordPart::Variable {
                 name,
                 operator,
                 word,
                 ..
             } => self.variable(name, *operator, word),
-            Part::Command { body, .. } => self.captured(body),
-            Part::Arithmetic(word) => {
+            WordPart::Command { body, .. } => self.captured(body),
+            WordPart::Arithmetic(word) => {
                 let text = self.text(word)?;
                 Arithmetic {
                     shell: self,
@@ -96,7 +95,7 @@ impl Shell<'_> {
         }
     }
 
-    fn variable(&mut self, name: &str, operator: Operator, word: &Word) -> Step<String> {
+    fn variable(&mut self, name: &str, operator: ParameterOperator, word: &Word) -> Step<String> {
         let value = self.value(name);
         let is_set = |also_empty: bool| {
             value
@@ -104,11 +103,17 @@ impl Shell<'_> {
                 .is_some_and(|value| !also_empty || !value.is_empty())
         };
         match operator {
-            Operator::Plain => Ok(value.unwrap_or_default()),
-            Operator::Length => Ok(value.unwrap_or_default().chars().count().to_string()),
-            Operator::Default { also_empty } if is_set(also_empty) => Ok(value.unwrap_or_default()),
-            Operator::Alternative { also_empty } if !is_set(also_empty) => Ok(String::new()),
-            Operator::Default { .. } | Operator::Alternative { .. } => self.text(word),
+            ParameterOperator::Plain => Ok(value.unwrap_or_default()),
+            ParameterOperator::Length => Ok(value.unwrap_or_default().chars().count().to_string()),
+            ParameterOperator::Default { also_empty } if is_set(also_empty) => {
+                Ok(value.unwrap_or_default())
+            }
+            ParameterOperator::Alternative { also_empty } if !is_set(also_empty) => {
+                Ok(String::new())
+            }
+            ParameterOperator::Default { .. } | ParameterOperator::Alternative { .. } => {
+                self.text(word)
+            }
         }
     }
 
@@ -127,13 +132,13 @@ impl Shell<'_> {
     }
 }
 
-/// Integers with the operators of C, the ones that scripts count with.
+/// Integers with the operators of C.
 struct Arithmetic<'a, 'b> {
     shell: &'a Shell<'b>,
     rest: &'a [u8],
 }
 
-/// Operators by how strongly they bind, the weakest first.
+/// Operators by precedence, the weakest first.
 const LEVELS: [&[&str]; 6] = [
     &["||"],
     &["&&"],

@@ -1,13 +1,16 @@
-//! What does a plain command print, how long does it take, and how does it end?
+//! The simulated shell: what a command prints, how long it takes, and how it ends.
 //!
-//! A simulated container has no image, but what `echo`, `sleep`, `cat` of a mounted ConfigMap or a small `sh -c` script do is
-//! known without one. In the order a script walks: `parse` (text to [`Script`]), `expand` (words, variables, arithmetic), `run`
-//! (lists, loops and conditions on virtual time), `builtin` (the commands that are known). `exec` is a process with its streams.
+//! A simulated container has no image, but `echo`, `sleep`, `cat` of a mounted ConfigMap or a small
+//! `sh -c` script need none. In order of evaluation: `parse` (text to [`ShellScript`]), `expand`
+//! (words, variables, arithmetic), `run` (lists, loops and conditions on virtual time), `builtin`
+//! (the known commands). `exec` is a process with its streams.
 //!
-//! The first command of a container that is not known ends the simulation at that point: [`State::Unknown`]. What was printed
-//! until then stays printed, and the container goes on as one that nothing is known of.
+//! An unknown command in a container's own process ends the simulation at that point:
+//! [`ProgramState::Unknown`]. Earlier output stays, and the container continues as one with an
+//! unknown program.
 //!
-//! Invariant: pure. Time is a number that `sleep` adds to, and every evaluation is bounded in steps, lines and virtual time.
+//! Invariant: pure. Time is a number that `sleep` adds to, and every evaluation is bounded in
+//! steps, lines and virtual time.
 
 mod builtin;
 mod exec;
@@ -20,18 +23,20 @@ mod tests;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-pub(crate) use exec::{Descriptor, Input, ProcessIo, Program, Progress, State, Typed};
-use parse::Script;
+pub(crate) use exec::{
+    Descriptor, Input, ProcessIo, ProgramProgress, ProgramState, ShellProgram, Typed,
+};
+use parse::ShellScript;
 
 use crate::moment::Moment;
 use crate::pod::inputs::{Files, is_below};
 
-/// What a command sees of its container.
+/// The environment of a command.
 #[derive(Debug, Clone, Default)]
-pub struct Environment {
+pub struct ContainerEnvironment {
     /// The environment variables.
     pub variables: BTreeMap<String, String>,
-    /// Files of mounted volumes, and since when they are so, oldest first.
+    /// Files of mounted volumes with the time of each version, oldest first.
     pub files: Vec<(Moment, Files)>,
     /// The directories below which every file is known.
     pub mounts: Vec<String>,
@@ -39,8 +44,8 @@ pub struct Environment {
     pub started: Moment,
 }
 
-impl Environment {
-    /// The files that there are at some time after the start.
+impl ContainerEnvironment {
+    /// The files at some time after the start.
     fn files_at(&self, after: Duration) -> &Files {
         static NONE: Files = Files::new();
         let now = self.started + after;
@@ -57,44 +62,48 @@ impl Environment {
     }
 }
 
-/// How the process of a container is at some moment.
+/// The state of a container's process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
-    /// It ended with an exit code.
-    Exited { after: Duration, code: i64 },
-    /// It runs.
+pub(crate) enum ProgramOutcome {
+    Exited {
+        after: Duration,
+        code: i64,
+    },
     Running,
-    /// It came to a command that is not known.
-    Unknown { after: Duration },
+    /// It reached an unknown command.
+    Unknown {
+        after: Duration,
+    },
 }
 
-impl Progress {
-    /// How a container is whose process has come so far.
-    pub(crate) fn outcome(&self) -> Outcome {
+impl ProgramProgress {
+    pub(crate) fn outcome(&self) -> ProgramOutcome {
         let after = self.clock;
         match self.state {
-            State::Exited(code) => Outcome::Exited { after, code },
-            State::Unknown => Outcome::Unknown { after },
-            State::Sleeping(_) | State::Reading | State::Exhausted => Outcome::Running,
+            ProgramState::Exited(code) => ProgramOutcome::Exited { after, code },
+            ProgramState::Unknown => ProgramOutcome::Unknown { after },
+            ProgramState::Sleeping(_) | ProgramState::Reading | ProgramState::Exhausted => {
+                ProgramOutcome::Running
+            }
         }
     }
 }
 
-/// How much one evaluation may do.
+/// The limits of one evaluation.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Limits {
+pub(crate) struct ShellLimits {
     /// Virtual time since the start.
     pub until: Duration,
-    /// Commands, words and turns of loops together.
+    /// Commands, words and loop iterations together.
     pub steps: u32,
-    /// The latest lines that are kept; 0 if none are wanted.
+    /// The latest lines that are kept; 0 for none.
     pub lines: usize,
 }
 
-impl Limits {
-    /// Up to a moment after the start.
-    pub(crate) fn until(until: Duration) -> Limits {
-        Limits {
+impl ShellLimits {
+    /// Up to some time after the start.
+    pub(crate) fn until(until: Duration) -> ShellLimits {
+        ShellLimits {
             until,
             steps: 1_000_000,
             lines: 10_000,
@@ -102,24 +111,24 @@ impl Limits {
     }
 }
 
-/// Reads a command and its arguments; none if nothing is known of the program.
-fn parse(words: &[String]) -> Option<Script> {
+/// Parses a command and its arguments; `None` if the program is not known.
+fn parse(words: &[String]) -> Option<ShellScript> {
     let program = words.first()?.rsplit('/').next()?;
     match (program, words.get(1).map(String::as_str)) {
         (program, Some(option)) if is_shell(program) && is_command_option(option) => {
             let (text, parameters) = words.get(2..)?.split_first()?;
-            let script = Script::parse(text, parameters).ok()?;
-            Some(Script {
+            let script = ShellScript::parse(text, parameters).ok()?;
+            Some(ShellScript {
                 exits_on_error: option.contains('e'),
                 ..script
             })
         }
-        (program, _) if builtin::is_known(program) => Some(Script::of_words(words)),
+        (program, _) if builtin::is_known(program) => Some(ShellScript::of_words(words)),
         _ => None,
     }
 }
 
-/// Whether a command may read files: one of its words is a program or a test that does.
+/// Whether a command may read files, by its words.
 pub(crate) fn may_read_files(words: &[String]) -> bool {
     let readers = ["cat", "ls", "-d", "-e", "-f", "-r", "-s"];
     let is_of_word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
@@ -127,7 +136,6 @@ pub(crate) fn may_read_files(words: &[String]) -> bool {
     parts.any(|part| readers.contains(&part))
 }
 
-/// Whether a program is a shell.
 fn is_shell(program: &str) -> bool {
     matches!(
         program.rsplit('/').next(),
@@ -135,7 +143,7 @@ fn is_shell(program: &str) -> bool {
     )
 }
 
-/// `-c`, alone or with options that change nothing that can be seen.
+/// `-c`, alone or with options that have no visible effect.
 fn is_command_option(option: &str) -> bool {
     option.strip_prefix('-').is_some_and(|letters| {
         letters.ends_with('c') && letters.chars().all(|c| "celux".contains(c))

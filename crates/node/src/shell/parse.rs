@@ -1,60 +1,60 @@
-//! Text to syntax tree: the part of the POSIX shell's grammar that needs no other process.
+//! The parser: the part of the POSIX shell grammar that needs no other process.
 
 use std::iter::Peekable;
 use std::vec::IntoIter;
 
-/// How deeply a script may nest.
+/// The deepest nesting.
 const MAX_DEPTH: usize = 50;
 
-/// A script that can be run.
+/// A parsed script.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Script {
-    pub(super) body: Node,
+pub(crate) struct ShellScript {
+    pub(super) body: ScriptNode,
     /// `$0`, `$1` and so on.
     pub(super) parameters: Vec<String>,
     /// `-e`: the first command that fails ends the script.
     pub(super) exits_on_error: bool,
 }
 
-/// A part of a script.
+/// A node of the syntax tree.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Node {
-    /// Assignments and words, with what becomes of the output.
+pub(super) enum ScriptNode {
+    /// Assignments and words, with redirections.
     Command {
         assignments: Vec<(String, Word)>,
         words: Vec<Word>,
-        output: Output,
-        errors: Errors,
+        output: OutputTarget,
+        errors: ErrorTarget,
     },
     /// One after the other.
-    Sequence(Vec<Node>),
+    Sequence(Vec<ScriptNode>),
     /// `a && b`
-    And(Box<Node>, Box<Node>),
+    And(Box<ScriptNode>, Box<ScriptNode>),
     /// `a || b`
-    Or(Box<Node>, Box<Node>),
+    Or(Box<ScriptNode>, Box<ScriptNode>),
     /// `! a`
-    Not(Box<Node>),
-    /// Conditions with their bodies, and what is done otherwise.
-    If(Vec<(Node, Node)>, Option<Box<Node>>),
+    Not(Box<ScriptNode>),
+    /// Conditions with their bodies, and the `else` branch.
+    If(Vec<(ScriptNode, ScriptNode)>, Option<Box<ScriptNode>>),
     /// `while`, or `until`.
     Loop {
         until: bool,
-        condition: Box<Node>,
-        body: Box<Node>,
+        condition: Box<ScriptNode>,
+        body: Box<ScriptNode>,
     },
     /// `for name in words`
     For {
         name: String,
         words: Vec<Word>,
-        body: Box<Node>,
+        body: Box<ScriptNode>,
     },
     /// `( … )`: variables and `exit` stay inside.
-    Subshell(Box<Node>),
+    Subshell(Box<ScriptNode>),
 }
 
 /// Where a command's output goes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Output {
+pub(super) enum OutputTarget {
     /// To the log.
     #[default]
     Log,
@@ -68,7 +68,7 @@ pub(super) enum Output {
 
 /// Where a command's errors go.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) enum Errors {
+pub(super) enum ErrorTarget {
     /// To stderr.
     #[default]
     Own,
@@ -78,13 +78,13 @@ pub(super) enum Errors {
     Discarded,
 }
 
-/// A word before it is expanded.
+/// A word before expansion.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Word(pub Vec<Part>);
+pub(super) struct Word(pub Vec<WordPart>);
 
 /// A part of a word.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Part {
+pub(super) enum WordPart {
     Text {
         text: String,
         quoted: bool,
@@ -92,22 +92,22 @@ pub(super) enum Part {
     /// `$name`, or `${name:-word}` and its like.
     Variable {
         name: String,
-        operator: Operator,
+        operator: ParameterOperator,
         word: Word,
         quoted: bool,
     },
     /// `$(…)`
     Command {
-        body: Node,
+        body: ScriptNode,
         quoted: bool,
     },
     /// `$((…))`
     Arithmetic(Word),
 }
 
-/// What is done with a variable.
+/// The operator of a parameter expansion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Operator {
+pub(super) enum ParameterOperator {
     Plain,
     /// `:-`, `-`: the word where it is unset (or empty).
     Default {
@@ -121,78 +121,77 @@ pub(super) enum Operator {
     Length,
 }
 
-/// A script that is not within the grammar.
+/// A script outside the grammar.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} is not understood")]
-pub(super) struct ParseError(String);
+pub(super) struct ShellSyntaxError(String);
 
-impl ParseError {
-    /// Whether more text might make a script of it.
+impl ShellSyntaxError {
+    /// Whether more text might complete the script.
     pub(super) fn is_incomplete(&self) -> bool {
         self.0 == "None" || self.0.starts_with("an open ")
     }
 }
 
-type Parsed<T> = Result<T, ParseError>;
+type Parsed<T> = Result<T, ShellSyntaxError>;
 
-impl Script {
-    /// A single command, its words taken as they are.
-    pub(super) fn of_words(words: &[String]) -> Script {
+impl ShellScript {
+    /// A single command with literal words.
+    pub(super) fn of_words(words: &[String]) -> ShellScript {
         let word = |text: &String| {
-            Word(vec![Part::Text {
+            Word(vec![WordPart::Text {
                 text: text.clone(),
                 quoted: true,
             }])
         };
-        let body = Node::Command {
+        let body = ScriptNode::Command {
             assignments: vec![],
             words: words.iter().map(word).collect(),
-            output: Output::Log,
-            errors: Errors::Own,
+            output: OutputTarget::Log,
+            errors: ErrorTarget::Own,
         };
-        Script {
+        ShellScript {
             body,
             parameters: vec![],
             exits_on_error: false,
         }
     }
 
-    /// Parses the text of `sh -c`; `parameters` are `$0` and those that follow it.
-    pub(super) fn parse(text: &str, parameters: &[String]) -> Parsed<Script> {
+    /// Parses the text of `sh -c`; `parameters` are `$0` and following.
+    pub(super) fn parse(text: &str, parameters: &[String]) -> Parsed<ShellScript> {
         let tokens = Lexer {
             rest: text.chars().collect::<Vec<_>>().into_iter().peekable(),
             depth: 0,
         }
         .tokens(None)?;
-        let mut parser = Parser {
+        let mut parser = ShellParser {
             tokens: tokens.into_iter().peekable(),
             depth: 0,
         };
         let body = parser.list(&[])?;
         match parser.tokens.next() {
-            None => Ok(Script {
+            None => Ok(ShellScript {
                 body,
                 parameters: parameters.to_vec(),
                 exits_on_error: false,
             }),
-            Some(token) => Err(ParseError(format!("{token:?}"))),
+            Some(token) => Err(ShellSyntaxError(format!("{token:?}"))),
         }
     }
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Token {
+enum ShellToken {
     Word(Word),
     /// `;`, `&&`, `||`, `(`, `)`, `;;`, and `\n`.
     Operator(&'static str),
     Redirect {
-        /// Whether it is that of stderr.
         of_errors: bool,
         to: Destination,
     },
 }
 
-/// What output is redirected to.
+/// The target of a redirection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Destination {
     Null,
@@ -208,9 +207,9 @@ struct Lexer {
 
 impl Lexer {
     /// Everything up to the end, or to a closing parenthesis.
-    fn tokens(&mut self, end: Option<char>) -> Parsed<Vec<Token>> {
+    fn tokens(&mut self, end: Option<char>) -> Parsed<Vec<ShellToken>> {
         if self.depth > MAX_DEPTH {
-            return Err(ParseError("a script that nests so deeply".into()));
+            return Err(ShellSyntaxError("a script that nests so deeply".into()));
         }
         let (mut tokens, mut open) = (Vec::new(), 0);
         loop {
@@ -218,7 +217,7 @@ impl Lexer {
                 return if end.is_none() {
                     Ok(tokens)
                 } else {
-                    Err(ParseError("an open $(".into()))
+                    Err(ShellSyntaxError("an open $(".into()))
                 };
             };
             match next {
@@ -231,15 +230,15 @@ impl Lexer {
                 '\n' | ';' | '&' | '|' | '(' | ')' => {
                     let operator = self.operator()?;
                     open += i32::from(operator == "(") - i32::from(operator == ")");
-                    tokens.push(Token::Operator(operator));
+                    tokens.push(ShellToken::Operator(operator));
                 }
-                '<' => return Err(ParseError("an input redirection".into())),
+                '<' => return Err(ShellSyntaxError("an input redirection".into())),
                 '>' => tokens.push(self.redirect(false)?),
                 '1' | '2' if self.is_redirect() => {
                     let of_errors = self.rest.next() == Some('2');
                     tokens.push(self.redirect(of_errors)?);
                 }
-                _ => tokens.push(Token::Word(self.word()?)),
+                _ => tokens.push(ShellToken::Word(self.word()?)),
             }
         }
     }
@@ -251,12 +250,12 @@ impl Lexer {
             '\n' => Ok("\n"),
             '(' => Ok("("),
             ')' => Ok(")"),
-            ';' if doubled() => Err(ParseError("case".into())),
+            ';' if doubled() => Err(ShellSyntaxError("case".into())),
             ';' => Ok(";"),
             '&' if doubled() => Ok("&&"),
-            '&' => Err(ParseError("a background job".into())),
+            '&' => Err(ShellSyntaxError("a background job".into())),
             _ if doubled() => Ok("||"),
-            _ => Err(ParseError("a pipe".into())),
+            _ => Err(ShellSyntaxError("a pipe".into())),
         }
     }
 
@@ -267,21 +266,21 @@ impl Lexer {
         ahead.next() == Some('>')
     }
 
-    fn redirect(&mut self, of_errors: bool) -> Parsed<Token> {
+    fn redirect(&mut self, of_errors: bool) -> Parsed<ShellToken> {
         self.rest.next();
         self.rest.next_if_eq(&'>');
         if self.rest.next_if_eq(&'&').is_some() {
             let to = match self.rest.next_if(|c| "12".contains(*c)) {
                 Some('1') => Destination::Stdout,
                 Some(_) => Destination::Stderr,
-                None => return Err(ParseError(">&".into())),
+                None => return Err(ShellSyntaxError(">&".into())),
             };
-            return Ok(Token::Redirect { of_errors, to });
+            return Ok(ShellToken::Redirect { of_errors, to });
         }
         while self.rest.next_if(|c| matches!(c, ' ' | '\t')).is_some() {}
         let target = self.word()?;
         let to = match target.0.as_slice() {
-            [Part::Text { text, .. }] => match text.as_str() {
+            [WordPart::Text { text, .. }] => match text.as_str() {
                 "/dev/null" => Destination::Null,
                 "/dev/stdout" | "/proc/1/fd/1" | "/proc/self/fd/1" => Destination::Stdout,
                 "/dev/stderr" => Destination::Stderr,
@@ -289,7 +288,7 @@ impl Lexer {
             },
             _ => Destination::File,
         };
-        Ok(Token::Redirect { of_errors, to })
+        Ok(ShellToken::Redirect { of_errors, to })
     }
 
     fn word(&mut self) -> Parsed<Word> {
@@ -313,7 +312,7 @@ impl Lexer {
                     }
                 }
                 '$' => self.dollar(&mut word, false)?,
-                '`' => return Err(ParseError("`".into())),
+                '`' => return Err(ShellSyntaxError("`".into())),
                 _ => {
                     self.rest.next();
                     word.push(&next.to_string(), false);
@@ -329,7 +328,7 @@ impl Lexer {
             match self.rest.next() {
                 Some(c) if c == end => return Ok(text),
                 Some(c) => text.push(c),
-                None => return Err(ParseError(format!("an open {end}"))),
+                None => return Err(ShellSyntaxError(format!("an open {end}"))),
             }
         }
     }
@@ -338,12 +337,12 @@ impl Lexer {
         word.push("", true);
         loop {
             match self.rest.peek() {
-                None => return Err(ParseError("an open \"".into())),
+                None => return Err(ShellSyntaxError("an open \"".into())),
                 Some('"') => {
                     self.rest.next();
                     return Ok(());
                 }
-                Some('`') => return Err(ParseError("`".into())),
+                Some('`') => return Err(ShellSyntaxError("`".into())),
                 Some('$') => self.dollar(word, true)?,
                 Some('\\') => {
                     self.rest.next();
@@ -351,7 +350,7 @@ impl Lexer {
                         Some('\n') => {}
                         Some(c @ ('$' | '`' | '"' | '\\')) => word.push(&c.to_string(), true),
                         Some(c) => word.push(&format!("\\{c}"), true),
-                        None => return Err(ParseError("an open \"".into())),
+                        None => return Err(ShellSyntaxError("an open \"".into())),
                     }
                 }
                 Some(_) => {
@@ -385,23 +384,23 @@ impl Lexer {
                 {
                     name.push(c);
                 }
-                Part::Variable {
+                WordPart::Variable {
                     name,
-                    operator: Operator::Plain,
+                    operator: ParameterOperator::Plain,
                     word: Word::default(),
                     quoted,
                 }
             }
             Some(c @ ('?' | '#' | '$' | '@' | '*' | '0'..='9')) => {
                 self.rest.next();
-                Part::Variable {
+                WordPart::Variable {
                     name: c.to_string(),
-                    operator: Operator::Plain,
+                    operator: ParameterOperator::Plain,
                     word: Word::default(),
                     quoted,
                 }
             }
-            _ => Part::Text {
+            _ => WordPart::Text {
                 text: "$".into(),
                 quoted: true,
             },
@@ -410,31 +409,31 @@ impl Lexer {
         Ok(())
     }
 
-    fn substitution(&mut self, quoted: bool) -> Parsed<Part> {
+    fn substitution(&mut self, quoted: bool) -> Parsed<WordPart> {
         self.depth += 1;
         let tokens = self.tokens(Some(')'))?;
         self.depth -= 1;
-        let mut parser = Parser {
+        let mut parser = ShellParser {
             tokens: tokens.into_iter().peekable(),
             depth: self.depth,
         };
         let body = parser.list(&[])?;
         match parser.tokens.next() {
-            None => Ok(Part::Command { body, quoted }),
-            Some(token) => Err(ParseError(format!("{token:?}"))),
+            None => Ok(WordPart::Command { body, quoted }),
+            Some(token) => Err(ShellSyntaxError(format!("{token:?}"))),
         }
     }
 
-    fn arithmetic(&mut self) -> Parsed<Part> {
+    fn arithmetic(&mut self) -> Parsed<WordPart> {
         let (mut word, mut open) = (Word::default(), 0);
         loop {
             match self.rest.peek().copied() {
-                None => return Err(ParseError("an open $((".into())),
+                None => return Err(ShellSyntaxError("an open $((".into())),
                 Some(')') if open == 0 => {
                     self.rest.next();
                     return match self.rest.next() {
-                        Some(')') => Ok(Part::Arithmetic(word)),
-                        _ => Err(ParseError("an open $((".into())),
+                        Some(')') => Ok(WordPart::Arithmetic(word)),
+                        _ => Err(ShellSyntaxError("an open $((".into())),
                     };
                 }
                 Some('$') => self.dollar(&mut word, true)?,
@@ -447,7 +446,7 @@ impl Lexer {
         }
     }
 
-    fn braced(&mut self, quoted: bool) -> Parsed<Part> {
+    fn braced(&mut self, quoted: bool) -> Parsed<WordPart> {
         let is_length = self.rest.next_if_eq(&'#').is_some();
         let mut name = String::new();
         while let Some(c) = self
@@ -458,12 +457,12 @@ impl Lexer {
         }
         let also_empty = self.rest.next_if_eq(&':').is_some();
         let operator = match self.rest.next() {
-            Some('}') if is_length && !also_empty => Operator::Length,
-            Some('}') if !also_empty => Operator::Plain,
-            Some('-') => Operator::Default { also_empty },
-            Some('+') => Operator::Alternative { also_empty },
+            Some('}') if is_length && !also_empty => ParameterOperator::Length,
+            Some('}') if !also_empty => ParameterOperator::Plain,
+            Some('-') => ParameterOperator::Default { also_empty },
+            Some('+') => ParameterOperator::Alternative { also_empty },
             other => {
-                return Err(ParseError(format!(
+                return Err(ShellSyntaxError(format!(
                     "${{{name}{}",
                     other.unwrap_or_default()
                 )));
@@ -472,11 +471,11 @@ impl Lexer {
         let mut word = Word::default();
         if matches!(
             operator,
-            Operator::Default { .. } | Operator::Alternative { .. }
+            ParameterOperator::Default { .. } | ParameterOperator::Alternative { .. }
         ) {
             loop {
                 match self.rest.peek().copied() {
-                    None => return Err(ParseError("an open ${".into())),
+                    None => return Err(ShellSyntaxError("an open ${".into())),
                     Some('}') => {
                         self.rest.next();
                         break;
@@ -495,9 +494,9 @@ impl Lexer {
             }
         }
         if name.is_empty() {
-            return Err(ParseError("${}".into()));
+            return Err(ShellSyntaxError("${}".into()));
         }
-        Ok(Part::Variable {
+        Ok(WordPart::Variable {
             name,
             operator,
             word,
@@ -509,19 +508,19 @@ impl Lexer {
 impl Word {
     fn push(&mut self, more: &str, is_quoted: bool) {
         match self.0.last_mut() {
-            Some(Part::Text { text, quoted }) if *quoted == is_quoted => text.push_str(more),
-            _ => self.0.push(Part::Text {
+            Some(WordPart::Text { text, quoted }) if *quoted == is_quoted => text.push_str(more),
+            _ => self.0.push(WordPart::Text {
                 text: more.into(),
                 quoted: is_quoted,
             }),
         }
     }
 
-    /// Its text if nothing in it is quoted or expanded: only then it can be a keyword.
+    /// Its text if nothing in it is quoted or expanded, so that it can be a keyword.
     fn keyword(&self) -> Option<&str> {
         match self.0.as_slice() {
             [
-                Part::Text {
+                WordPart::Text {
                     text,
                     quoted: false,
                 },
@@ -530,9 +529,9 @@ impl Word {
         }
     }
 
-    /// `name=value` taken apart.
+    /// Splits `name=value`.
     fn assignment(&self) -> Option<(String, Word)> {
-        let Some(Part::Text {
+        let Some(WordPart::Text {
             text,
             quoted: false,
         }) = self.0.first()
@@ -546,7 +545,7 @@ impl Word {
         {
             return None;
         }
-        let first = Part::Text {
+        let first = WordPart::Text {
             text: value.into(),
             quoted: false,
         };
@@ -566,85 +565,87 @@ fn is_name_start(c: char) -> bool {
     c.is_ascii_alphabetic() || c == '_'
 }
 
-struct Parser {
-    tokens: Peekable<IntoIter<Token>>,
+struct ShellParser {
+    tokens: Peekable<IntoIter<ShellToken>>,
     depth: usize,
 }
 
-impl Parser {
-    /// Commands up to one of the keywords, which is left where it is, or to the end.
-    fn list(&mut self, ends: &[&str]) -> Parsed<Node> {
+impl ShellParser {
+    /// Commands up to one of the keywords, which is not consumed, or to the end.
+    fn list(&mut self, ends: &[&str]) -> Parsed<ScriptNode> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(ParseError("a script that nests so deeply".into()));
+            return Err(ShellSyntaxError("a script that nests so deeply".into()));
         }
         let mut nodes = Vec::new();
         loop {
             while self.operator(&[";", "\n"]).is_some() {}
             let is_end = match self.tokens.peek() {
-                None | Some(Token::Operator(")")) => true,
-                Some(Token::Word(word)) => word.keyword().is_some_and(|word| ends.contains(&word)),
+                None | Some(ShellToken::Operator(")")) => true,
+                Some(ShellToken::Word(word)) => {
+                    word.keyword().is_some_and(|word| ends.contains(&word))
+                }
                 Some(_) => false,
             };
             if is_end {
                 self.depth -= 1;
-                return Ok(Node::Sequence(nodes));
+                return Ok(ScriptNode::Sequence(nodes));
             }
             nodes.push(self.and_or()?);
             if !matches!(
                 self.tokens.peek(),
-                None | Some(Token::Operator(";" | "\n" | ")"))
+                None | Some(ShellToken::Operator(";" | "\n" | ")"))
             ) {
-                return Err(ParseError(format!("{:?}", self.tokens.peek())));
+                return Err(ShellSyntaxError(format!("{:?}", self.tokens.peek())));
             }
         }
     }
 
-    fn and_or(&mut self) -> Parsed<Node> {
+    fn and_or(&mut self) -> Parsed<ScriptNode> {
         let mut node = self.negated()?;
         while let Some(operator) = self.operator(&["&&", "||"]) {
             while self.operator(&["\n"]).is_some() {}
             let (left, right) = (Box::new(node), Box::new(self.negated()?));
             node = if operator == "&&" {
-                Node::And(left, right)
+                ScriptNode::And(left, right)
             } else {
-                Node::Or(left, right)
+                ScriptNode::Or(left, right)
             };
         }
         Ok(node)
     }
 
-    fn negated(&mut self) -> Parsed<Node> {
+    fn negated(&mut self) -> Parsed<ScriptNode> {
         if self.keyword(&["!"]).is_some() {
-            return Ok(Node::Not(Box::new(self.negated()?)));
+            return Ok(ScriptNode::Not(Box::new(self.negated()?)));
         }
         self.command()
     }
 
-    fn command(&mut self) -> Parsed<Node> {
+    fn command(&mut self) -> Parsed<ScriptNode> {
         if self.operator(&["("]).is_some() {
             let body = self.list(&[])?;
             return match self.operator(&[")"]) {
-                Some(_) => Ok(Node::Subshell(Box::new(body))),
-                None => Err(ParseError("an open (".into())),
+                Some(_) => Ok(ScriptNode::Subshell(Box::new(body))),
+                None => Err(ShellSyntaxError("an open (".into())),
             };
         }
         match self.keyword(&["if", "while", "until", "for", "{", "case", "function"]) {
             Some("if") => self.conditional(),
-            Some("while") => self.turns(false),
-            Some("until") => self.turns(true),
-            Some("for") => self.each(),
+            Some("while") => self.parse_loop(false),
+            Some("until") => self.parse_loop(true),
+            Some("for") => self.parse_for(),
             Some("{") => {
                 let body = self.list(&["}"])?;
                 self.expect("}")?;
                 Ok(body)
             }
-            Some(other) => Err(ParseError(other.into())),
+            Some(other) => Err(ShellSyntaxError(other.into())),
             None => self.simple(),
         }
     }
 
-    fn conditional(&mut self) -> Parsed<Node> {
+    fn conditional(&mut self) -> Parsed<ScriptNode> {
         let mut branches = Vec::new();
         loop {
             let condition = self.list(&["then"])?;
@@ -655,78 +656,80 @@ impl Parser {
                 Some("else") => {
                     let otherwise = self.list(&["fi"])?;
                     self.expect("fi")?;
-                    return Ok(Node::If(branches, Some(Box::new(otherwise))));
+                    return Ok(ScriptNode::If(branches, Some(Box::new(otherwise))));
                 }
-                Some(_) => return Ok(Node::If(branches, None)),
-                None => return Err(ParseError("an open if".into())),
+                Some(_) => return Ok(ScriptNode::If(branches, None)),
+                None => return Err(ShellSyntaxError("an open if".into())),
             }
         }
     }
 
-    fn turns(&mut self, until: bool) -> Parsed<Node> {
+    fn parse_loop(&mut self, until: bool) -> Parsed<ScriptNode> {
         let condition = Box::new(self.list(&["do"])?);
-        Ok(Node::Loop {
+        Ok(ScriptNode::Loop {
             until,
             condition,
             body: Box::new(self.body()?),
         })
     }
 
-    fn each(&mut self) -> Parsed<Node> {
+    fn parse_for(&mut self) -> Parsed<ScriptNode> {
         let name = match self.tokens.next() {
-            Some(Token::Word(word)) => word.keyword().map(String::from),
+            Some(ShellToken::Word(word)) => word.keyword().map(String::from),
             _ => None,
         };
-        let name = name.ok_or_else(|| ParseError("for".into()))?;
+        let name = name.ok_or_else(|| ShellSyntaxError("for".into()))?;
         self.expect("in")?;
         let mut words = Vec::new();
-        while let Some(Token::Word(_)) = self.tokens.peek() {
-            if let Some(Token::Word(word)) = self.tokens.next() {
+        while let Some(ShellToken::Word(_)) = self.tokens.peek() {
+            if let Some(ShellToken::Word(word)) = self.tokens.next() {
                 words.push(word);
             }
         }
         while self.operator(&[";", "\n"]).is_some() {}
-        Ok(Node::For {
+        Ok(ScriptNode::For {
             name,
             words,
             body: Box::new(self.body()?),
         })
     }
 
-    fn body(&mut self) -> Parsed<Node> {
+    fn body(&mut self) -> Parsed<ScriptNode> {
         self.expect("do")?;
         let body = self.list(&["done"])?;
         self.expect("done")?;
         Ok(body)
     }
 
-    fn simple(&mut self) -> Parsed<Node> {
+    fn simple(&mut self) -> Parsed<ScriptNode> {
         let (mut assignments, mut words) = (Vec::new(), Vec::<Word>::new());
-        let (mut output, mut errors) = (Output::Log, Errors::Own);
+        let (mut output, mut errors) = (OutputTarget::Log, ErrorTarget::Own);
         loop {
             match self.tokens.peek() {
-                Some(Token::Word(word)) => match word.assignment().filter(|_| words.is_empty()) {
-                    Some(assignment) => assignments.push(assignment),
-                    None => words.push(word.clone()),
-                },
-                Some(Token::Redirect { of_errors, to }) => match (of_errors, to) {
-                    (_, Destination::File) => output = Output::File,
-                    (false, Destination::Null) => output = Output::Discarded,
-                    (false, Destination::Stderr) => output = Output::Errors,
-                    (true, Destination::Null) => errors = Errors::Discarded,
-                    (true, Destination::Stdout) => errors = Errors::Output,
+                Some(ShellToken::Word(word)) => {
+                    match word.assignment().filter(|_| words.is_empty()) {
+                        Some(assignment) => assignments.push(assignment),
+                        None => words.push(word.clone()),
+                    }
+                }
+                Some(ShellToken::Redirect { of_errors, to }) => match (of_errors, to) {
+                    (_, Destination::File) => output = OutputTarget::File,
+                    (false, Destination::Null) => output = OutputTarget::Discarded,
+                    (false, Destination::Stderr) => output = OutputTarget::Errors,
+                    (true, Destination::Null) => errors = ErrorTarget::Discarded,
+                    (true, Destination::Stdout) => errors = ErrorTarget::Output,
                     (false, Destination::Stdout) | (true, Destination::Stderr) => {}
                 },
-                // A function.
-                Some(Token::Operator("(")) => return Err(ParseError("(".into())),
+                // A function definition.
+                Some(ShellToken::Operator("(")) => return Err(ShellSyntaxError("(".into())),
                 _ => break,
             }
             self.tokens.next();
         }
         if assignments.is_empty() && words.is_empty() {
-            return Err(ParseError(format!("{:?}", self.tokens.peek())));
+            return Err(ShellSyntaxError(format!("{:?}", self.tokens.peek())));
         }
-        Ok(Node::Command {
+        Ok(ScriptNode::Command {
             assignments,
             words,
             output,
@@ -734,19 +737,18 @@ impl Parser {
         })
     }
 
-    /// Takes the next token if it is one of these operators.
+    /// Consumes the next token if it is one of these operators.
     fn operator(&mut self, wanted: &[&'static str]) -> Option<&'static str> {
-        let is_wanted =
-            |token: &Token| matches!(token, Token::Operator(found) if wanted.contains(found));
+        let is_wanted = |token: &ShellToken| matches!(token, ShellToken::Operator(found) if wanted.contains(found));
         match self.tokens.next_if(is_wanted) {
-            Some(Token::Operator(found)) => Some(found),
+            Some(ShellToken::Operator(found)) => Some(found),
             _ => None,
         }
     }
 
-    /// Takes the next word if it is one of these keywords.
+    /// Consumes the next word if it is one of these keywords.
     fn keyword(&mut self, wanted: &[&'static str]) -> Option<&'static str> {
-        let Some(Token::Word(word)) = self.tokens.peek() else {
+        let Some(ShellToken::Word(word)) = self.tokens.peek() else {
             return None;
         };
         let found = wanted
@@ -760,8 +762,8 @@ impl Parser {
     fn expect(&mut self, keyword: &'static str) -> Parsed<()> {
         let is_end = self.tokens.peek().is_none();
         let missing = || match is_end {
-            true => ParseError(format!("an open command without {keyword}")),
-            false => ParseError(format!("a script without {keyword}")),
+            true => ShellSyntaxError(format!("an open command without {keyword}")),
+            false => ShellSyntaxError(format!("a script without {keyword}")),
         };
         self.keyword(&[keyword]).map(|_| ()).ok_or_else(missing)
     }

@@ -4,31 +4,30 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
 use super::exec::{Descriptor, ProcessIo};
-use super::parse::{Errors, Node, Output, Word};
-use super::{Environment, Limits, builtin};
+use super::parse::{ErrorTarget, OutputTarget, ScriptNode, Word};
+use super::{ContainerEnvironment, ShellLimits, builtin};
 
-/// Why a script does not go on.
+/// Why a script stops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Halt {
-    /// It ended with an exit code.
     Exit(i64),
-    /// It leaves so many loops.
+    /// It leaves this many loops.
     Break(usize),
-    /// It begins the next turn of the loop so many levels up.
+    /// It continues the loop this many levels up.
     Continue(usize),
-    /// It came to something that is not known.
+    /// It reached something unknown.
     Unknown,
     /// A limit was reached: it still runs.
     Limit,
-    /// Its client interrupted it.
+    /// The client interrupted it.
     Interrupt,
 }
 
 pub(super) type Step<T> = Result<T, Halt>;
 
-/// A shell between two commands.
+/// The state of a shell.
 pub(super) struct Shell<'a> {
-    pub environment: &'a Environment,
+    pub environment: &'a ContainerEnvironment,
     pub variables: BTreeMap<String, String>,
     pub exported: BTreeSet<String>,
     pub parameters: &'a [String],
@@ -37,38 +36,38 @@ pub(super) struct Shell<'a> {
     pub exits_on_error: bool,
     /// Time since the start.
     pub clock: Duration,
-    pub limits: Limits,
+    pub limits: ShellLimits,
     steps: u32,
     pub lines: VecDeque<(Duration, String)>,
-    /// What was printed since the last line break.
+    /// The output since the last line break.
     pub line: String,
-    /// Output of a substitution goes here instead.
+    /// The output of a command substitution.
     captured: Option<String>,
     discards: bool,
-    /// Where errors of the present command go.
-    errors: Errors,
-    /// Whether the present command prints to stderr.
+    /// Where errors of the current command go.
+    errors: ErrorTarget,
+    /// Whether the current command prints to stderr.
     prints_errors: bool,
     /// The streams of the process.
     pub io: ProcessIo<'a>,
-    /// What was typed next that is not yet read, and how far into it.
+    /// The next unread input, and the offset into it.
     pub event: usize,
     pub offset: usize,
     /// Whether the process waits for input.
     pub reads: bool,
-    /// How much of the echo is printed.
+    /// The number of echoes printed.
     pub n_echoed: usize,
-    /// What is recorded of the output, and the size of all of it.
+    /// The recorded output, and its total size.
     pub output: Vec<(Descriptor, String)>,
     pub size: usize,
 }
 
 impl<'a> Shell<'a> {
     pub(super) fn new(
-        environment: &'a Environment,
+        environment: &'a ContainerEnvironment,
         parameters: &'a [String],
         io: ProcessIo<'a>,
-        limits: Limits,
+        limits: ShellLimits,
     ) -> Shell<'a> {
         Shell {
             environment,
@@ -84,7 +83,7 @@ impl<'a> Shell<'a> {
             line: String::new(),
             captured: None,
             discards: false,
-            errors: Errors::default(),
+            errors: ErrorTarget::default(),
             prints_errors: false,
             io,
             event: 0,
@@ -98,45 +97,45 @@ impl<'a> Shell<'a> {
 }
 
 impl Shell<'_> {
-    /// Runs a part of the script; its exit code. `is_tested` says that a failure is looked at, so that it ends nothing.
-    pub(super) fn node(&mut self, node: &Node, is_tested: bool) -> Step<i64> {
+    /// Runs a node and returns its exit code. `is_tested` disables `set -e` for it.
+    pub(super) fn run_node(&mut self, run_node: &ScriptNode, is_tested: bool) -> Step<i64> {
         self.step()?;
-        let status = match node {
-            Node::Command {
+        let status = match run_node {
+            ScriptNode::Command {
                 assignments,
                 words,
                 output,
                 errors,
             } => self.command(assignments, words, *output, *errors)?,
-            Node::Sequence(nodes) => {
+            ScriptNode::Sequence(nodes) => {
                 let mut status = 0;
-                for node in nodes {
-                    status = self.node(node, is_tested)?;
+                for run_node in nodes {
+                    status = self.run_node(run_node, is_tested)?;
                 }
                 return Ok(status);
             }
-            Node::And(left, right) => match self.node(left, true)? {
-                0 => return self.node(right, is_tested),
+            ScriptNode::And(left, right) => match self.run_node(left, true)? {
+                0 => return self.run_node(right, is_tested),
                 status => return Ok(status),
             },
-            Node::Or(left, right) => match self.node(left, true)? {
+            ScriptNode::Or(left, right) => match self.run_node(left, true)? {
                 0 => 0,
-                _ => return self.node(right, is_tested),
+                _ => return self.run_node(right, is_tested),
             },
-            Node::Not(inner) => {
-                let status = self.node(inner, true)?;
+            ScriptNode::Not(inner) => {
+                let status = self.run_node(inner, true)?;
                 return Ok(self.set_status(i64::from(status == 0)));
             }
-            Node::If(branches, otherwise) => {
+            ScriptNode::If(branches, otherwise) => {
                 return self.conditional(branches, otherwise.as_deref(), is_tested);
             }
-            Node::Loop {
+            ScriptNode::Loop {
                 until,
                 condition,
                 body,
-            } => return self.turns(*until, condition, body),
-            Node::For { name, words, body } => return self.each(name, words, body),
-            Node::Subshell(body) => self.subshell(body)?,
+            } => return self.run_loop(*until, condition, body),
+            ScriptNode::For { name, words, body } => return self.run_for(name, words, body),
+            ScriptNode::Subshell(body) => self.subshell(body)?,
         };
         self.set_status(status);
         if status != 0 && self.exits_on_error && !is_tested {
@@ -154,8 +153,8 @@ impl Shell<'_> {
         &mut self,
         assignments: &[(String, Word)],
         words: &[Word],
-        output: Output,
-        errors: Errors,
+        output: OutputTarget,
+        errors: ErrorTarget,
     ) -> Step<i64> {
         let words = self.fields(words)?;
         let mut values = Vec::new();
@@ -171,8 +170,8 @@ impl Shell<'_> {
                 0
             });
         };
-        // A file that is written may be read by another process: nothing is known of it.
-        if output == Output::File {
+        // A written file may be read by another process, so its effect is unknown.
+        if output == OutputTarget::File {
             return Err(Halt::Unknown);
         }
         let before = (self.variables.clone(), self.exported.clone(), self.discards);
@@ -182,12 +181,12 @@ impl Shell<'_> {
                 .extend(values.iter().map(|(name, _)| name.clone()));
             self.variables.extend(values);
         }
-        self.discards |= output == Output::Discarded;
-        self.prints_errors |= output == Output::Errors;
-        if errors != Errors::Own {
+        self.discards |= output == OutputTarget::Discarded;
+        self.prints_errors |= output == OutputTarget::Errors;
+        if errors != ErrorTarget::Own {
             self.errors = errors;
         }
-        let status = match builtin::run(self, program, arguments) {
+        let status = match self.builtin(program, arguments) {
             Err(Halt::Unknown) if self.io.is_exec => Ok(self.fail(program)),
             status => status,
         };
@@ -199,7 +198,7 @@ impl Shell<'_> {
         status
     }
 
-    /// Says that a program is not there, or cannot do what it was asked; the exit code.
+    /// Reports that a program does not exist or cannot do that; returns the exit code.
     fn fail(&mut self, program: &str) -> i64 {
         match builtin::is_known(program.rsplit('/').next().unwrap_or_default()) {
             true => {
@@ -215,22 +214,22 @@ impl Shell<'_> {
 
     fn conditional(
         &mut self,
-        branches: &[(Node, Node)],
-        otherwise: Option<&Node>,
+        branches: &[(ScriptNode, ScriptNode)],
+        otherwise: Option<&ScriptNode>,
         is_tested: bool,
     ) -> Step<i64> {
         for (condition, body) in branches {
-            if self.node(condition, true)? == 0 {
-                return self.node(body, is_tested);
+            if self.run_node(condition, true)? == 0 {
+                return self.run_node(body, is_tested);
             }
         }
-        otherwise.map_or(Ok(0), |body| self.node(body, is_tested))
+        otherwise.map_or(Ok(0), |body| self.run_node(body, is_tested))
     }
 
-    fn turns(&mut self, until: bool, condition: &Node, body: &Node) -> Step<i64> {
+    fn run_loop(&mut self, until: bool, condition: &ScriptNode, body: &ScriptNode) -> Step<i64> {
         let mut status = 0;
-        while (self.node(condition, true)? == 0) != until {
-            match self.turn(body)? {
+        while (self.run_node(condition, true)? == 0) != until {
+            match self.run_iteration(body)? {
                 Some(code) => status = code,
                 None => break,
             }
@@ -238,11 +237,11 @@ impl Shell<'_> {
         Ok(self.set_status(status))
     }
 
-    fn each(&mut self, name: &str, words: &[Word], body: &Node) -> Step<i64> {
+    fn run_for(&mut self, name: &str, words: &[Word], body: &ScriptNode) -> Step<i64> {
         let mut status = 0;
         for value in self.fields(words)? {
             self.variables.insert(name.into(), value);
-            match self.turn(body)? {
+            match self.run_iteration(body)? {
                 Some(code) => status = code,
                 None => break,
             }
@@ -250,9 +249,9 @@ impl Shell<'_> {
         Ok(self.set_status(status))
     }
 
-    /// One turn of a loop; none if the loop is left.
-    fn turn(&mut self, body: &Node) -> Step<Option<i64>> {
-        match self.node(body, false) {
+    /// One iteration of a loop; `None` if the loop ends.
+    fn run_iteration(&mut self, body: &ScriptNode) -> Step<Option<i64>> {
+        match self.run_node(body, false) {
             Ok(status) => Ok(Some(status)),
             Err(Halt::Break(0 | 1)) => Ok(None),
             Err(Halt::Continue(0 | 1)) => Ok(Some(0)),
@@ -262,13 +261,13 @@ impl Shell<'_> {
         }
     }
 
-    fn subshell(&mut self, body: &Node) -> Step<i64> {
+    fn subshell(&mut self, body: &ScriptNode) -> Step<i64> {
         let before = (
             self.variables.clone(),
             self.exported.clone(),
             self.exits_on_error,
         );
-        let status = match self.node(body, false) {
+        let status = match self.run_node(body, false) {
             Err(Halt::Exit(code)) => Ok(code),
             other => other,
         };
@@ -276,8 +275,8 @@ impl Shell<'_> {
         status
     }
 
-    /// What a part of the script prints, without the line breaks at its end.
-    pub(super) fn captured(&mut self, body: &Node) -> Step<String> {
+    /// The output of a node, without trailing line breaks.
+    pub(super) fn captured(&mut self, body: &ScriptNode) -> Step<String> {
         let outer = (
             self.captured.replace(String::new()),
             std::mem::take(&mut self.discards),
@@ -289,7 +288,7 @@ impl Shell<'_> {
         Ok(text.trim_end_matches('\n').to_owned())
     }
 
-    /// Prints text at this moment, to where the present command prints.
+    /// Prints text to the output of the current command.
     pub(super) fn print(&mut self, text: &str) {
         match &mut self.captured {
             _ if self.discards => {}
@@ -316,17 +315,17 @@ impl Shell<'_> {
         }
     }
 
-    /// Prints a line to where errors of the present command go.
+    /// Prints a line to the errors of the current command.
     pub(super) fn complain(&mut self, message: &str) {
         let line = format!("{message}\n");
         match self.errors {
-            Errors::Discarded => {}
-            Errors::Own => self.emit(Descriptor::Stderr, &line),
-            Errors::Output => self.print(&line),
+            ErrorTarget::Discarded => {}
+            ErrorTarget::Own => self.emit(Descriptor::Stderr, &line),
+            ErrorTarget::Output => self.print(&line),
         }
     }
 
-    /// Lets time pass.
+    /// Advances the virtual time.
     pub(super) fn sleep(&mut self, time: Duration) -> Step<()> {
         let (from, to) = (self.clock, self.clock.saturating_add(time));
         if let Some(at) = self.interrupted(from, to) {
@@ -346,7 +345,7 @@ impl Shell<'_> {
         self.steps = self.limits.steps;
     }
 
-    /// Counts what was done; a script that does without end what takes no time is cut off.
+    /// Counts a step; a script without end that takes no time is stopped.
     pub(super) fn step(&mut self) -> Step<()> {
         self.steps += 1;
         if self.steps > self.limits.steps {

@@ -1,4 +1,4 @@
-//! Scripts with what they print, when, and how they end.
+//! Scripts with their output, times and exit codes.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use super::*;
 
 const BEGIN: Moment = Moment::from_secs(1_600_000_000);
 
-/// A volume with one file that changes, one below a directory, and one whose content is not known.
+/// A volume with one file that changes, one below a directory, and one with unknown content.
 fn files(content: &str) -> Files {
     [
         ("key", Some(content)),
@@ -23,10 +23,10 @@ fn files(content: &str) -> Files {
 }
 
 #[track_caller]
-fn check(script: &str, lines: &[(u64, &str)], outcome: Outcome) {
+fn check(script: &str, lines: &[(u64, &str)], outcome: ProgramOutcome) {
     let words = ["sh", "-c", script].map(String::from);
     let variables = [("HOSTNAME", "web-0"), ("GREETING", "hello world")];
-    let environment = Environment {
+    let environment = ContainerEnvironment {
         variables: variables
             .map(|(name, value)| (name.into(), value.into()))
             .into(),
@@ -40,16 +40,16 @@ fn check(script: &str, lines: &[(u64, &str)], outcome: Outcome) {
     let Some(parsed) = parse(&words) else {
         return assert_eq!(
             outcome,
-            Outcome::Unknown {
+            ProgramOutcome::Unknown {
                 after: Duration::ZERO
             },
             "{script}: not understood"
         );
     };
-    let found = Program::Script(parsed).run(
+    let found = ShellProgram::Script(parsed).run(
         &environment,
         ProcessIo::default(),
-        Limits {
+        ShellLimits {
             until: Duration::from_secs(100),
             steps: 10_000,
             lines: 50,
@@ -62,15 +62,15 @@ fn check(script: &str, lines: &[(u64, &str)], outcome: Outcome) {
     assert_eq!((found.outcome(), found.lines), (outcome, lines), "{script}");
 }
 
-fn exits(after: u64, code: i64) -> Outcome {
-    Outcome::Exited {
+fn exits(after: u64, code: i64) -> ProgramOutcome {
+    ProgramOutcome::Exited {
         after: Duration::from_secs(after),
         code,
     }
 }
 
-fn unknown(after: u64) -> Outcome {
-    Outcome::Unknown {
+fn unknown(after: u64) -> ProgramOutcome {
+    ProgramOutcome::Unknown {
         after: Duration::from_secs(after),
     }
 }
@@ -87,7 +87,7 @@ fn commands_print_take_time_and_end() {
     check(
         "sleep 1m 0.5",
         &[],
-        Outcome::Exited {
+        ProgramOutcome::Exited {
             after: Duration::from_millis(60_500),
             code: 0,
         },
@@ -146,7 +146,7 @@ fn variables_and_files_of_the_container_are_seen() {
 }
 
 #[test]
-fn files_of_volumes_are_known_and_no_others() {
+fn only_files_of_volumes_are_known() {
     check(
         "cat /etc/config/key /etc//config/sub/deep",
         &[(0, "value"), (0, "x")],
@@ -194,7 +194,7 @@ fn files_of_volumes_are_known_and_no_others() {
 }
 
 #[test]
-fn only_commands_that_read_files_are_said_to() {
+fn commands_that_read_files_are_recognized() {
     let may_read = |words: &[&str]| {
         may_read_files(
             &words
@@ -247,25 +247,29 @@ fn loops_and_conditions_run_on_virtual_time() {
 }
 
 #[test]
-fn what_never_ends_is_bounded() {
-    check("sleep infinity", &[], Outcome::Running);
+fn endless_scripts_are_bounded() {
+    check("sleep infinity", &[], ProgramOutcome::Running);
     check(
         "while true; do sleep 40; echo tick; done",
         &[(40, "tick"), (80, "tick")],
-        Outcome::Running,
+        ProgramOutcome::Running,
     );
-    check("while :; do :; done", &[], Outcome::Running);
-    let program = Program::of_container(&["seq", "1", "1000000"].map(String::from)).unwrap();
+    check("while :; do :; done", &[], ProgramOutcome::Running);
+    let program =
+        ShellProgram::container_status(&["seq", "1", "1000000"].map(String::from)).unwrap();
     let found = program.run(
-        &Environment::default(),
+        &ContainerEnvironment::default(),
         ProcessIo::default(),
-        Limits {
+        ShellLimits {
             until: Duration::ZERO,
             steps: 1_000,
             lines: 10,
         },
     );
-    assert_eq!((found.lines.len(), found.outcome()), (10, Outcome::Running));
+    assert_eq!(
+        (found.lines.len(), found.outcome()),
+        (10, ProgramOutcome::Running)
+    );
 }
 
 #[test]
@@ -302,18 +306,18 @@ fn the_first_unknown_command_ends_the_simulation() {
 }
 
 #[test]
-fn a_command_without_a_shell_is_taken_as_it_is() {
+fn a_command_without_a_shell_is_literal() {
     let words = ["/bin/echo", "$HOME;", "a  b"].map(String::from);
-    let found = Program::of_container(&words).unwrap().run(
-        &Environment::default(),
+    let found = ShellProgram::container_status(&words).unwrap().run(
+        &ContainerEnvironment::default(),
         ProcessIo::default(),
-        Limits::until(Duration::ZERO),
+        ShellLimits::until(Duration::ZERO),
     );
     assert_eq!(found.lines, [(Duration::ZERO, "$HOME; a  b".to_owned())]);
 }
 
 #[test]
-fn no_text_makes_the_parser_fail_or_run_away() {
+fn random_text_neither_panics_nor_hangs() {
     let pieces = [
         "echo", " ", "a", ";", "&&", "||", "(", ")", "{", "}", "if", "then", "fi", "do", "done",
         "while", "$", "$(", "${", "}", "\"", "'", "\\", "\n", "X=", "$((", "1",
@@ -328,10 +332,10 @@ fn no_text_makes_the_parser_fail_or_run_away() {
             text.push_str(pieces[(seed >> 33) as usize % pieces.len()]);
         }
         if let Some(script) = parse(&["sh".into(), "-c".into(), text]) {
-            Program::Script(script).run(
-                &Environment::default(),
+            ShellProgram::Script(script).run(
+                &ContainerEnvironment::default(),
                 ProcessIo::default(),
-                Limits {
+                ShellLimits {
                     until: Duration::from_secs(1),
                     steps: 500,
                     lines: 5,
@@ -341,11 +345,18 @@ fn no_text_makes_the_parser_fail_or_run_away() {
     }
 }
 
-/// What a client sees of a command: its output as `1 text` and `2 text`, and how it is after a hundred seconds.
+/// Checks a command of a client: its output as `1 text` and `2 text`, and its state after a hundred
+/// seconds.
 #[track_caller]
-fn check_exec(words: &[&str], tty: bool, typed: &[(u64, &str)], output: &[&str], state: State) {
+fn check_exec(
+    words: &[&str],
+    tty: bool,
+    typed: &[(u64, &str)],
+    output: &[&str],
+    state: ProgramState,
+) {
     let words: Vec<String> = words.iter().map(|word| word.to_string()).collect();
-    let environment = Environment {
+    let environment = ContainerEnvironment {
         variables: [("HOSTNAME".to_owned(), "web-0".to_owned())].into(),
         files: vec![(Moment::default(), files("value\n"))],
         mounts: vec!["/etc/config".into()],
@@ -359,7 +370,7 @@ fn check_exec(words: &[&str], tty: bool, typed: &[(u64, &str)], output: &[&str],
         };
         (Duration::from_secs(*at), typed)
     });
-    let program = Program::parse(&words).expect("a known program");
+    let program = ShellProgram::parse(&words).expect("a known program");
     let input = input.collect();
     let io = ProcessIo {
         input: Some(&input),
@@ -368,9 +379,9 @@ fn check_exec(words: &[&str], tty: bool, typed: &[(u64, &str)], output: &[&str],
         records_from: Some(Duration::ZERO),
         ..ProcessIo::default()
     };
-    let limits = Limits {
+    let limits = ShellLimits {
         steps: 200_000,
-        ..Limits::until(Duration::from_secs(100))
+        ..ShellLimits::until(Duration::from_secs(100))
     };
     let progress = program.run(&environment, io, limits);
     let found: Vec<String> = progress
@@ -397,21 +408,21 @@ fn check_exec(words: &[&str], tty: bool, typed: &[(u64, &str)], output: &[&str],
 }
 
 #[test]
-fn a_command_of_a_client_has_two_outputs_and_an_exit_code() {
+fn an_executed_command_has_two_outputs_and_an_exit_code() {
     let none: &[(u64, &str)] = &[];
     check_exec(
         &["echo", "hi"],
         false,
         none,
         &["1 hi", "1 \n"],
-        State::Exited(0),
+        ProgramState::Exited(0),
     );
     check_exec(
         &["sh", "-c", "echo a >&2; exit 3"],
         false,
         none,
         &["2 a", "2 \n"],
-        State::Exited(3),
+        ProgramState::Exited(3),
     );
     check_exec(
         &["sh", "-c", "nginx; cat /none; cat /etc/config/key"],
@@ -422,14 +433,14 @@ fn a_command_of_a_client_has_two_outputs_and_an_exit_code() {
             "2 cat: can't open '/none': No such file or directory\n",
             "1 value\n",
         ],
-        State::Exited(0),
+        ProgramState::Exited(0),
     );
     check_exec(
         &["sh", "-c", "nginx"],
         false,
         none,
         &["2 sh: nginx: not found\n"],
-        State::Exited(127),
+        ProgramState::Exited(127),
     );
     check_exec(
         &[
@@ -440,21 +451,21 @@ fn a_command_of_a_client_has_two_outputs_and_an_exit_code() {
         false,
         none,
         &["1 sh: nginx: not found\n", "1 no", "1 \n"],
-        State::Exited(0),
+        ProgramState::Exited(0),
     );
     check_exec(
         &["sleep", "1000"],
         false,
         none,
         &[],
-        State::Sleeping(Duration::from_secs(1_000)),
+        ProgramState::Sleeping(Duration::from_secs(1_000)),
     );
     check_exec(
         &["sh", "-c", "while :; do :; done"],
         false,
         none,
         &[],
-        State::Exhausted,
+        ProgramState::Exhausted,
     );
     let pipe = "2 sh: syntax error: a pipe is not understood\n";
     check_exec(
@@ -462,11 +473,17 @@ fn a_command_of_a_client_has_two_outputs_and_an_exit_code() {
         false,
         none,
         &[pipe],
-        State::Exited(2),
+        ProgramState::Exited(2),
     );
     let file = "2 sh: can't open 'run.sh': No such file or directory\n";
-    check_exec(&["bash", "run.sh"], false, none, &[file], State::Exited(2));
-    assert_eq!(Program::parse(&["nginx".into()]), None);
+    check_exec(
+        &["bash", "run.sh"],
+        false,
+        none,
+        &[file],
+        ProgramState::Exited(2),
+    );
+    assert_eq!(ShellProgram::parse(&["nginx".into()]), None);
 }
 
 #[test]
@@ -478,14 +495,14 @@ fn a_shell_reads_commands_until_the_end() {
         (3, "^D"),
     ];
     let printed = ["1 1", "1 \n", "1 a", "1 \n", "1 b", "1 \n"];
-    check_exec(&["sh"], false, &typed, &printed, State::Exited(1));
-    check_exec(&["sh"], false, &typed[..1], &[], State::Reading);
+    check_exec(&["sh"], false, &typed, &printed, ProgramState::Exited(1));
+    check_exec(&["sh"], false, &typed[..1], &[], ProgramState::Reading);
     check_exec(
         &["sh"],
         false,
         &[(0, "exit 4\necho never\n")],
         &[],
-        State::Exited(4),
+        ProgramState::Exited(4),
     );
     let broken = ["2 sh: syntax error: unexpected end of file\n"];
     check_exec(
@@ -493,14 +510,14 @@ fn a_shell_reads_commands_until_the_end() {
         false,
         &[(0, "if true\n"), (0, "^D")],
         &broken,
-        State::Exited(2),
+        ProgramState::Exited(2),
     );
     check_exec(
         &["cat"],
         false,
         &[(0, "a\nb"), (5, "c"), (6, "^D")],
         &["1 a\n", "1 bc"],
-        State::Exited(0),
+        ProgramState::Exited(0),
     );
 }
 
@@ -514,30 +531,31 @@ fn a_terminal_has_prompts_and_control_c_interrupts_a_command() {
         (8, "exit\n"),
     ];
     let printed = ["2 # ", "2 # ", "1 130", "1 \n", "2 # ", "2 # "];
-    check_exec(&["sh"], true, &typed, &printed, State::Exited(130));
+    check_exec(&["sh"], true, &typed, &printed, ProgramState::Exited(130));
     check_exec(
         &["sleep", "50"],
         true,
         &[(5, "^C")],
         &[],
-        State::Exited(130),
+        ProgramState::Exited(130),
     );
     check_exec(
         &["sh"],
         true,
         &[(0, "if true\n")],
         &["2 # ", "2 > "],
-        State::Reading,
+        ProgramState::Reading,
     );
 }
 
-/// The lines of a container's own process into which something is typed, and how it is after a hundred seconds.
+/// Checks a container's own process with some input: its lines, and its state after a hundred
+/// seconds.
 #[track_caller]
 fn check_process(
     words: &[&str],
     typed: Option<&[(u64, &str)]>,
     lines: &[(u64, &str)],
-    outcome: Outcome,
+    outcome: ProgramOutcome,
 ) {
     let words: Vec<String> = words.iter().map(|word| word.to_string()).collect();
     let event = |(at, text): &(u64, &str)| {
@@ -552,11 +570,11 @@ fn check_process(
         input: input.as_ref(),
         ..ProcessIo::default()
     };
-    let program = Program::of_container(&words).expect("a known program");
+    let program = ShellProgram::container_status(&words).expect("a known program");
     let found = program.run(
-        &Environment::default(),
+        &ContainerEnvironment::default(),
         io,
-        Limits::until(Duration::from_secs(100)),
+        ShellLimits::until(Duration::from_secs(100)),
     );
     let lines: Vec<(Duration, String)> = lines
         .iter()
@@ -571,7 +589,7 @@ fn check_process(
 
 #[test]
 fn the_process_of_a_container_reads_its_stdin() {
-    let running = Outcome::Running;
+    let running = ProgramOutcome::Running;
     check_process(&["cat"], Some(&[]), &[], running);
     check_process(&["cat"], Some(&[(3, "a\nb")]), &[(3, "a")], running);
     let ended = [(3, "a\nb"), (5, "^D")];
@@ -604,7 +622,7 @@ fn without_a_stdin_there_is_nothing_to_read() {
 }
 
 #[test]
-fn errors_are_not_part_of_what_is_captured_or_discarded() {
+fn stderr_is_neither_captured_nor_discarded_with_stdout() {
     check(
         "X=$(cat /etc/config/none); echo got $X; cat /etc/config/none >/dev/null",
         &[

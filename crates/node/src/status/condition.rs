@@ -1,11 +1,11 @@
-//! Which conditions does a pod have? The kubelet's five, after those that others wrote.
+//! Pod conditions: the five of a kubelet, after those of other writers.
 
 use mizzen_object::condition::{find, is_true};
 use mizzen_value::{Value, value};
 
 use crate::moment::{Moment, to_value};
-use crate::pod::{Pod, Stage, spec};
-use crate::runtime::{Role, State};
+use crate::pod::{PodStage, PodState, spec};
+use crate::runtime::{ContainerPhase, ContainerRole};
 
 /// The conditions that the kubelet writes, in its order.
 const OURS: [&str; 5] = [
@@ -16,27 +16,27 @@ const OURS: [&str; 5] = [
     "PodScheduled",
 ];
 
-/// The condition that only those pods have which may start over in their place.
-const RENEWED: &str = "AllContainersRestarting";
+/// The condition of pods with a RestartAllContainers rule.
+const ALL_RESTARTING: &str = "AllContainersRestarting";
 
-/// What is so, and why not.
-struct Verdict {
+/// The value of a condition.
+struct ConditionValue {
     holds: bool,
     reason: &'static str,
     message: String,
 }
 
-impl Verdict {
-    fn yes() -> Verdict {
-        Verdict {
+impl ConditionValue {
+    fn yes() -> ConditionValue {
+        ConditionValue {
             holds: true,
             reason: "",
             message: String::new(),
         }
     }
 
-    fn no(reason: &'static str, message: String) -> Verdict {
-        Verdict {
+    fn no(reason: &'static str, message: String) -> ConditionValue {
+        ConditionValue {
             holds: false,
             reason,
             message,
@@ -44,52 +44,59 @@ impl Verdict {
     }
 }
 
-/// All conditions of a pod, in their order.
-pub(super) fn conditions(pod: &Pod, object: &Value, phase: &str, now: Moment) -> Vec<Value> {
+/// All conditions of a pod, in order.
+pub(super) fn conditions(pod: &PodState, object: &Value, phase: &str, now: Moment) -> Vec<Value> {
     let known = object["status"]["conditions"].list();
-    let is_ours = |name: &str| name == RENEWED || OURS.contains(&name);
+    let is_ours = |name: &str| name == ALL_RESTARTING || OURS.contains(&name);
     let foreign = known
         .iter()
         .filter(|condition| !is_ours(condition["type"].str()));
     let containers = containers_ready(pod, object, phase);
     let ready = ready(&containers, object);
     let verdicts = [
-        sandbox(pod),
+        ConditionValue {
+            holds: pod.stage != PodStage::Finished && has_sandbox(pod),
+            ..ConditionValue::no("", String::new())
+        },
         initialized(pod, object, phase),
         ready,
         containers,
-        Verdict::yes(),
+        ConditionValue::yes(),
     ];
     let ours = OURS
         .into_iter()
         .zip(verdicts)
-        .map(|(name, verdict)| condition(name, verdict, object, now));
-    let renewed =
-        spec::may_restart_all(object).then(|| condition(RENEWED, renewed(pod, phase), object, now));
-    foreign.cloned().chain(ours).chain(renewed).collect()
+        .map(|(name, condition_value)| condition(name, condition_value, object, now));
+    let restarting_all = spec::may_restart_all(object)
+        .then(|| condition(ALL_RESTARTING, restarting_all(pod, phase), object, now));
+    foreign.cloned().chain(ours).chain(restarting_all).collect()
 }
 
-/// Whether all containers are made to start over.
-fn renewed(pod: &Pod, phase: &str) -> Verdict {
+/// Whether all containers are being restarted.
+fn restarting_all(pod: &PodState, phase: &str) -> ConditionValue {
     match phase {
-        "Succeeded" => Verdict::no("PodCompleted", String::new()),
-        "Failed" => Verdict::no("PodFailed", String::new()),
-        _ if pod.is_renewed => {
+        "Succeeded" => ConditionValue::no("PodCompleted", String::new()),
+        "Failed" => ConditionValue::no("PodFailed", String::new()),
+        _ if pod.is_restarting_all => {
             let message = "container exited with restart policy rule".into();
-            Verdict {
+            ConditionValue {
                 holds: true,
                 reason: "RestartAllContainersStarted",
                 message,
             }
         }
-        _ => Verdict::no("", String::new()),
+        _ => ConditionValue::no("", String::new()),
     }
 }
 
-fn condition(name: &str, verdict: Verdict, object: &Value, now: Moment) -> Value {
+fn condition(name: &str, condition_value: ConditionValue, object: &Value, now: Moment) -> Value {
     static NONE: Value = Value::Null;
     let before = find(&object["status"]["conditions"], name).unwrap_or(&NONE);
-    let status = if verdict.holds { "True" } else { "False" };
+    let status = if condition_value.holds {
+        "True"
+    } else {
+        "False"
+    };
     let stays = before["status"].str() == status;
     let since = if stays {
         before["lastTransitionTime"].clone()
@@ -102,7 +109,10 @@ fn condition(name: &str, verdict: Verdict, object: &Value, now: Moment) -> Value
         "observedGeneration": (object["metadata"]["generation"].clone()),
         "lastTransitionTime": since,
     });
-    for (field, text) in [("reason", verdict.reason), ("message", &verdict.message)] {
+    for (field, text) in [
+        ("reason", condition_value.reason),
+        ("message", &condition_value.message),
+    ] {
         if !text.is_empty() {
             condition.set(field, text);
         } else if !before[field].is_empty() {
@@ -112,36 +122,31 @@ fn condition(name: &str, verdict: Verdict, object: &Value, now: Moment) -> Value
     condition
 }
 
-/// Whether there is a place with an address in which containers can run.
-pub(super) fn has_sandbox(pod: &Pod) -> bool {
-    let was_made = |state: &Option<State>| !matches!(state, None | Some(State::Creating));
-    pod.containers
-        .iter()
-        .any(|held| was_made(&held.state) || held.last.is_some() || held.lack.is_some())
+/// Whether the pod has a sandbox with an IP.
+pub(super) fn has_sandbox(pod: &PodState) -> bool {
+    let was_made =
+        |state: &Option<ContainerPhase>| !matches!(state, None | Some(ContainerPhase::Creating));
+    pod.containers.iter().any(|container| {
+        was_made(&container.state) || container.last.is_some() || container.config_error.is_some()
+    })
 }
 
-fn sandbox(pod: &Pod) -> Verdict {
-    let holds = pod.stage != Stage::Finished && has_sandbox(pod);
-    Verdict {
-        holds,
-        reason: "",
-        message: String::new(),
-    }
-}
-
-fn initialized(pod: &Pod, object: &Value, phase: &str) -> Verdict {
+fn initialized(pod: &PodState, object: &Value, phase: &str) -> ConditionValue {
     if phase == "Succeeded" {
-        return Verdict {
+        return ConditionValue {
             reason: "PodCompleted",
-            ..Verdict::yes()
+            ..ConditionValue::yes()
         };
     }
     let is_incomplete = |name: &str| {
-        let held = pod.containers.iter().find(|held| held.name == name);
+        let container = pod
+            .containers
+            .iter()
+            .find(|container| container.name == name);
         let spec = spec::container(object, name);
-        held.is_none_or(|held| match held.role {
-            Role::Sidecar => !held.has_started(spec),
-            _ => !held.is_ready(spec),
+        container.is_none_or(|container| match container.role {
+            ContainerRole::Sidecar => !container.has_started(spec),
+            _ => !container.is_ready(spec),
         })
     };
     let names = object["spec"]["initContainers"]
@@ -149,56 +154,50 @@ fn initialized(pod: &Pod, object: &Value, phase: &str) -> Verdict {
         .iter()
         .map(|container| container["name"].str());
     let incomplete: Vec<&str> = names.filter(|name| is_incomplete(name)).collect();
-    if incomplete.is_empty() || has_begun(pod) || was(object, "Initialized") {
-        return Verdict::yes();
+    let has_begun = pod.containers.iter().any(|container| {
+        container.role == ContainerRole::Regular
+            && container.back_off.is_none()
+            && matches!(
+                container.state,
+                Some(ContainerPhase::Running { .. } | ContainerPhase::Ended(_))
+            )
+    });
+    let was_initialized = is_true(&object["status"]["conditions"], "Initialized");
+    if incomplete.is_empty() || has_begun || was_initialized {
+        return ConditionValue::yes();
     }
     let message = format!(
         "containers with incomplete status: [{}]",
         incomplete.join(" ")
     );
-    Verdict::no("ContainersNotInitialized", message)
+    ConditionValue::no("ContainersNotInitialized", message)
 }
 
-fn has_begun(pod: &Pod) -> bool {
-    let regular = pod
-        .containers
-        .iter()
-        .filter(|held| held.role == Role::Regular);
-    regular.into_iter().any(|held| {
-        held.back_off.is_none()
-            && matches!(held.state, Some(State::Running { .. } | State::Ended(_)))
-    })
-}
-
-fn was(object: &Value, name: &str) -> bool {
-    is_true(&object["status"]["conditions"], name)
-}
-
-fn containers_ready(pod: &Pod, object: &Value, phase: &str) -> Verdict {
+fn containers_ready(pod: &PodState, object: &Value, phase: &str) -> ConditionValue {
     match phase {
-        "Succeeded" => return Verdict::no("PodCompleted", String::new()),
-        "Failed" => return Verdict::no("PodFailed", String::new()),
+        "Succeeded" => return ConditionValue::no("PodCompleted", String::new()),
+        "Failed" => return ConditionValue::no("PodFailed", String::new()),
         _ => {}
     }
-    let counts = |role: Role| matches!(role, Role::Sidecar | Role::Regular);
-    let unready = pod
-        .containers
-        .iter()
-        .filter(|held| counts(held.role) && !held.is_ready(spec::container(object, &held.name)));
-    let unready: Vec<&str> = unready.map(|held| held.name.as_str()).collect();
+    let counts =
+        |role: ContainerRole| matches!(role, ContainerRole::Sidecar | ContainerRole::Regular);
+    let unready = pod.containers.iter().filter(|container| {
+        counts(container.role) && !container.is_ready(spec::container(object, &container.name))
+    });
+    let unready: Vec<&str> = unready.map(|container| container.name.as_str()).collect();
     if unready.is_empty() {
-        return Verdict::yes();
+        return ConditionValue::yes();
     }
-    Verdict::no(
+    ConditionValue::no(
         "ContainersNotReady",
         format!("containers with unready status: [{}]", unready.join(" ")),
     )
 }
 
-/// A pod is ready when its containers are, and whatever else it waits for.
-fn ready(containers: &Verdict, object: &Value) -> Verdict {
+/// A pod is ready when its containers and its readiness gates are.
+fn ready(containers: &ConditionValue, object: &Value) -> ConditionValue {
     if !containers.holds {
-        return Verdict {
+        return ConditionValue {
             message: containers.message.clone(),
             ..*containers
         };
@@ -210,8 +209,8 @@ fn ready(containers: &Verdict, object: &Value) -> Verdict {
         .map(|gate| gate["conditionType"].str());
     let closed: Vec<String> = gates.filter_map(|gate| closed(gate, known)).collect();
     match closed.is_empty() {
-        true => Verdict::yes(),
-        false => Verdict::no("ReadinessGatesNotReady", closed.join(", ")),
+        true => ConditionValue::yes(),
+        false => ConditionValue::no("ReadinessGatesNotReady", closed.join(", ")),
     }
 }
 

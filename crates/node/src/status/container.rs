@@ -1,20 +1,26 @@
-//! What does a pod's status say of one container?
+//! Container statuses of a pod.
 
 use mizzen_value::{Value, value};
 
 use super::Host;
 use crate::moment::to_value;
-use crate::pod::{Held, Pod, spec};
-use crate::runtime::{End, Role, State};
+use crate::pod::{ContainerState, PodState, spec};
+use crate::runtime::{ContainerPhase, ContainerRole, Termination};
 
-/// The statuses of all containers of some roles; the order of init containers counts, others are sorted by name.
-pub(super) fn statuses(pod: &Pod, object: &Value, host: &Host, roles: &[Role]) -> Value {
-    let mut chosen: Vec<&Held> = pod
+/// The statuses of all containers of some roles; init containers in order, all other sorted by
+/// name.
+pub(super) fn statuses(
+    pod: &PodState,
+    object: &Value,
+    host: &Host,
+    roles: &[ContainerRole],
+) -> Value {
+    let mut chosen: Vec<&ContainerState> = pod
         .containers
         .iter()
-        .filter(|held| roles.contains(&held.role))
+        .filter(|container| roles.contains(&container.role))
         .collect();
-    if !roles.contains(&Role::Init) {
+    if !roles.contains(&ContainerRole::Init) {
         chosen.sort_by(|one, other| one.name.cmp(&other.name));
     }
     let has_init = !object["spec"]["initContainers"].list().is_empty();
@@ -26,92 +32,96 @@ pub(super) fn statuses(pod: &Pod, object: &Value, host: &Host, roles: &[Role]) -
     Value::List(
         chosen
             .into_iter()
-            .map(|held| status(held, object, host, waits))
+            .map(|container| status(container, object, host, waits))
             .collect(),
     )
 }
 
-fn status(held: &Held, object: &Value, host: &Host, waits: &str) -> Value {
-    let spec = spec::container(object, &held.name);
-    // Kubernetes: the image is that of the container there is, until another one is made.
-    let image = if held.n_starts > 0 {
-        held.image.as_str()
+fn status(container: &ContainerState, object: &Value, host: &Host, waits: &str) -> Value {
+    let spec = spec::container(object, &container.name);
+    // Kubernetes: the image is that of the current container, until another one is created.
+    let image = if container.n_starts > 0 {
+        container.image.as_str()
     } else {
         spec["image"].str()
     };
     let mut status = value!({
-        "name": (&held.name),
+        "name": (&container.name),
         "image": image,
         "imageID": "",
-        "lastState": (last_state(held, object, host)),
-        "ready": (held.is_ready(spec)),
-        "restartCount": (held.n_restarts()),
-        "started": (held.has_started(spec)),
-        "state": (state(held, object, host, waits)),
+        "lastState": (last_state(container, object, host)),
+        "ready": (container.is_ready(spec)),
+        "restartCount": (container.n_restarts()),
+        "started": (container.has_started(spec)),
+        "state": (state(container, object, host, waits)),
     });
     let mounts: Vec<Value> = spec["volumeMounts"].list().iter().map(mount).collect();
     if !mounts.is_empty() {
         status.set("volumeMounts", mounts);
     }
-    if !matches!(held.state, None | Some(State::Creating)) {
-        tell_of_the_real(&mut status, held, object, spec, host);
+    if !matches!(container.state, None | Some(ContainerPhase::Creating)) {
+        status.set(
+            "containerID",
+            container.id(object, &host.scheme, container.n_starts),
+        );
+        status.set("imageID", image_id(&container.image));
+        let resources = &spec["resources"];
+        let is_unset = resources.is_null();
+        status.set(
+            "resources",
+            if is_unset {
+                Value::object()
+            } else {
+                resources.clone()
+            },
+        );
+        if !resources["requests"].is_empty() {
+            status.set("allocatedResources", resources["requests"].clone());
+        }
+        status.set("user", user(object, spec));
     }
     status
 }
 
-/// What only a container that was made has.
-fn tell_of_the_real(status: &mut Value, held: &Held, object: &Value, spec: &Value, host: &Host) {
-    status.set("containerID", held.id(object, &host.scheme, held.n_starts));
-    status.set("imageID", image_id(&held.image));
-    let resources = &spec["resources"];
-    status.set(
-        "resources",
-        if resources.is_null() {
-            Value::object()
-        } else {
-            resources.clone()
-        },
-    );
-    if !resources["requests"].is_empty() {
-        status.set("allocatedResources", resources["requests"].clone());
-    }
-    status.set("user", user(object, spec));
-}
-
-fn state(held: &Held, object: &Value, host: &Host, waits: &str) -> Value {
-    if let Some(pull) = &held.pull {
-        let (reason, message) = pull.waiting(spec::container(object, &held.name)["image"].str());
+fn state(container: &ContainerState, object: &Value, host: &Host, waits: &str) -> Value {
+    if let Some(pull) = &container.pull {
+        let (reason, message) =
+            pull.waiting(spec::container(object, &container.name)["image"].str());
         return value!({ "waiting": { "reason": reason, "message": message } });
     }
-    if let Some(lack) = &held.lack {
-        let message = &lack.message;
+    if let Some(config_error) = &container.config_error {
+        let message = &config_error.message;
         return value!({ "waiting": { "reason": "CreateContainerConfigError", "message": message } });
     }
-    match (&held.state, &held.back_off) {
+    match (&container.state, &container.back_off) {
         (_, Some(message)) => {
             value!({ "waiting": { "reason": "CrashLoopBackOff", "message": message } })
         }
-        (Some(State::Running { since }), _) => {
+        (Some(ContainerPhase::Running { since }), _) => {
             value!({ "running": { "startedAt": (to_value(*since)) } })
         }
-        (Some(State::Ended(end)), _) => ended(end, held.id(object, &host.scheme, held.n_starts)),
+        (Some(ContainerPhase::Ended(end)), _) => {
+            ended(end, container.id(object, &host.scheme, container.n_starts))
+        }
         _ => value!({ "waiting": { "reason": waits } }),
     }
 }
 
-fn last_state(held: &Held, object: &Value, host: &Host) -> Value {
-    // While it waits to be started again, the life that ended last is the one before.
-    let waits = held.back_off.is_some() || held.pull.is_some() || held.lack.is_some();
-    let (end, life) = match held.end() {
-        Some(end) if waits => (Some(end), held.n_starts),
-        _ => (held.last.as_ref(), held.n_restarts()),
+fn last_state(container: &ContainerState, object: &Value, host: &Host) -> Value {
+    // While it waits to be restarted, the last state is that of the instance that has just ended.
+    let waits = container.back_off.is_some()
+        || container.pull.is_some()
+        || container.config_error.is_some();
+    let (end, life) = match container.end() {
+        Some(end) if waits => (Some(end), container.n_starts),
+        _ => (container.last.as_ref(), container.n_restarts()),
     };
     end.map_or_else(Value::object, |end| {
-        ended(end, held.id(object, &host.scheme, life))
+        ended(end, container.id(object, &host.scheme, life))
     })
 }
 
-fn ended(end: &End, id: String) -> Value {
+fn ended(end: &Termination, id: String) -> Value {
     let mut terminated = value!({
         "exitCode": (end.code),
         "reason": (&end.reason),
@@ -127,7 +137,7 @@ fn ended(end: &End, id: String) -> Value {
     value!({ "terminated": terminated })
 }
 
-/// The image by its digest, which is made up but always the same.
+/// The image by a digest that is made up, but stable.
 fn image_id(image: &str) -> String {
     if image.contains('@') {
         return image.into();
@@ -157,7 +167,7 @@ fn mount(mount: &Value) -> Value {
     status
 }
 
-/// As whom a container runs: what its specification says, root otherwise.
+/// The user of a container: that of its security context, root by default.
 fn user(object: &Value, spec: &Value) -> Value {
     let (own, common) = (&spec["securityContext"], &object["spec"]["securityContext"]);
     let id = |name: &str| {

@@ -1,6 +1,7 @@
-//! What does the API say of a pod here? Its status as a kubelet writes it, as a patch of what there is.
+//! The pod status that a kubelet writes, as a patch.
 //!
-//! Invariant: a pure function of the pod, the object and the time; if the object says so already, nothing is written.
+//! Invariant: a pure function of the pod, the object and the time. If the object is up to date,
+//! there is no patch.
 
 mod condition;
 mod container;
@@ -12,37 +13,36 @@ use mizzen_value::quantity::Quantity;
 use mizzen_value::{Map, Str, Value, value};
 
 use crate::moment::{Moment, to_value};
-use crate::pod::{Pod, Stage};
-use crate::runtime::Role;
+use crate::pod::{PodStage, PodState};
+use crate::runtime::ContainerRole;
 
 pub(crate) use phase::phase;
 
-/// The node that a pod is on, as far as its status tells.
+/// The node of a pod, as its status has it.
 #[derive(Debug, Clone)]
 pub(crate) struct Host {
-    /// The node's address.
     pub address: Str,
-    /// The first part of container ids: the runtime's name.
+    /// The scheme of container IDs: the runtime's name.
     pub scheme: Str,
 }
 
-/// The strategic merge patch that brings a pod's status up to date; none if it is.
-pub(crate) fn patch(pod: &Pod, object: &Value, host: &Host, now: Moment) -> Option<Value> {
-    let status = match &pod.verdict {
-        Some(verdict) if verdict.rejected => {
-            rejected(&verdict.reason, &verdict.message, object, now)
+/// The strategic merge patch that brings a pod's status up to date; `None` if it is.
+pub(crate) fn patch(pod: &PodState, object: &Value, host: &Host, now: Moment) -> Option<Value> {
+    let status = match &pod.failure {
+        Some(failure) if failure.rejected => {
+            rejected(&failure.reason, &failure.message, object, now)
         }
         _ => status(pod, object, host, now),
     };
-    if is_so(&status, &object["status"]) {
+    if is_up_to_date(&status, &object["status"]) {
         return None;
     }
     Some(value!({ "metadata": { "uid": (object["metadata"]["uid"].clone()) }, "status": status }))
 }
 
-/// Sets what the status of `object` says of a pod's phase, addresses and containers; conditions stay as they are.
-pub(crate) fn apply(pod: &Pod, object: &mut Value, host: &Host, now: Moment) {
-    if pod.verdict.as_ref().is_some_and(|verdict| verdict.rejected) {
+/// Sets phase, addresses and container statuses of `object`; conditions stay as they are.
+pub(crate) fn apply(pod: &PodState, object: &mut Value, host: &Host, now: Moment) {
+    if pod.failure.as_ref().is_some_and(|failure| failure.rejected) {
         return;
     }
     let status = status(pod, object, host, now);
@@ -55,8 +55,8 @@ pub(crate) fn apply(pod: &Pod, object: &mut Value, host: &Host, now: Moment) {
     }
 }
 
-/// What a pod's status says of a container; null if it says nothing.
-pub(crate) fn of_container<'a>(pod: &'a Value, name: &str) -> &'a Value {
+/// The status of a container; null if there is none.
+pub(crate) fn container_status<'a>(pod: &'a Value, name: &str) -> &'a Value {
     static NONE: Value = Value::Null;
     let lists = [
         "containerStatuses",
@@ -69,7 +69,7 @@ pub(crate) fn of_container<'a>(pod: &'a Value, name: &str) -> &'a Value {
         .unwrap_or(&NONE)
 }
 
-fn status(pod: &Pod, object: &Value, host: &Host, now: Moment) -> Value {
+fn status(pod: &PodState, object: &Value, host: &Host, now: Moment) -> Value {
     let phase = phase(pod, object);
     let conditions = condition::conditions(pod, object, phase, now);
     let order: Vec<Value> = conditions
@@ -83,7 +83,7 @@ fn status(pod: &Pod, object: &Value, host: &Host, now: Moment) -> Value {
         "$setElementOrder/conditions": order,
         "hostIP": (&host.address),
         "hostIPs": [{ "ip": (&host.address) }],
-        "containerStatuses": (container::statuses(pod, object, host, &[Role::Regular])),
+        "containerStatuses": (container::statuses(pod, object, host, &[ContainerRole::Regular])),
     });
     let since = &object["status"]["startTime"];
     status.set(
@@ -94,12 +94,19 @@ fn status(pod: &Pod, object: &Value, host: &Host, now: Moment) -> Value {
             since.clone()
         },
     );
-    let lists: [(&str, &[Role]); 2] = [
-        ("initContainerStatuses", &[Role::Init, Role::Sidecar]),
-        ("ephemeralContainerStatuses", &[Role::Ephemeral]),
+    let lists: [(&str, &[ContainerRole]); 2] = [
+        (
+            "initContainerStatuses",
+            &[ContainerRole::Init, ContainerRole::Sidecar],
+        ),
+        ("ephemeralContainerStatuses", &[ContainerRole::Ephemeral]),
     ];
     for (field, roles) in lists {
-        if pod.containers.iter().any(|held| roles.contains(&held.role)) {
+        if pod
+            .containers
+            .iter()
+            .any(|container| roles.contains(&container.role))
+        {
             status.set(field, container::statuses(pod, object, host, roles));
         }
     }
@@ -109,15 +116,15 @@ fn status(pod: &Pod, object: &Value, host: &Host, now: Moment) -> Value {
     status
 }
 
-/// A pod that fails as a whole says why; what was said of another phase goes.
-fn set_reason(status: &mut Value, pod: &Pod, object: &Value, phase: &str) {
-    if let Some(verdict) = pod
-        .verdict
+/// The reason of a failed pod; that of an earlier phase is removed.
+fn set_reason(status: &mut Value, pod: &PodState, object: &Value, phase: &str) {
+    if let Some(failure) = pod
+        .failure
         .as_ref()
-        .filter(|_| pod.stage == Stage::Finished)
+        .filter(|_| pod.stage == PodStage::Finished)
     {
-        status.set("reason", &verdict.reason);
-        status.set("message", &verdict.message);
+        status.set("reason", &failure.reason);
+        status.set("message", &failure.message);
     } else if object["status"]["phase"].str() != phase {
         for field in ["reason", "message"] {
             if !object["status"][field].is_null() {
@@ -127,7 +134,7 @@ fn set_reason(status: &mut Value, pod: &Pod, object: &Value, phase: &str) {
     }
 }
 
-fn set_address(status: &mut Value, pod: &Pod, object: &Value, host: &Host) {
+fn set_address(status: &mut Value, pod: &PodState, object: &Value, host: &Host) {
     let known = object["status"]["podIP"].str();
     let address = match object["spec"]["hostNetwork"].bool() {
         true => &host.address,
@@ -158,7 +165,7 @@ fn set_resources(status: &mut Value, object: &Value) {
     status.set("resources", whole);
 }
 
-/// A pod that never came to life here has no containers and none of the kubelet's conditions.
+/// The status of a rejected pod has no containers and none of the kubelet's conditions.
 fn rejected(reason: &str, message: &str, object: &Value, now: Moment) -> Value {
     let since = &object["status"]["startTime"];
     let mut status = value!({
@@ -174,8 +181,12 @@ fn rejected(reason: &str, message: &str, object: &Value, now: Moment) -> Value {
     status
 }
 
-/// Whether an object says already what a patch would make it say.
-fn is_so(wanted: &Value, present: &Value) -> bool {
+/// Whether an object has all that a patch would set.
+fn is_up_to_date(wanted: &Value, present: &Value) -> bool {
+    let has = |wanted: &Value, other: &Value| {
+        let mut fields = wanted.entries();
+        fields.all(|(field, value)| same(value, &other[field]))
+    };
     wanted
         .entries()
         .filter(|(field, _)| !field.starts_with('$'))
@@ -188,14 +199,7 @@ fn is_so(wanted: &Value, present: &Value) -> bool {
         })
 }
 
-/// Whether `other` has all that `wanted` names.
-fn has(wanted: &Value, other: &Value) -> bool {
-    wanted
-        .entries()
-        .all(|(field, value)| same(value, &other[field]))
-}
-
-/// Whether two values are the same to Go, which does not tell what is empty from what is missing.
+/// Whether two values are equal to Go, which treats empty and missing alike.
 fn same(one: &Value, other: &Value) -> bool {
     match (one, other) {
         (Value::Map(_), Value::Map(_)) => {

@@ -1,12 +1,12 @@
-//! In which phase is a pod? The kubelet's rules, from what its containers do.
+//! The phase of a pod, by the kubelet's rules (upstream: getPhase).
 
 use mizzen_value::Value;
 
-use crate::pod::{Held, Pod, Stage, spec};
-use crate::runtime::{Role, State};
+use crate::pod::{ContainerState, PodStage, PodState, spec};
+use crate::runtime::{ContainerPhase, ContainerRole};
 
-/// The phase of a pod. Kubernetes: once it is over it stays so.
-pub(crate) fn phase(pod: &Pod, object: &Value) -> &'static str {
+/// The phase of a pod. Kubernetes: a terminal phase never changes.
+pub(crate) fn phase(pod: &PodState, object: &Value) -> &'static str {
     let known = object["status"]["phase"].str();
     if let Some(over) = ["Succeeded", "Failed"]
         .into_iter()
@@ -14,32 +14,22 @@ pub(crate) fn phase(pod: &Pod, object: &Value) -> &'static str {
     {
         return over;
     }
-    match (&pod.verdict, pod.stage) {
-        (Some(_), Stage::Finished) => "Failed",
-        (None, Stage::Finished) if Count::of(pod, object).all_succeeded() => "Succeeded",
-        (None, Stage::Finished) => "Failed",
-        _ => living(pod, object),
-    }
-}
-
-/// The phase of a pod of which something may still run.
-fn living(pod: &Pod, object: &Value) -> &'static str {
-    let count = Count::of(pod, object);
-    if count.is_pending(pod) {
-        return "Pending";
-    }
-    match count {
-        Count { running: 1.., .. } => "Running",
-        // Everything has ended, and something will be started again, or be made to end first.
-        Count { stopped: 1.., .. } => "Running",
+    let count = ContainerCounts::from_pod(pod, object);
+    match (&pod.failure, pod.stage) {
+        (Some(_), PodStage::Finished) => "Failed",
+        (None, PodStage::Finished) if count.all_succeeded() => "Succeeded",
+        (None, PodStage::Finished) => "Failed",
+        _ if count.is_pending(pod) => "Pending",
+        // If all containers have stopped, one will be restarted, or the pod is about to finish.
+        _ if count.running > 0 || count.stopped > 0 => "Running",
         _ => "Pending",
     }
 }
 
-/// How many containers do what.
+/// The number of containers by state.
 #[derive(Debug, Default)]
-struct Count {
-    /// Init containers that have not completed, and did not fail either.
+struct ContainerCounts {
+    /// Init containers that have neither completed nor failed.
     before: usize,
     /// Sidecars that have not started.
     beside: usize,
@@ -50,35 +40,37 @@ struct Count {
     failed_before: usize,
 }
 
-impl Count {
-    fn of(pod: &Pod, object: &Value) -> Count {
-        let mut count = Count::default();
-        for held in &pod.containers {
-            match held.role {
-                Role::Init => count.init(held),
-                Role::Sidecar => count.sidecar(held, spec::container(object, &held.name)),
-                Role::Regular => count.regular(held),
-                Role::Ephemeral => {}
+impl ContainerCounts {
+    fn from_pod(pod: &PodState, object: &Value) -> ContainerCounts {
+        let mut count = ContainerCounts::default();
+        for container in &pod.containers {
+            match container.role {
+                ContainerRole::Init => count.init(container),
+                ContainerRole::Sidecar => {
+                    count.sidecar(container, spec::container(object, &container.name))
+                }
+                ContainerRole::Regular => count.regular(container),
+                ContainerRole::Ephemeral => {}
             }
         }
         count
     }
 
-    fn init(&mut self, held: &Held) {
-        match held.end().or(held.last.as_ref()) {
+    fn init(&mut self, container: &ContainerState) {
+        match container.end().or(container.last.as_ref()) {
             Some(end) if end.code == 0 => {}
-            Some(_) if !held.is_running() => self.failed_before += 1,
+            Some(_) if !container.is_running() => self.failed_before += 1,
             _ => self.before += 1,
         }
     }
 
-    fn sidecar(&mut self, held: &Held, spec: &Value) {
-        match &held.state {
-            Some(State::Running { .. }) => {
+    fn sidecar(&mut self, container: &ContainerState, spec: &Value) {
+        match &container.state {
+            Some(ContainerPhase::Running { .. }) => {
                 self.running += 1;
-                self.beside += usize::from(!held.has_started(spec));
+                self.beside += usize::from(!container.has_started(spec));
             }
-            None | Some(State::Creating) if held.last.is_none() => {
+            None | Some(ContainerPhase::Creating) if container.last.is_none() => {
                 self.beside += 1;
                 self.waiting += 1;
             }
@@ -86,21 +78,25 @@ impl Count {
         }
     }
 
-    fn regular(&mut self, held: &Held) {
-        match &held.state {
-            Some(State::Running { .. }) => self.running += 1,
-            None | Some(State::Creating) if held.last.is_none() => self.waiting += 1,
+    fn regular(&mut self, container: &ContainerState) {
+        match &container.state {
+            Some(ContainerPhase::Running { .. }) => self.running += 1,
+            None | Some(ContainerPhase::Creating) if container.last.is_none() => self.waiting += 1,
             _ => {
                 self.stopped += 1;
-                let code = held.end().or(held.last.as_ref()).map(|end| end.code);
+                let code = container
+                    .end()
+                    .or(container.last.as_ref())
+                    .map(|end| end.code);
                 self.succeeded += usize::from(code == Some(0));
             }
         }
     }
 
-    fn is_pending(&self, pod: &Pod) -> bool {
-        let has_begun = pod.containers.iter().any(|held| {
-            held.role == Role::Regular && !matches!(held.state, None | Some(State::Creating))
+    fn is_pending(&self, pod: &PodState) -> bool {
+        let has_begun = pod.containers.iter().any(|container| {
+            container.role == ContainerRole::Regular
+                && !matches!(container.state, None | Some(ContainerPhase::Creating))
         });
         self.before > 0 || self.beside > 0 && !has_begun || self.waiting > 0
     }

@@ -1,41 +1,46 @@
-//! attach: a client reads what a container's own process prints, and types into its stdin.
+//! attach: the output and the stdin of a container's own process.
 
 use mizzen_sdk::Key;
 use tokio::time::sleep;
 
-use crate::logs::{FOLLOW, Life, Teller};
 use crate::moment::Moment;
 use crate::pod::spec;
 use crate::runtime::{ContainerLife, ContainerRuntime, Stdio};
+use crate::server::{ContainerInstance, FOLLOW, KubeletServer};
 
 /// A client that is attached to a container.
 pub(super) struct Attached {
-    teller: Teller,
+    server: KubeletServer,
     key: Key,
     container: String,
-    life: Life,
-    /// What is printed before is not shown.
+    life: ContainerInstance,
+    /// Earlier output is not sent.
     from: Moment,
     n_sent: usize,
 }
 
-/// What becomes of what a client types.
+/// What happens to the input of a client.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum StdinMode {
-    /// The container has no stdin: it is dropped.
+    /// The container has no stdin: input is dropped.
     Dropped,
-    /// The container reads it, and goes on reading when the client leaves.
+    /// The container reads it, and its stdin stays open when the client leaves.
     Kept,
-    /// The container reads it, and its stdin is closed when the client closes its own.
+    /// The container reads it, and its stdin closes with the client's.
     Once,
 }
 
 impl Attached {
-    /// Attaches to a container in a life.
-    pub(super) fn new(teller: Teller, key: Key, container: &str, life: Life) -> Attached {
-        let from = teller.settings.now();
+    /// Attaches to a container instance.
+    pub(super) fn new(
+        server: KubeletServer,
+        key: Key,
+        container: &str,
+        life: ContainerInstance,
+    ) -> Attached {
+        let from = server.settings.now();
         Attached {
-            teller,
+            server,
             key,
             container: container.into(),
             life,
@@ -44,8 +49,9 @@ impl Attached {
         }
     }
 
-    /// Copies in both directions until the container ends or the client leaves. Kubernetes: a container runtime closes the stdin of
-    /// a container with `stdinOnce` and without a terminal; otherwise a client that closes its side is detached (containerd,
+    /// Copies in both directions until the container exits or the client leaves. Kubernetes: a
+    /// container runtime closes the stdin of a container with `stdinOnce` and without a terminal;
+    /// otherwise a client that closes its side is detached (containerd,
     /// internal/cri/io/container_io.go).
     pub(super) async fn run(mut self, mut stdio: Stdio) -> Result<i64, String> {
         let mode = self.stdin_mode().await;
@@ -54,7 +60,7 @@ impl Attached {
                 typed = stdio.read() => match (mode, typed) {
                     (StdinMode::Dropped, _) => {}
                     (StdinMode::Kept, None) => return Ok(0),
-                    (_, typed) => self.teller.agent.stdin(&self.key, &self.life.id, typed).await?,
+                    (_, typed) => self.server.agent.stdin(&self.key, &self.life.id, typed).await?,
                 },
                 () = sleep(FOLLOW) => {}
             }
@@ -63,7 +69,7 @@ impl Attached {
     }
 
     async fn stdin_mode(&self) -> StdinMode {
-        let Some(view) = self.teller.agent.pod(&self.key).await else {
+        let Some(view) = self.server.agent.pod(&self.key).await else {
             return StdinMode::Dropped;
         };
         let spec = spec::container(&view.pod, &self.container);
@@ -74,12 +80,12 @@ impl Attached {
         }
     }
 
-    /// Sends what the container has printed since the last time; whether there may be more.
+    /// Sends the new output; true if there may be more.
     async fn print(&mut self, stdio: &Stdio) -> bool {
-        let Some(view) = self.teller.agent.pod(&self.key).await else {
+        let Some(view) = self.server.agent.pod(&self.key).await else {
             return false;
         };
-        match Life::find(&view.pod, &self.container, false) {
+        match ContainerInstance::find(&view.pod, &self.container, false) {
             Ok(life) if life.since == self.life.since => self.life = life,
             _ => return false,
         }
@@ -88,8 +94,8 @@ impl Attached {
             runtime.output(life, from, now)
         };
         let chunks = self
-            .teller
-            .read_life(&view, &self.container, &self.life, read);
+            .server
+            .read_instance(&view, &self.container, &self.life, read);
         let n_before = std::mem::replace(&mut self.n_sent, chunks.len());
         for chunk in chunks.into_iter().skip(n_before) {
             let output = if chunk.is_error {

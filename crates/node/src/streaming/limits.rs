@@ -1,4 +1,4 @@
-//! What may an upgraded connection cost, and when does it end by itself?
+//! Limits of upgraded connections.
 
 use parking_lot::Mutex;
 use std::time::Duration;
@@ -7,22 +7,22 @@ use tokio::time::{Instant, sleep_until};
 
 /// The limits of one connection.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Limits {
-    /// How long a connection may carry nothing. Kubernetes: `streamingConnectionIdleTimeout` of the kubelet.
+pub(super) struct StreamLimits {
+    /// The idle timeout. Kubernetes: `streamingConnectionIdleTimeout` of the kubelet.
     pub idle: Duration,
-    /// How long a client may take to open the streams that belong together. Kubernetes: the kubelet's.
+    /// The time limit for a client to open all its streams. Kubernetes: the kubelet's.
     pub creation: Duration,
-    /// The streams that may be open at a time.
+    /// The most concurrent streams.
     pub streams: usize,
-    /// The size of a control frame of SPDY. Frames of data are handed on in pieces.
+    /// The largest SPDY control frame. Data frames are passed on in pieces.
     pub control_frame: usize,
-    /// The size of a message over WebSocket.
+    /// The largest WebSocket message.
     pub message: usize,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for StreamLimits {
+    fn default() -> StreamLimits {
+        StreamLimits {
             idle: Duration::from_secs(4 * 3_600),
             creation: Duration::from_secs(30),
             streams: 256,
@@ -32,7 +32,7 @@ impl Default for Limits {
     }
 }
 
-/// When a connection carried something last.
+/// When a connection was last active.
 pub(super) struct Activity {
     last: Mutex<Instant>,
     idle: Duration,
@@ -46,7 +46,7 @@ impl Activity {
         }
     }
 
-    /// Something was carried.
+    /// Records activity.
     pub(super) fn touch(&self) {
         *self.last.lock() = Instant::now();
     }

@@ -1,15 +1,16 @@
-//! How do clients stream to and from a container? exec, attach and port-forward, over SPDY/3.1 and WebSocket, as a kubelet serves them.
+//! exec, attach and port-forward over SPDY/3.1 and WebSocket, as a kubelet serves them.
 //!
-//! In the order a request walks: `serve` (routes, checks, the upgrade), `spdy` and `websocket` (frames into [`stream::Stream`]s and
-//! back), `remote_command` (exec and attach: which stream is stdin, how the end is reported), `attach` (a container's own streams),
-//! `port_forward` (pairs of streams into connections). What happens behind the streams is the runtime's ([`crate::runtime::ContainerRuntime::exec`],
-//! [`crate::runtime::ContainerRuntime::connect`]).
+//! In the order of a request: `serve` (routes, checks, the upgrade), `spdy` and `websocket` (frames
+//! into [`stream::UpgradedStream`]s and back), `remote_command` (exec and attach: the roles of
+//! streams, and the exit status), `attach` (a container's own streams), `port_forward` (pairs of
+//! streams into connections). The runtime is behind the streams
+//! ([`crate::runtime::ContainerRuntime::exec`], [`crate::runtime::ContainerRuntime::connect`]).
 //!
-//! Kubernetes: k8s.io/cri-streaming, and the kubelet's server in front of it. There a WebSocket is translated into SPDY for the
-//! runtime; here both are served alike.
+//! Kubernetes: k8s.io/cri-streaming, and the kubelet's server in front of it. There a WebSocket is
+//! translated into SPDY for the runtime; here both are served alike.
 //!
-//! Invariant: a limit on everything ([`limits::Limits`]): idleness, streams, frames, messages. When a client has gone, what it
-//! started is dropped.
+//! Invariant: everything has a limit ([`limits::StreamLimits`]): idle time, streams, frames,
+//! messages. When a client has gone, what it started is dropped.
 
 mod attach;
 mod limits;

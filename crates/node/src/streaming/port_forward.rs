@@ -1,4 +1,5 @@
-//! Port forwarding: pairs of streams, one for data and one for errors, into connections to ports of a pod.
+//! Port forwarding: pairs of streams, one for data and one for errors, into connections to ports of
+//! a pod.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,31 +13,31 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep_until};
 
-use super::query::Query;
+use super::query::StreamQuery;
 use super::spdy::Headers;
-use super::stream::{Output, Stream};
-use crate::logs::Refusal;
-use crate::runtime::Connection;
+use super::stream::{StreamOutput, UpgradedStream};
+use crate::runtime::PodConnection;
+use crate::server::HttpError;
 
 /// The protocol over SPDY.
 pub(super) const PROTOCOL: &str = "portforward.k8s.io";
-/// The size of the pieces in which data is handed on.
+/// The size of the pieces in which data is passed on.
 const PIECE: usize = 32 * 1024;
-/// The ports that one WebSocket may forward: a channel is a byte, and a port needs two.
+/// The most ports of one WebSocket: a channel is a byte, and a port needs two.
 const MAX_PORTS: usize = 100;
 
 /// The pod whose ports are forwarded.
-pub(super) struct Pod {
-    /// What its sandbox is called.
+pub(super) struct ForwardedPod {
+    /// The name of its sandbox.
     pub sandbox: String,
     /// Connects to a port.
     pub connect: Box<dyn Fn(u16) -> Connecting + Send + Sync>,
 }
 
-/// A connection that is being made.
-type Connecting = BoxFuture<'static, io::Result<Box<dyn Connection>>>;
+/// A pending connection.
+type Connecting = BoxFuture<'static, io::Result<Box<dyn PodConnection>>>;
 
-/// Whether a stream can be one of a pair. Kubernetes: cri-streaming, portforward/httpstream.go.
+/// Validates the headers of a stream. Kubernetes: cri-streaming, portforward/httpstream.go.
 pub(super) fn accepts(headers: &Headers) -> Result<(), String> {
     let port = headers.get("port");
     match (port.parse::<u16>(), headers.get("streamtype")) {
@@ -49,9 +50,10 @@ pub(super) fn accepts(headers: &Headers) -> Result<(), String> {
     }
 }
 
-/// The ports that a WebSocket without a tunnel names in its query. Kubernetes: cri-streaming, portforward/websocket.go.
-pub(super) fn ports(query: &Query) -> Result<Vec<u16>, Refusal> {
-    let refuse = |why: String| Refusal(400, why);
+/// The ports in the query of a WebSocket without a tunnel. Kubernetes: cri-streaming,
+/// portforward/websocket.go.
+pub(super) fn ports(query: &StreamQuery) -> Result<Vec<u16>, HttpError> {
+    let refuse = |why: String| HttpError(400, why);
     let mut ports = Vec::new();
     for text in query.all("port") {
         if text.is_empty() {
@@ -76,10 +78,11 @@ pub(super) fn ports(query: &Query) -> Result<Vec<u16>, Refusal> {
     }
 }
 
-/// Forwards connections over SPDY until the client has gone. A connection is a pair of streams with the same request ID.
+/// Forwards connections over SPDY until the client has gone. A connection is a pair of streams with
+/// the same request ID.
 pub(super) async fn serve_streams(
-    mut opened: mpsc::Receiver<Stream>,
-    pod: Arc<Pod>,
+    mut opened: mpsc::Receiver<UpgradedStream>,
+    pod: Arc<ForwardedPod>,
     patience: Duration,
 ) {
     let mut halves = Halves {
@@ -102,16 +105,16 @@ pub(super) async fn serve_streams(
     }
 }
 
-/// Streams whose other half has not been opened yet, by the ID of their request.
+/// Streams whose other half has not been opened yet, by request ID.
 struct Halves {
     patience: Duration,
-    waiting: HashMap<String, (Instant, Stream)>,
+    waiting: HashMap<String, (Instant, UpgradedStream)>,
 }
 
 impl Halves {
     /// The streams of data and errors, once both are there.
-    async fn add(&mut self, stream: Stream) -> Option<(Stream, Stream)> {
-        let id = request_id(&stream);
+    async fn add(&mut self, stream: UpgradedStream) -> Option<(UpgradedStream, UpgradedStream)> {
+        let id = stream.port_forward_id();
         let Some((due, first)) = self.waiting.remove(&id) else {
             self.waiting
                 .insert(id, (Instant::now() + self.patience, stream));
@@ -138,7 +141,7 @@ impl Halves {
         }
     }
 
-    /// Ends the streams whose other half is too late.
+    /// Closes the streams whose other half is too late.
     async fn end_late(&mut self) {
         let late = self
             .waiting
@@ -154,8 +157,11 @@ impl Halves {
     }
 }
 
-/// The streams of data and errors, or the stream that was first and what both are.
-fn pair(first: Stream, second: Stream) -> Result<(Stream, Stream), (Stream, &'static str)> {
+/// The streams of data and errors, or the first stream and the type of both.
+fn pair(
+    first: UpgradedStream,
+    second: UpgradedStream,
+) -> Result<(UpgradedStream, UpgradedStream), (UpgradedStream, &'static str)> {
     match (
         first.headers.get("streamtype"),
         second.headers.get("streamtype"),
@@ -167,26 +173,34 @@ fn pair(first: Stream, second: Stream) -> Result<(Stream, Stream), (Stream, &'st
     }
 }
 
-async fn complain(stream: &Stream, what: &str) {
+async fn complain(stream: &UpgradedStream, what: &str) {
     if stream.headers.get("streamtype") == "error" {
         let _ = stream.output.send(Bytes::from(what.to_owned())).await;
     }
 }
 
-/// Kubernetes: old clients name no request, and open the stream of errors right before that of data.
-fn request_id(stream: &Stream) -> String {
-    match (
-        stream.headers.get("requestid"),
-        stream.headers.get("streamtype"),
-    ) {
-        ("", "data") => stream.id.wrapping_sub(2).to_string(),
-        ("", _) => stream.id.to_string(),
-        (id, _) => id.to_owned(),
+impl UpgradedStream {
+    /// The request ID. Kubernetes: old clients send none, and open the error stream right before
+    /// the data stream.
+    fn port_forward_id(&self) -> String {
+        match (
+            self.headers.get("requestid"),
+            self.headers.get("streamtype"),
+        ) {
+            ("", "data") => self.id.wrapping_sub(2).to_string(),
+            ("", _) => self.id.to_string(),
+            (id, _) => id.to_owned(),
+        }
     }
 }
 
-/// Forwards ports over a WebSocket: two channels for each, of data and of errors, which begin with the number of the port.
-pub(super) async fn serve_channels(channels: Vec<Stream>, ports: Vec<u16>, pod: Arc<Pod>) {
+/// Forwards ports over a WebSocket: two channels for each, data and errors, which begin with the
+/// port number.
+pub(super) async fn serve_channels(
+    channels: Vec<UpgradedStream>,
+    ports: Vec<u16>,
+    pod: Arc<ForwardedPod>,
+) {
     let mut connections = JoinSet::new();
     let mut channels = channels.into_iter();
     for port in ports {
@@ -207,7 +221,7 @@ pub(super) async fn serve_channels(channels: Vec<Stream>, ports: Vec<u16>, pod: 
 }
 
 /// Copies data between a stream and a port until the port's side ends.
-async fn forward(pod: &Pod, port: u16, data: Stream, error: &Output) {
+async fn forward(pod: &ForwardedPod, port: u16, data: UpgradedStream, error: &StreamOutput) {
     let sandbox = &pod.sandbox;
     let forwarded = match (pod.connect)(port).await {
         Ok(connection) => copy(connection, data.input, &data.output)
@@ -234,9 +248,9 @@ async fn forward(pod: &Pod, port: u16, data: Stream, error: &Output) {
 }
 
 async fn copy(
-    connection: Box<dyn Connection>,
+    connection: Box<dyn PodConnection>,
     mut input: mpsc::Receiver<Bytes>,
-    output: &Output,
+    output: &StreamOutput,
 ) -> io::Result<()> {
     let (mut read, mut write) = tokio::io::split(connection);
     let inward = async {
@@ -276,23 +290,23 @@ mod tests {
     use tokio::sync::Semaphore;
 
     use super::*;
-    use crate::streaming::spdy::Outgoing;
+    use crate::streaming::spdy::SpdyFrame;
 
     fn stream(
         id: u32,
         headers: &[(&str, &str)],
-        frames: &mpsc::Sender<Outgoing>,
-    ) -> (mpsc::Sender<Bytes>, Stream) {
+        frames: &mpsc::Sender<SpdyFrame>,
+    ) -> (mpsc::Sender<Bytes>, UpgradedStream) {
         let (send, input) = mpsc::channel(4);
         let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
         let headers = headers
             .iter()
             .map(|(name, value)| (name.to_string(), value.to_string()))
             .collect();
-        let output = Output::spdy(id, frames.clone(), place);
+        let output = StreamOutput::spdy(id, frames.clone(), place);
         (
             send,
-            Stream {
+            UpgradedStream {
                 id,
                 headers: Headers(headers),
                 input,
@@ -301,9 +315,9 @@ mod tests {
         )
     }
 
-    /// A pod whose port 80 sends back what it gets.
-    fn pod() -> Arc<Pod> {
-        Arc::new(Pod {
+    /// A pod whose port 80 echoes.
+    fn pod() -> Arc<ForwardedPod> {
+        Arc::new(ForwardedPod {
             sandbox: "abc".into(),
             connect: Box::new(|port| {
                 Box::pin(async move {
@@ -315,15 +329,15 @@ mod tests {
                         let (mut read, mut write) = tokio::io::split(far);
                         tokio::io::copy(&mut read, &mut write).await
                     });
-                    Ok(Box::new(near) as Box<dyn Connection>)
+                    Ok(Box::new(near) as Box<dyn PodConnection>)
                 })
             }),
         })
     }
 
-    fn text(frame: Option<Outgoing>) -> (u32, String) {
+    fn text(frame: Option<SpdyFrame>) -> (u32, String) {
         match frame {
-            Some(Outgoing::Data { id, data, .. }) => {
+            Some(SpdyFrame::Data { id, data, .. }) => {
                 (id, String::from_utf8_lossy(&data).into_owned())
             }
             other => panic!("{other:?}"),
@@ -335,7 +349,7 @@ mod tests {
         let (frames, mut sent) = mpsc::channel(16);
         let (open, opened) = mpsc::channel(4);
         tokio::spawn(serve_streams(opened, pod(), Duration::from_secs(30)));
-        // One client names its request, an older one does not.
+        // A client with request IDs, and an old one without.
         for (data_id, error_id, id) in [(3, 1, "0"), (7, 5, "")] {
             let headers = |kind| [("streamtype", kind), ("port", "80"), ("requestid", id)];
             let (_error, error) = stream(error_id, &headers("error"), &frames);
@@ -348,7 +362,7 @@ mod tests {
             for id in [data_id, error_id] {
                 assert_eq!(
                     sent.recv().await,
-                    Some(Outgoing::Data {
+                    Some(SpdyFrame::Data {
                         id,
                         data: Bytes::new(),
                         fin: true
@@ -359,7 +373,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_port_at_which_nothing_listens_is_told_in_the_stream_of_errors() {
+    async fn a_refused_connection_is_reported_in_the_error_stream() {
         let (frames, mut sent) = mpsc::channel(16);
         let (open, opened) = mpsc::channel(4);
         tokio::spawn(serve_streams(opened, pod(), Duration::from_secs(30)));
@@ -372,12 +386,12 @@ mod tests {
                     dial tcp4 127.0.0.1:81: connect: connection refused IPv6 dial tcp6 [::1]:81: connect: connection refused";
         assert_eq!(text(sent.recv().await), (3, said.into()));
         for id in [1, 3] {
-            assert_eq!(sent.recv().await, Some(Outgoing::Reset { id, status: 5 }));
+            assert_eq!(sent.recv().await, Some(SpdyFrame::Reset { id, status: 5 }));
         }
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_stream_whose_other_half_does_not_come_is_ended() {
+    async fn a_stream_without_its_other_half_times_out() {
         let (frames, mut sent) = mpsc::channel(16);
         let (open, opened) = mpsc::channel(4);
         tokio::spawn(serve_streams(opened, pod(), Duration::from_secs(30)));
@@ -395,13 +409,13 @@ mod tests {
         );
         assert_eq!(
             sent.recv().await,
-            Some(Outgoing::Reset { id: 1, status: 5 })
+            Some(SpdyFrame::Reset { id: 1, status: 5 })
         );
         assert_eq!(began.elapsed().as_secs(), 30);
     }
 
     #[test]
-    fn streams_without_port_or_type_are_refused() {
+    fn streams_without_port_or_type_are_rejected() {
         let check = |pairs: &[(&str, &str)]| {
             let pairs = pairs
                 .iter()

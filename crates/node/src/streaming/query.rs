@@ -1,12 +1,12 @@
-//! The query of a request, decoded.
+//! The decoded query of a request.
 
 /// Names and values, in order.
-pub(super) struct Query(Vec<(String, String)>);
+pub(super) struct StreamQuery(Vec<(String, String)>);
 
-impl Query {
-    pub(super) fn parse(query: &str) -> Query {
+impl StreamQuery {
+    pub(super) fn parse(query: &str) -> StreamQuery {
         let pairs = query.split('&').filter(|pair| !pair.is_empty());
-        Query(
+        StreamQuery(
             pairs
                 .map(|pair| {
                     let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
@@ -16,7 +16,7 @@ impl Query {
         )
     }
 
-    /// Every value of a name.
+    /// All values of a name.
     pub(super) fn all<'a>(&'a self, name: &'a str) -> impl Iterator<Item = &'a str> {
         self.0
             .iter()
@@ -30,7 +30,7 @@ impl Query {
     }
 }
 
-/// Replaces `+` and `%20`; what is no code stays as it is.
+/// Decodes `+` and percent-encoding; invalid codes stay as they are.
 fn decode(text: &str) -> String {
     let (mut out, mut rest) = (Vec::new(), text.as_bytes());
     while let [first, more @ ..] = rest {
@@ -54,7 +54,7 @@ mod tests {
 
     #[test]
     fn a_command_is_decoded_word_by_word() {
-        let query = Query::parse(
+        let query = StreamQuery::parse(
             "command=sh&command=-c&command=echo+%24A%3B+%C3%BC%+%zz&output=1&tty=true&input",
         );
         assert_eq!(

@@ -1,4 +1,4 @@
-//! exec and attach: which stream is which, and how the end is reported.
+//! exec and attach: the roles of streams, and the exit status.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use mizzen_value::{Value, json, value};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::query::Query;
-use super::stream::{Output, Stream};
-use crate::logs::Refusal;
+use super::query::StreamQuery;
+use super::stream::{StreamOutput, UpgradedStream};
 use crate::runtime::Stdio;
+use crate::server::HttpError;
 
 /// The protocols over SPDY, the newest first.
 pub(super) const PROTOCOLS: [&str; 4] = [
@@ -19,34 +19,34 @@ pub(super) const PROTOCOLS: [&str; 4] = [
     "v2.channel.k8s.io",
     "channel.k8s.io",
 ];
-/// The channels over WebSocket: stdin, stdout, stderr, errors, the size of the terminal.
+/// The channels over WebSocket: stdin, stdout, stderr, errors, terminal size.
 pub(super) const N_CHANNELS: u8 = 5;
 
-/// The pieces of output that may wait for the connection.
+/// The capacity of the output queues.
 const QUEUE: usize = 16;
 
-/// The streams that a client wants.
+/// The streams that a client requests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Options {
+pub(super) struct StreamOptions {
     pub stdin: bool,
     pub stdout: bool,
     pub stderr: bool,
     pub tty: bool,
 }
 
-impl Options {
-    /// Kubernetes: with a terminal there is no stderr of its own.
-    pub(super) fn parse(query: &Query) -> Result<Options, Refusal> {
+impl StreamOptions {
+    /// Kubernetes: with a terminal there is no separate stderr.
+    pub(super) fn parse(query: &StreamQuery) -> Result<StreamOptions, HttpError> {
         let tty = query.is_set("tty");
         let (stdin, stdout) = (query.is_set("input"), query.is_set("output"));
         let stderr = query.is_set("error") && !tty;
         if !stdin && !stdout && !stderr {
-            return Err(Refusal(
+            return Err(HttpError(
                 400,
                 "you must specify at least 1 of stdin, stdout, stderr".into(),
             ));
         }
-        Ok(Options {
+        Ok(StreamOptions {
             stdin,
             stdout,
             stderr,
@@ -54,7 +54,7 @@ impl Options {
         })
     }
 
-    /// The streams that are to be opened over SPDY; one is for errors.
+    /// The number of SPDY streams, including the one for errors.
     fn n_streams(self, protocol: &str) -> usize {
         let can_resize = matches!(protocol, "v4.channel.k8s.io" | "v3.channel.k8s.io");
         let wanted = [
@@ -69,30 +69,30 @@ impl Options {
 }
 
 /// The streams of a client.
-pub(super) struct Streams {
+pub(super) struct ClientStreams {
     stdin: Option<mpsc::Receiver<Bytes>>,
-    stdout: Option<Output>,
-    stderr: Option<Output>,
-    error: Option<Output>,
-    /// Whether the end is reported as a Status; otherwise an error is a text, and success is nothing.
+    stdout: Option<StreamOutput>,
+    stderr: Option<StreamOutput>,
+    error: Option<StreamOutput>,
+    /// Whether the result is a Status; otherwise an error is plain text, and success is empty.
     reports_status: bool,
     tty: bool,
-    /// Held so that what the client sends about its terminal is read.
+    /// Held so that terminal sizes from the client are read.
     _resize: Option<mpsc::Receiver<Bytes>>,
 }
 
-impl Streams {
-    /// Waits for the streams that belong to the options; none if they do not come in time.
+impl ClientStreams {
+    /// Waits for the streams of the options; `None` if they do not arrive in time.
     pub(super) async fn accept(
-        mut opened: mpsc::Receiver<Stream>,
-        options: Options,
+        mut opened: mpsc::Receiver<UpgradedStream>,
+        options: StreamOptions,
         protocol: &str,
         patience: Duration,
-    ) -> Option<Streams> {
-        let mut streams = Streams::none(options, protocol.starts_with("v4."));
+    ) -> Option<ClientStreams> {
+        let mut streams = ClientStreams::none(options, protocol.starts_with("v4."));
         let all = async {
             for _ in 0..options.n_streams(protocol) {
-                let Stream {
+                let UpgradedStream {
                     headers,
                     input,
                     output,
@@ -120,12 +120,12 @@ impl Streams {
 
     /// The channels of a WebSocket.
     pub(super) async fn of_channels(
-        channels: Vec<Stream>,
-        options: Options,
+        channels: Vec<UpgradedStream>,
+        options: StreamOptions,
         reports_status: bool,
-    ) -> Streams {
-        let mut streams = Streams::none(options, reports_status);
-        for Stream {
+    ) -> ClientStreams {
+        let mut streams = ClientStreams::none(options, reports_status);
+        for UpgradedStream {
             id, input, output, ..
         } in channels
         {
@@ -146,9 +146,9 @@ impl Streams {
         streams
     }
 
-    fn none(options: Options, reports_status: bool) -> Streams {
+    fn none(options: StreamOptions, reports_status: bool) -> ClientStreams {
         let (stdin, stdout, stderr, error) = (None, None, None, None);
-        Streams {
+        ClientStreams {
             stdin,
             stdout,
             stderr,
@@ -159,7 +159,7 @@ impl Streams {
         }
     }
 
-    /// Lets `process` run with these streams and reports how it ended.
+    /// Runs `process` with these streams and reports its exit status.
     pub(super) async fn run<F>(mut self, process: impl FnOnce(Stdio) -> F)
     where
         F: Future<Output = Result<i64, String>>,
@@ -172,7 +172,7 @@ impl Streams {
             stderr: Some(stderr).filter(|_| self.stderr.is_some()),
             tty: self.tty,
         };
-        // The process drops its ends when it is done, and what it wrote last is sent before its end is reported.
+        // The process drops its ends when it exits, so its last output is sent before the result.
         let (ended, (), ()) = tokio::join!(
             process(stdio),
             copy(out, self.stdout.as_ref()),
@@ -196,7 +196,7 @@ impl Streams {
     }
 }
 
-async fn copy(mut from: mpsc::Receiver<Bytes>, to: Option<&Output>) {
+async fn copy(mut from: mpsc::Receiver<Bytes>, to: Option<&StreamOutput>) {
     while let Some(data) = from.recv().await {
         if let Some(output) = to
             && output.send(data).await.is_err()
@@ -233,24 +233,24 @@ mod tests {
     use tokio::time::Instant;
 
     use super::*;
-    use crate::streaming::spdy::{Headers, Outgoing};
+    use crate::streaming::spdy::{Headers, SpdyFrame};
 
-    const OPTIONS: Options = Options {
+    const OPTIONS: StreamOptions = StreamOptions {
         stdin: false,
         stdout: true,
         stderr: false,
         tty: false,
     };
 
-    fn stream(id: u32, kind: &str, frames: &mpsc::Sender<Outgoing>) -> Stream {
+    fn stream(id: u32, kind: &str, frames: &mpsc::Sender<SpdyFrame>) -> UpgradedStream {
         let (_, input) = mpsc::channel(4);
         let place = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
         let headers = Headers(vec![("streamtype".into(), kind.into())]);
-        Stream {
+        UpgradedStream {
             id,
             headers,
             input,
-            output: Output::spdy(id, frames.clone(), place),
+            output: StreamOutput::spdy(id, frames.clone(), place),
         }
     }
 
@@ -260,19 +260,20 @@ mod tests {
         let (frames, _sent) = mpsc::channel(16);
         open.send(stream(1, "error", &frames)).await.unwrap();
         let began = Instant::now();
-        let streams = Streams::accept(opened, OPTIONS, PROTOCOLS[0], Duration::from_secs(30)).await;
+        let streams =
+            ClientStreams::accept(opened, OPTIONS, PROTOCOLS[0], Duration::from_secs(30)).await;
         assert!(streams.is_none());
         assert_eq!(began.elapsed().as_secs(), 30);
     }
 
-    /// What the client reads of a process that writes `out` and ends so, over a protocol: its output and its errors.
+    /// The output and the errors that a client reads of a process which writes `out`.
     async fn read(protocol: &str, ended: Result<i64, String>) -> (String, String) {
         let (open, opened) = mpsc::channel(4);
         let (frames, mut sent) = mpsc::channel(16);
         open.send(stream(1, "error", &frames)).await.unwrap();
         open.send(stream(3, "stdout", &frames)).await.unwrap();
         drop(frames);
-        let streams = Streams::accept(opened, OPTIONS, protocol, Duration::from_secs(30))
+        let streams = ClientStreams::accept(opened, OPTIONS, protocol, Duration::from_secs(30))
             .await
             .unwrap();
         streams
@@ -284,7 +285,7 @@ mod tests {
             .await;
         let mut texts = [String::new(), String::new()];
         while let Some(frame) = sent.recv().await {
-            let Outgoing::Data { id, data, .. } = frame else {
+            let SpdyFrame::Data { id, data, .. } = frame else {
                 panic!("{frame:?}")
             };
             texts[usize::from(id == 1)].push_str(&String::from_utf8_lossy(&data));

@@ -1,4 +1,5 @@
-//! The endpoints: `/exec`, `/attach` and `/portForward` as a kubelet has them, and `/tunnel` for the API server's proxies.
+//! The endpoints: `/exec`, `/attach` and `/portForward` as a kubelet has them, and `/tunnel` for
+//! the API server's proxies.
 
 use parking_lot::Mutex;
 use std::sync::{Arc, Weak};
@@ -17,57 +18,69 @@ use mizzen_value::Value;
 use tokio::task::JoinSet;
 
 use super::attach::Attached;
-use super::limits::Limits;
-use super::port_forward::{self, Pod};
-use super::query::Query;
-use super::remote_command::{self, Options, Streams};
+use super::limits::StreamLimits;
+use super::port_forward::{self, ForwardedPod};
+use super::query::StreamQuery;
+use super::remote_command::{self, ClientStreams, StreamOptions};
 use super::spdy;
-use super::websocket::{self, Encoding, accept_key};
-use crate::logs::{Body, Life, Refusal, Teller, text};
+use super::websocket::{self, ChannelEncoding, accept_key};
 use crate::runtime::{Exec, Stdio};
+use crate::server::{Body, ContainerInstance, HttpError, KubeletServer, text};
 
-/// The upgraded connections that there may be.
+/// The most concurrent sessions.
 const MAX_SESSIONS: usize = 1_000;
-/// The exit code of a command that was killed.
+/// The exit code of a killed command.
 const KILLED: i64 = 137;
-/// What a client offers, and what is chosen. Kubernetes: k8s.io/streaming, httpstream.go.
+/// The protocol headers. Kubernetes: k8s.io/streaming, httpstream.go.
 const PROTOCOL_VERSION: HeaderName = HeaderName::from_static("x-stream-protocol-version");
 const ACCEPTED_VERSIONS: HeaderName =
     HeaderName::from_static("x-accepted-stream-protocol-versions");
-/// The subprotocol of a WebSocket that carries SPDY.
+/// The WebSocket subprotocol that carries SPDY.
 const SPDY_TUNNEL: &str = "SPDY/3.1+portforward.k8s.io";
-/// The subprotocols of a WebSocket for exec and attach, how they are encoded, and whether the end is reported as a Status.
-const COMMAND_PROTOCOLS: [(&str, Encoding, bool); 6] = [
-    ("v5.channel.k8s.io", Encoding::Binary { closes: true }, true),
+/// The WebSocket subprotocols of exec and attach: their encoding, and whether the result is a
+/// Status.
+const COMMAND_PROTOCOLS: [(&str, ChannelEncoding, bool); 6] = [
     (
-        "v4.channel.k8s.io",
-        Encoding::Binary { closes: false },
+        "v5.channel.k8s.io",
+        ChannelEncoding::Binary { closes: true },
         true,
     ),
-    ("v4.base64.channel.k8s.io", Encoding::Base64, true),
-    ("channel.k8s.io", Encoding::Binary { closes: false }, false),
-    ("base64.channel.k8s.io", Encoding::Base64, false),
-    ("", Encoding::Binary { closes: false }, false),
+    (
+        "v4.channel.k8s.io",
+        ChannelEncoding::Binary { closes: false },
+        true,
+    ),
+    ("v4.base64.channel.k8s.io", ChannelEncoding::Base64, true),
+    (
+        "channel.k8s.io",
+        ChannelEncoding::Binary { closes: false },
+        false,
+    ),
+    ("base64.channel.k8s.io", ChannelEncoding::Base64, false),
+    ("", ChannelEncoding::Binary { closes: false }, false),
 ];
 /// The same for port-forward, besides the tunnel.
-const FORWARD_PROTOCOLS: [(&str, Encoding); 3] = [
-    ("v4.channel.k8s.io", Encoding::Binary { closes: false }),
-    ("v4.base64.channel.k8s.io", Encoding::Base64),
-    ("", Encoding::Binary { closes: false }),
+const FORWARD_PROTOCOLS: [(&str, ChannelEncoding); 3] = [
+    (
+        "v4.channel.k8s.io",
+        ChannelEncoding::Binary { closes: false },
+    ),
+    ("v4.base64.channel.k8s.io", ChannelEncoding::Base64),
+    ("", ChannelEncoding::Binary { closes: false }),
 ];
 
 /// An upgraded connection.
 type Io = TokioIo<Upgraded>;
-/// What a command or an attached container does with its streams: an exit code, or why there is none.
+/// Runs with the streams of exec or attach; returns the exit code.
 type Process = Box<dyn FnOnce(Stdio) -> BoxFuture<'static, Result<i64, String>> + Send>;
-/// An answer, or one that says why there is no stream.
-type Answer = Result<Response<Body>, Box<Response<Body>>>;
+/// A response; `Err` if no stream is served.
+type StreamResponse = Result<Response<Body>, Box<Response<Body>>>;
 
 /// Upgraded connections, which end when this is dropped.
 #[derive(Default)]
 pub(crate) struct Sessions(Arc<Mutex<JoinSet<()>>>);
 
-/// Starts sessions. It keeps none of them alive, so that a session may hold it.
+/// Starts sessions. It is a weak reference, so a session may hold it.
 #[derive(Clone)]
 pub(crate) struct SessionStarter(Weak<Mutex<JoinSet<()>>>);
 
@@ -78,15 +91,15 @@ impl Sessions {
 }
 
 impl SessionStarter {
-    fn start(&self, session: impl Future<Output = ()> + Send + 'static) -> Result<(), Refusal> {
+    fn start(&self, session: impl Future<Output = ()> + Send + 'static) -> Result<(), HttpError> {
         let sessions = self
             .0
             .upgrade()
-            .ok_or_else(|| Refusal(503, "the node is shutting down".into()))?;
+            .ok_or_else(|| HttpError(503, "the node is shutting down".into()))?;
         let mut sessions = sessions.lock();
         while sessions.try_join_next().is_some() {}
         if sessions.len() >= MAX_SESSIONS {
-            return Err(Refusal(
+            return Err(HttpError(
                 429,
                 "maximum number of in-flight requests exceeded".into(),
             ));
@@ -103,17 +116,17 @@ pub(crate) fn is_stream(path: &str) -> bool {
 }
 
 /// A request for a stream, and its pod.
-struct Call {
-    teller: Teller,
-    query: Query,
+struct StreamRequest {
+    server: KubeletServer,
+    query: StreamQuery,
     headers: HeaderMap,
     upgrade: OnUpgrade,
     key: Key,
     pod: Object,
 }
 
-impl Teller {
-    /// Answers a request for a stream: with 101 and a session behind it, or with why not.
+impl KubeletServer {
+    /// Serves a request for a stream: 101 and a session, or an error.
     pub(crate) async fn stream(&self, mut request: Request<Incoming>) -> Response<Body> {
         if !matches!(*request.method(), Method::GET | Method::POST) {
             return text(405, "405: Method Not Allowed");
@@ -122,11 +135,11 @@ impl Teller {
         let path = request.uri().path();
         let call = async |namespace: &str, name: &str| {
             let key = Key::new(namespace, name);
-            let missing = || refuse(Refusal(404, "pod does not exist".into()));
+            let missing = || refuse(HttpError(404, "pod does not exist".into()));
             let pod = self.agent.pod(&key).await.ok_or_else(missing)?.pod;
-            let query = Query::parse(request.uri().query().unwrap_or_default());
-            Ok(Call {
-                teller: self.clone(),
+            let query = StreamQuery::parse(request.uri().query().unwrap_or_default());
+            Ok(StreamRequest {
+                server: self.clone(),
                 query,
                 headers: request.headers().clone(),
                 upgrade,
@@ -134,7 +147,7 @@ impl Teller {
                 pod,
             })
         };
-        // Kubernetes: the UID of a pod may stand behind its name.
+        // Kubernetes: the UID of a pod may follow its name.
         let answer = match path.split('/').skip(1).collect::<Vec<_>>().as_slice() {
             [kind @ ("exec" | "attach"), namespace, pod, container]
             | [kind @ ("exec" | "attach"), namespace, pod, _, container] => {
@@ -144,7 +157,9 @@ impl Teller {
                 }
             }
             ["portForward", namespace, pod] | ["portForward", namespace, pod, _] => {
-                call(namespace, pod).await.and_then(Call::port_forward)
+                call(namespace, pod)
+                    .await
+                    .and_then(StreamRequest::port_forward)
             }
             ["tunnel", namespace, pod] => match call(namespace, pod).await {
                 Ok(call) => call.tunnel().await,
@@ -156,41 +171,42 @@ impl Teller {
     }
 }
 
-fn refuse(Refusal(code, why): Refusal) -> Box<Response<Body>> {
+fn refuse(HttpError(code, why): HttpError) -> Box<Response<Body>> {
     Box::new(text(code, why))
 }
 
-/// What a client wants to speak.
-enum Transport {
-    /// SPDY, with the protocol that was chosen.
+/// The transport of a client.
+enum StreamTransport {
+    /// SPDY, with the negotiated protocol.
     Spdy(&'static str),
-    /// WebSocket, with the subprotocol that was chosen: its place among those that are known.
+    /// WebSocket, with the index of the negotiated subprotocol.
     WebSocket(usize),
 }
 
-impl Call {
-    async fn remote_command(self, kind: &str, container: &str) -> Answer {
-        let options = Options::parse(&self.query).map_err(refuse)?;
+impl StreamRequest {
+    async fn remote_command(self, kind: &str, container: &str) -> StreamResponse {
+        let options = StreamOptions::parse(&self.query).map_err(refuse)?;
         let process = self.process(kind, container).await.map_err(refuse)?;
         let names = COMMAND_PROTOCOLS.map(|(name, ..)| name);
         let (response, transport) = self.negotiate(&remote_command::PROTOCOLS, &names)?;
-        let limits = Limits::default();
+        let limits = StreamLimits::default();
         self.start(move |io| async move {
             match transport {
-                Transport::Spdy(protocol) => {
+                StreamTransport::Spdy(protocol) => {
                     let work = async |opened| {
                         let streams =
-                            Streams::accept(opened, options, protocol, limits.creation).await;
+                            ClientStreams::accept(opened, options, protocol, limits.creation).await;
                         if let Some(streams) = streams {
                             streams.run(process).await;
                         }
                     };
                     log(spdy::serve(io, limits, |_| Ok(()), work).await);
                 }
-                Transport::WebSocket(chosen) => {
+                StreamTransport::WebSocket(chosen) => {
                     let (_, encoding, reports_status) = COMMAND_PROTOCOLS[chosen];
                     let work = async |channels| {
-                        let streams = Streams::of_channels(channels, options, reports_status).await;
+                        let streams =
+                            ClientStreams::of_channels(channels, options, reports_status).await;
                         streams.run(process).await;
                     };
                     log(
@@ -203,26 +219,26 @@ impl Call {
         .map(|()| response)
     }
 
-    /// What is done with the streams of an exec or attach.
-    async fn process(&self, kind: &str, container: &str) -> Result<Process, Refusal> {
+    /// The process of an exec or attach.
+    async fn process(&self, kind: &str, container: &str) -> Result<Process, HttpError> {
         match kind {
             "exec" => self.exec(container).await,
             _ => self.attach(container),
         }
     }
 
-    /// The life of a container that runs.
-    fn life(&self, container: &str) -> Option<Life> {
-        Life::find(&self.pod, container, false)
+    /// The current instance of a running container.
+    fn life(&self, container: &str) -> Option<ContainerInstance> {
+        ContainerInstance::find(&self.pod, container, false)
             .ok()
             .filter(|life| life.until.is_none())
     }
 
-    async fn exec(&self, container: &str) -> Result<Process, Refusal> {
-        let missing = || Refusal(500, format!("container not found ({container:?})"));
+    async fn exec(&self, container: &str) -> Result<Process, HttpError> {
+        let missing = || HttpError(500, format!("container not found ({container:?})"));
         let life = self.life(container).ok_or_else(missing)?;
-        let environment = self.teller.agent.environment(&self.key, container).await;
-        let settings = self.teller.settings.clone();
+        let environment = self.server.agent.environment(&self.key, container).await;
+        let settings = self.server.settings.clone();
         let exec = Exec {
             pod: Value::clone(&self.pod),
             container: container.into(),
@@ -233,57 +249,57 @@ impl Call {
                 Arc::new(move || settings.now())
             },
         };
-        let (teller, key, container) =
-            (self.teller.clone(), self.key.clone(), container.to_owned());
+        let (server, key, container) =
+            (self.server.clone(), self.key.clone(), container.to_owned());
         Ok(Box::new(move |stdio| {
             let ended = settings.runtime.exec(exec, stdio);
             let failed = |why| format!("error executing command in container: {why}");
             Box::pin(async move {
                 tokio::select! {
                     ended = ended => ended.map_err(failed),
-                    // What runs in a container is killed with it.
-                    () = teller.end_of(&key, &container, &life) => Ok(KILLED),
+                    // A command is killed with its container.
+                    () = server.wait_for_end(&key, &container, &life) => Ok(KILLED),
                 }
             })
         }))
     }
 
-    fn attach(&self, container: &str) -> Result<Process, Refusal> {
+    fn attach(&self, container: &str) -> Result<Process, HttpError> {
         let missing = || {
             let pod = format!("{}_{}", self.key.name(), self.key.namespace());
-            Refusal(500, format!("container {container} not found in pod {pod}"))
+            HttpError(500, format!("container {container} not found in pod {pod}"))
         };
         let life = self.life(container).ok_or_else(missing)?;
-        let attached = Attached::new(self.teller.clone(), self.key.clone(), container, life);
+        let attached = Attached::new(self.server.clone(), self.key.clone(), container, life);
         Ok(Box::new(move |stdio| Box::pin(attached.run(stdio))))
     }
 
-    fn port_forward(self) -> Answer {
+    fn port_forward(self) -> StreamResponse {
         if self.pod["status"]["phase"].str() != "Running" {
             let pod = format!("{}_{}", self.key.name(), self.key.namespace());
-            return Err(refuse(Refusal(500, format!("pod not found ({pod:?})"))));
+            return Err(refuse(HttpError(500, format!("pod not found ({pod:?})"))));
         }
         let names = [&[SPDY_TUNNEL][..], &FORWARD_PROTOCOLS.map(|(name, _)| name)].concat();
         let (response, transport) = self.negotiate(&[port_forward::PROTOCOL], &names)?;
         let ports = match transport {
-            Transport::WebSocket(1..) => port_forward::ports(&self.query).map_err(refuse)?,
+            StreamTransport::WebSocket(1..) => port_forward::ports(&self.query).map_err(refuse)?,
             _ => Vec::new(),
         };
-        let (pod, limits) = (Arc::new(self.forwarded()), Limits::default());
+        let (pod, limits) = (Arc::new(self.forwarded()), StreamLimits::default());
         self.start(move |io| async move {
             let serve = async |opened| {
                 port_forward::serve_streams(opened, pod.clone(), limits.creation).await
             };
             match transport {
-                Transport::Spdy(_) => {
+                StreamTransport::Spdy(_) => {
                     log(spdy::serve(io, limits, port_forward::accepts, serve).await)
                 }
-                Transport::WebSocket(0) => {
+                StreamTransport::WebSocket(0) => {
                     let work =
                         async |io| log(spdy::serve(io, limits, port_forward::accepts, serve).await);
                     log(websocket::tunnel(io, limits, work).await);
                 }
-                Transport::WebSocket(chosen) => {
+                StreamTransport::WebSocket(chosen) => {
                     let (_, encoding) = FORWARD_PROTOCOLS[chosen - 1];
                     let n_channels =
                         u8::try_from(2 * ports.len()).expect("the number of ports is limited");
@@ -297,44 +313,45 @@ impl Call {
         .map(|()| response)
     }
 
-    fn forwarded(&self) -> Pod {
-        let (settings, pod) = (self.teller.settings.clone(), Value::clone(&self.pod));
+    fn forwarded(&self) -> ForwardedPod {
+        let (settings, pod) = (self.server.settings.clone(), Value::clone(&self.pod));
         let sandbox = self.pod["metadata"]["uid"].str().replace('-', "");
-        Pod {
+        ForwardedPod {
             sandbox,
             connect: Box::new(move |port| settings.runtime.connect(&pod, port)),
         }
     }
 
-    /// A byte stream to a port, by which the API server reaches what listens in a pod. Not one of upstream's: there the API
-    /// server dials the pod.
-    async fn tunnel(self) -> Answer {
+    /// A byte stream to a port, by which the API server reaches a pod. Not an upstream endpoint:
+    /// there the API server dials the pod.
+    async fn tunnel(self) -> StreamResponse {
         let ports = port_forward::ports(&self.query).map_err(refuse)?;
         let is_asked = self.headers.get(UPGRADE).is_some_and(|kind| kind == "tcp");
         if !is_asked {
-            return Err(refuse(Refusal(400, "Upgrade request required".into())));
+            return Err(refuse(HttpError(400, "Upgrade request required".into())));
         }
         let connected = (self.forwarded().connect)(ports[0]).await;
-        let mut connection = connected.map_err(|error| refuse(Refusal(502, error.to_string())))?;
+        let mut connection =
+            connected.map_err(|error| refuse(HttpError(502, error.to_string())))?;
         self.start(move |mut io| async move {
             let _ = tokio::io::copy_bidirectional(&mut io, &mut connection).await;
         })
         .map(|()| switching("tcp"))
     }
 
-    /// Finds out what is spoken, and how that is answered.
+    /// Negotiates transport and protocol.
     fn negotiate(
         &self,
         spdy: &[&'static str],
         websocket: &[&'static str],
-    ) -> Result<(Response<Body>, Transport), Box<Response<Body>>> {
+    ) -> Result<(Response<Body>, StreamTransport), Box<Response<Body>>> {
         let upgrade = self.header(&UPGRADE).to_ascii_lowercase();
         if !self
             .header(&CONNECTION)
             .to_ascii_lowercase()
             .contains("upgrade")
         {
-            return Err(refuse(Refusal(400, "Upgrade request required".into())));
+            return Err(refuse(HttpError(400, "Upgrade request required".into())));
         }
         if upgrade == "websocket" {
             return self.negotiate_websocket(websocket);
@@ -345,7 +362,7 @@ impl Call {
                 "unable to upgrade: header X-Stream-Protocol-Version does not exist in request with {} headers\n",
                 self.headers.len()
             );
-            return Err(refuse(Refusal(400, why)));
+            return Err(refuse(HttpError(400, why)));
         }
         let Some(chosen) = offered
             .iter()
@@ -356,7 +373,7 @@ impl Call {
                 offered.join(" "),
                 spdy.join(" ")
             );
-            let mut refused = refuse(Refusal(403, why));
+            let mut refused = refuse(HttpError(403, why));
             for known in spdy {
                 refused
                     .headers_mut()
@@ -366,22 +383,22 @@ impl Call {
         };
         if !upgrade.contains("spdy/3.1") {
             let why = "unable to upgrade: missing upgrade headers in request\n";
-            return Err(refuse(Refusal(400, why.into())));
+            return Err(refuse(HttpError(400, why.into())));
         }
         let mut response = switching("SPDY/3.1");
         response
             .headers_mut()
             .insert(PROTOCOL_VERSION, HeaderValue::from_static(chosen));
-        Ok((response, Transport::Spdy(chosen)))
+        Ok((response, StreamTransport::Spdy(chosen)))
     }
 
     fn negotiate_websocket(
         &self,
         known: &[&'static str],
-    ) -> Result<(Response<Body>, Transport), Box<Response<Body>>> {
+    ) -> Result<(Response<Body>, StreamTransport), Box<Response<Body>>> {
         let key = self.header(&SEC_WEBSOCKET_KEY);
         if key.is_empty() || self.header(&SEC_WEBSOCKET_VERSION) != "13" {
-            let mut refused = refuse(Refusal(
+            let mut refused = refuse(HttpError(
                 400,
                 "websocket: version 13 and a key are required\n".into(),
             ));
@@ -403,7 +420,7 @@ impl Call {
                 offered.join(" "),
                 known.join(" ")
             );
-            return Err(refuse(Refusal(403, why)));
+            return Err(refuse(HttpError(403, why)));
         };
         let mut response = switching("websocket");
         let proof = HeaderValue::from_str(&accept_key(key)).expect("base64 can stand in a header");
@@ -414,7 +431,7 @@ impl Call {
                 .headers_mut()
                 .insert(SEC_WEBSOCKET_PROTOCOL, protocol);
         }
-        Ok((response, Transport::WebSocket(chosen)))
+        Ok((response, StreamTransport::WebSocket(chosen)))
     }
 
     fn header(&self, name: &HeaderName) -> &str {
@@ -424,7 +441,7 @@ impl Call {
             .unwrap_or_default()
     }
 
-    /// The protocols of all headers of a name, which may have several each.
+    /// The protocols in all headers of a name, each a list.
     fn offered(&self, name: &HeaderName) -> Vec<String> {
         let values = self
             .headers
@@ -438,7 +455,7 @@ impl Call {
             .collect()
     }
 
-    /// Lets a session run once the connection is upgraded.
+    /// Starts a session on the upgraded connection.
     fn start<F>(
         self,
         session: impl FnOnce(Io) -> F + Send + 'static,
@@ -452,7 +469,7 @@ impl Call {
                 session(TokioIo::new(upgraded)).await;
             }
         };
-        self.teller.sessions.start(session).map_err(refuse)
+        self.server.sessions.start(session).map_err(refuse)
     }
 }
 
@@ -470,6 +487,6 @@ fn switching(protocol: &'static str) -> Response<Body> {
 
 fn log<E: std::fmt::Display>(ended: Result<(), E>) {
     if let Err(error) = ended {
-        tracing::debug!(%error, "an upgraded connection ended early");
+        tracing::debug!(%error, "upgraded connection ended early");
     }
 }

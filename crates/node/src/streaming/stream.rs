@@ -1,4 +1,4 @@
-//! A stream of an upgraded connection: what a peer sends in pieces, and what it is sent. The same for SPDY and WebSocket.
+//! A stream of an upgraded connection, for SPDY and WebSocket alike.
 
 use std::sync::Arc;
 
@@ -8,38 +8,37 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use super::spdy::Headers;
 use super::{spdy, websocket};
 
-/// The pieces of a stream that may wait for their reader.
+/// The capacity of the input queue.
 pub(super) const QUEUE: usize = 16;
-/// The size of one piece that is sent.
+/// The largest piece that is sent.
 const MAX_PIECE: usize = 64 * 1024;
 
-/// A stream.
-pub(super) struct Stream {
-    /// Its number on the connection.
+pub(super) struct UpgradedStream {
+    /// Its ID on the connection.
     pub id: u32,
     /// The headers with which the peer opened it.
     pub headers: Headers,
-    /// What the peer sends, until it closes its side.
+    /// Data from the peer, until it closes its side.
     pub input: mpsc::Receiver<Bytes>,
-    /// What the peer is sent.
-    pub output: Output,
+    /// Data to the peer.
+    pub output: StreamOutput,
 }
 
-/// The side of a stream on which the peer is sent something. Cheap to clone.
+/// The sending side of a stream. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Output(Target);
+pub(super) struct StreamOutput(OutputChannel);
 
 #[derive(Clone)]
-enum Target {
+enum OutputChannel {
     Spdy {
         id: u32,
-        frames: mpsc::Sender<spdy::Outgoing>,
+        frames: mpsc::Sender<spdy::SpdyFrame>,
         _place: Arc<OwnedSemaphorePermit>,
     },
     WebSocket {
         channel: u8,
-        encoding: websocket::Encoding,
-        frames: mpsc::Sender<websocket::Outgoing>,
+        encoding: websocket::ChannelEncoding,
+        frames: mpsc::Sender<websocket::WebSocketFrame>,
     },
 }
 
@@ -47,13 +46,13 @@ enum Target {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Gone;
 
-impl Output {
+impl StreamOutput {
     pub(super) fn spdy(
         id: u32,
-        frames: mpsc::Sender<spdy::Outgoing>,
+        frames: mpsc::Sender<spdy::SpdyFrame>,
         place: OwnedSemaphorePermit,
-    ) -> Output {
-        Output(Target::Spdy {
+    ) -> StreamOutput {
+        StreamOutput(OutputChannel::Spdy {
             id,
             frames,
             _place: Arc::new(place),
@@ -62,17 +61,17 @@ impl Output {
 
     pub(super) fn websocket(
         channel: u8,
-        encoding: websocket::Encoding,
-        frames: mpsc::Sender<websocket::Outgoing>,
-    ) -> Output {
-        Output(Target::WebSocket {
+        encoding: websocket::ChannelEncoding,
+        frames: mpsc::Sender<websocket::WebSocketFrame>,
+    ) -> StreamOutput {
+        StreamOutput(OutputChannel::WebSocket {
             channel,
             encoding,
             frames,
         })
     }
 
-    /// Sends data, in pieces; waits while the connection is behind.
+    /// Sends data, in pieces; waits for the connection.
     pub(super) async fn send(&self, mut data: Bytes) -> Result<(), Gone> {
         while !data.is_empty() {
             self.send_piece(data.split_to(data.len().min(MAX_PIECE)))
@@ -81,25 +80,26 @@ impl Output {
         Ok(())
     }
 
-    /// Sends a message without data: over WebSocket a sign that the connection is open. SPDY has replies for that.
+    /// Sends an empty message: over WebSocket it tells that the connection is open. SPDY has
+    /// replies for that.
     pub(super) async fn open(&self) -> Result<(), Gone> {
         match &self.0 {
-            Target::Spdy { .. } => Ok(()),
-            Target::WebSocket { .. } => self.send_piece(Bytes::new()).await,
+            OutputChannel::Spdy { .. } => Ok(()),
+            OutputChannel::WebSocket { .. } => self.send_piece(Bytes::new()).await,
         }
     }
 
     async fn send_piece(&self, data: Bytes) -> Result<(), Gone> {
         match &self.0 {
-            Target::Spdy { id, frames, .. } => frames
-                .send(spdy::Outgoing::Data {
+            OutputChannel::Spdy { id, frames, .. } => frames
+                .send(spdy::SpdyFrame::Data {
                     id: *id,
                     data,
                     fin: false,
                 })
                 .await
                 .map_err(|_| Gone),
-            Target::WebSocket {
+            OutputChannel::WebSocket {
                 channel,
                 encoding,
                 frames,
@@ -110,11 +110,11 @@ impl Output {
         }
     }
 
-    /// Closes this side. Over WebSocket a channel ends with its connection.
+    /// Closes this side. A WebSocket channel ends with its connection.
     pub(super) async fn finish(&self) {
-        if let Target::Spdy { id, frames, .. } = &self.0 {
+        if let OutputChannel::Spdy { id, frames, .. } = &self.0 {
             let _ = frames
-                .send(spdy::Outgoing::Data {
+                .send(spdy::SpdyFrame::Data {
                     id: *id,
                     data: Bytes::new(),
                     fin: true,
@@ -125,9 +125,9 @@ impl Output {
 
     /// Ends the stream on both sides because of an error.
     pub(super) async fn reset(&self) {
-        if let Target::Spdy { id, frames, .. } = &self.0 {
+        if let OutputChannel::Spdy { id, frames, .. } = &self.0 {
             let _ = frames
-                .send(spdy::Outgoing::Reset {
+                .send(spdy::SpdyFrame::Reset {
                     id: *id,
                     status: spdy::CANCEL,
                 })

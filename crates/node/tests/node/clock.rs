@@ -1,4 +1,4 @@
-//! The wall clock is set by an hour while nodes and pods live, and between two agents.
+//! Jumps of the wall clock by an hour while pods run and between two agents.
 
 use mizzen_sdk::Key;
 use mizzen_sdk::resource::{EVENTS, LEASES, PODS};
@@ -9,7 +9,7 @@ const WEB: &str = "containers: [{name: web, image: web}]";
 const HOUR: i64 = 3600;
 
 #[tokio::test(start_paused = true)]
-async fn leases_are_renewed_through_every_step_of_the_clock() {
+async fn leases_are_renewed_across_clock_steps() {
     let cluster = Cluster::with(3).await;
     let mut offset = 0;
     cluster.pass_millis(500).await;
@@ -35,7 +35,7 @@ async fn leases_are_renewed_through_every_step_of_the_clock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_running_pod_is_not_touched_by_a_step_of_the_clock() {
+async fn clock_step_leaves_running_pods_alone() {
     let cluster = Cluster::with(1).await;
     cluster.run_pod("web", "", WEB).await;
     cluster.pass(5).await;
@@ -49,7 +49,7 @@ async fn a_running_pod_is_not_touched_by_a_step_of_the_clock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_container_does_takes_its_time_whatever_the_clock_says() {
+async fn container_durations_ignore_clock_steps() {
     for step in [-HOUR, HOUR] {
         let cluster = Cluster::with(1).await;
         cluster
@@ -88,7 +88,7 @@ async fn what_a_container_does_takes_its_time_whatever_the_clock_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_back_off_ends_after_its_time_whatever_the_clock_says() {
+async fn back_off_ignores_clock_steps() {
     for step in [-HOUR, HOUR] {
         let cluster = Cluster::with(1).await;
         cluster
@@ -117,7 +117,7 @@ async fn a_back_off_ends_after_its_time_whatever_the_clock_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_counts_the_time_that_passes() {
+async fn active_deadline_ignores_clock_steps() {
     for step in [-HOUR, HOUR] {
         let cluster = Cluster::with(1).await;
         cluster
@@ -141,7 +141,7 @@ async fn a_deadline_counts_the_time_that_passes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_grace_period_is_as_long_as_it_was_given() {
+async fn grace_period_ignores_clock_steps() {
     for step in [-HOUR, HOUR] {
         let cluster = Cluster::with(1).await;
         cluster
@@ -151,7 +151,7 @@ async fn a_grace_period_is_as_long_as_it_was_given() {
         cluster.delete_pod("web", Some(30)).await;
         cluster.pass(10).await;
         cluster.clock.step(step);
-        // Something happens to the pod: it is looked at again.
+        // An update of the pod triggers a sync.
         let label = mizzen_value::value!({ "metadata": { "labels": { "seen": "yes" } } });
         let key = Key::new("default", "web");
         cluster
@@ -171,7 +171,7 @@ async fn a_grace_period_is_as_long_as_it_was_given() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_runs_on_when_the_agent_is_restarted_with_another_clock() {
+async fn pod_survives_an_agent_restart_with_another_clock() {
     for step in [-HOUR, -24 * HOUR, HOUR] {
         let mut cluster = Cluster::with(1).await;
         let probes = "readinessProbe: {httpGet: {port: 80}, periodSeconds: 5}, \
@@ -203,7 +203,7 @@ async fn a_pod_runs_on_when_the_agent_is_restarted_with_another_clock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_after_a_step_back_have_the_time_of_day() {
+async fn events_after_a_clock_step_have_the_wall_time() {
     let cluster = Cluster::with(1).await;
     cluster.run_pod("early", "", WEB).await;
     cluster.pass(5).await;

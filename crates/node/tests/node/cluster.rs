@@ -1,4 +1,4 @@
-//! A server and nodes, in one process.
+//! An API server and nodes in one process.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,10 +18,10 @@ use mizzen_value::{Value, json, yaml};
 use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
-/// The time at which every test begins.
+/// The start time of every test.
 const BEGIN: i64 = 1_700_000_000;
 
-/// A server, nodes, and a user who may do everything.
+/// An API server, nodes and a client with all permissions.
 pub(crate) struct Cluster {
     pub server: Server,
     pub api: Api,
@@ -30,7 +30,7 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// A server with so many nodes, which are registered.
+    /// A cluster with registered nodes.
     pub(crate) async fn with(n_nodes: usize) -> Cluster {
         let mut cluster = Cluster::new().await;
         cluster.start(n_nodes, |_| {});
@@ -38,12 +38,12 @@ impl Cluster {
         cluster
     }
 
-    /// A server without nodes.
+    /// A cluster without nodes.
     pub(crate) async fn new() -> Cluster {
         Cluster::set_up(|_| {}).await
     }
 
-    /// A server that is set up by `choose`, without nodes.
+    /// A cluster without nodes whose server options are changed by `choose`.
     pub(crate) async fn set_up(choose: impl FnOnce(&mut ServerOptions)) -> Cluster {
         let clock = SettableClock::starting_at(BEGIN);
         let store = Store::in_memory(Default::default());
@@ -68,7 +68,7 @@ impl Cluster {
         cluster
     }
 
-    /// Starts an agent; the one before stops.
+    /// Starts an agent in place of the previous one.
     pub(crate) fn start(&mut self, n_nodes: usize, choose: impl FnOnce(&mut Options)) {
         self.stop();
         let mut options = Options::simulated(client(&self.server), n_nodes);
@@ -84,7 +84,7 @@ impl Cluster {
         }
     }
 
-    /// The code and the text of an answer to a GET.
+    /// The status code and body of a GET.
     pub(crate) async fn text(&self, path: &str) -> (u16, String) {
         let (uri, user) = (path.parse().unwrap(), Some(User::master("admin")));
         let answer = self
@@ -102,12 +102,12 @@ impl Cluster {
         (code, String::from_utf8_lossy(&text).into_owned())
     }
 
-    /// The seconds that have passed since the beginning, as objects have them.
+    /// The seconds since the start of the test, as a timestamp.
     pub(crate) fn second(text: &Value) -> i64 {
         mizzen_value::time::to_unix(text.str()).map_or(-1, |seconds| seconds - BEGIN)
     }
 
-    /// Makes an object from YAML.
+    /// Creates an object from YAML.
     pub(crate) async fn create(&self, path: &str, text: &str) -> Object {
         self.api
             .raw("POST".parse().unwrap(), path, Some(&read(text)))
@@ -115,7 +115,7 @@ impl Cluster {
             .unwrap()
     }
 
-    /// Makes a pod on a node from the YAML of its specification and its annotations.
+    /// Creates a pod on a node from its spec and annotations as YAML.
     pub(crate) async fn run_pod(&self, name: &str, annotations: &str, spec: &str) -> Object {
         let text = format!(
             "{{metadata: {{name: {name}, annotations: {{{annotations}}}}}, spec: {{nodeName: node-0, {spec}}}}}"
@@ -123,27 +123,27 @@ impl Cluster {
         self.create("/api/v1/namespaces/default/pods", &text).await
     }
 
-    /// A pod, which must be there.
+    /// Gets a pod. Panics if it does not exist.
     pub(crate) async fn pod(&self, name: &str) -> Object {
         self.get(&PODS, &Key::new("default", name)).await
     }
 
-    /// An object, which must be there.
+    /// Gets an object. Panics if it does not exist.
     pub(crate) async fn get(&self, of: &Resource, key: &Key) -> Object {
         self.api.get(of, key).await.unwrap()
     }
 
-    /// An object, if it is there.
+    /// Gets an object.
     pub(crate) async fn find(&self, of: &Resource, key: &Key) -> Option<Object> {
         self.api.find(of, key).await.unwrap()
     }
 
-    /// All objects of a kind.
+    /// Lists all objects of a kind.
     pub(crate) async fn list(&self, of: &Resource) -> Vec<Object> {
         self.api.list(of, "", &Default::default()).await.unwrap()
     }
 
-    /// Deletes a pod, with a grace period of its own if there is one.
+    /// Deletes a pod, optionally with a grace period.
     pub(crate) async fn delete_pod(&self, name: &str, grace_seconds: Option<i64>) {
         let options = DeleteOptions {
             grace_seconds,
@@ -155,7 +155,7 @@ impl Cluster {
             .unwrap();
     }
 
-    /// What people were told of a pod, in order: type, reason, part, message and how often.
+    /// The events of a pod in order: type, reason, field path, message and count.
     pub(crate) async fn told(&self, pod: &str) -> Vec<String> {
         let mut events = self.list(&EVENTS).await;
         events.retain(|event| event["involvedObject"]["name"].str() == pod);
@@ -173,12 +173,12 @@ impl Cluster {
         events.iter().map(show).collect()
     }
 
-    /// Lets time pass.
+    /// Advances the clock.
     pub(crate) async fn pass(&self, seconds: u64) {
         sleep(Duration::from_secs(seconds)).await;
     }
 
-    /// Lets a little time pass.
+    /// Advances the clock by less than a second.
     pub(crate) async fn pass_millis(&self, millis: u64) {
         sleep(Duration::from_millis(millis)).await;
     }
@@ -191,13 +191,13 @@ fn client(server: &Server) -> Client {
     )
 }
 
-/// An object from YAML or JSON.
+/// Decodes an object from YAML or JSON.
 pub(crate) fn read(text: &str) -> Object {
     let document = yaml::read(text.as_bytes()).unwrap();
     Object(json::parse(json::to_string(&document.value).as_bytes()).unwrap())
 }
 
-/// How a pod is: phase, whether it is ready, and what each container does.
+/// The phase of a pod, whether it is ready, and the state of each container.
 pub(crate) fn show(pod: &Object) -> String {
     let status = &pod["status"];
     let ready = status["conditions"]

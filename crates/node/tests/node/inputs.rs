@@ -1,4 +1,4 @@
-//! What containers read: their environment at each start, and files that follow their objects.
+//! Inputs of containers: the environment at each start, and volumes that follow their objects.
 
 use mizzen_sdk::api::Patch;
 use mizzen_sdk::resource::CONFIG_MAPS;
@@ -36,13 +36,13 @@ async fn cluster_with(value: &str) -> Cluster {
     cluster
 }
 
-/// The exit code of the life before the present one.
+/// The exit code of the last termination state.
 fn last_code(pod: &Object) -> &Value {
     &pod["status"]["containerStatuses"].list()[0]["lastState"]["terminated"]["exitCode"]
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restarted_container_reads_its_environment_anew() {
+async fn restart_reads_the_environment_again() {
     let cluster = cluster_with("3").await;
     let env = "env: [{name: CODE, valueFrom: {configMapKeyRef: {name: x, key: k}}}]";
     let spec = format!(
@@ -50,7 +50,7 @@ async fn a_restarted_container_reads_its_environment_anew() {
     );
     cluster.run_pod("web", "", &spec).await;
     cluster.pass(30).await;
-    // The running container keeps the value that it started with.
+    // A running container keeps its environment.
     set(&cluster, "4").await;
     cluster.pass(32).await;
     let pod = cluster.pod("web").await;
@@ -67,7 +67,7 @@ async fn a_restarted_container_reads_its_environment_anew() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_container_is_not_restarted_without_its_environment() {
+async fn missing_environment_blocks_a_restart() {
     let cluster = cluster_with("3").await;
     let env = "envFrom: [{configMapRef: {name: x}}]";
     let spec = format!(
@@ -99,7 +99,7 @@ const WAITS: &str = "restartPolicy: Never, volumes: [{name: v, configMap: {name:
                      command: [sh, -c, 'until [ $(cat /v/k) = go ]; do sleep 1; done; exit 7']}]";
 
 #[tokio::test(start_paused = true)]
-async fn files_follow_their_object_within_a_minute() {
+async fn volume_files_follow_their_object_within_a_minute() {
     let cluster = cluster_with("stay").await;
     cluster.run_pod("web", "", WAITS).await;
     cluster.pass(600).await;
@@ -116,7 +116,7 @@ async fn files_follow_their_object_within_a_minute() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn files_are_followed_by_an_agent_that_was_restarted() {
+async fn restarted_agent_updates_volume_files() {
     let mut cluster = cluster_with("stay").await;
     cluster.run_pod("web", "", WAITS).await;
     cluster.pass(100).await;
@@ -135,7 +135,7 @@ async fn files_are_followed_by_an_agent_that_was_restarted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_waits_for_its_file_can_go() {
+async fn pod_waiting_for_a_file_can_be_deleted() {
     let mut cluster = cluster_with("stay").await;
     cluster.run_pod("web", "", WAITS).await;
     cluster.pass(10).await;
@@ -151,7 +151,7 @@ async fn a_pod_that_waits_for_its_file_can_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn labels_in_files_follow_the_pod_and_labels_in_variables_do_not() {
+async fn downward_api_files_follow_labels_and_variables_do_not() {
     let cluster = Cluster::with(1).await;
     let field = "fieldRef: {fieldPath: \"metadata.labels['x']\"}";
     let spec = format!(
@@ -181,7 +181,7 @@ async fn labels_in_files_follow_the_pod_and_labels_in_variables_do_not() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn services_of_the_namespace_are_in_the_environment_unless_links_are_off() {
+async fn service_links_set_environment_variables() {
     let cluster = Cluster::with(1).await;
     let services = "/api/v1/namespaces/default/services";
     let service = |name: &str, address: &str, port: u16| {
@@ -215,7 +215,7 @@ async fn services_of_the_namespace_are_in_the_environment_unless_links_are_off()
     let later = format!("sleep 60; {none}");
     cluster.run_pod("later", "", &spec("", &later)).await;
     cluster.pass(30).await;
-    // A running container keeps the variables that it started with.
+    // A running container keeps its environment.
     cluster
         .create(services, &service("later", "10.0.0.8", 80))
         .await;

@@ -1,4 +1,4 @@
-//! What containers write, asked of the API server, which asks the node over a real connection. Time is real here.
+//! Container logs through the API server, over a real connection to the node and on real time.
 
 use std::convert::Infallible;
 use std::net::Ipv4Addr;
@@ -20,7 +20,7 @@ use crate::cluster::{Cluster, show};
 
 const WEB: &str = "containers: [{name: web, image: web}]";
 
-/// An authority that signs client certificates.
+/// A certificate authority for client certificates.
 pub(crate) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -45,12 +45,12 @@ impl Authority {
     }
 }
 
-/// A cluster whose server shows `identity` to nodes that trust `authority`.
+/// A cluster whose server authenticates with `identity` to nodes that trust `authority`.
 pub(crate) async fn cluster(authority: &Authority, identity: Option<Identity>) -> Cluster {
     cluster_with(authority, identity, |_, _| {}).await
 }
 
-/// The same, with nodes that are set up by `choose`.
+/// A cluster whose node options are changed by `choose`.
 async fn cluster_with(
     authority: &Authority,
     identity: Option<Identity>,
@@ -75,7 +75,7 @@ async fn trusted() -> Cluster {
     cluster(&authority, Some(identity)).await
 }
 
-/// A way to the server whose watches of pods stop before the first event that has `text`.
+/// A transport whose watches of pods stall before the first event that contains `text`.
 fn watch_without(server: &Server, text: &'static str) -> Client {
     let server = server.clone();
     let service = tower::service_fn(move |request: Request<kube::client::Body>| {
@@ -107,7 +107,7 @@ fn watch_without(server: &Server, text: &'static str) -> Client {
     Client::new(service, "default")
 }
 
-/// Waits until a pod is as `wanted`.
+/// Waits until the state of a pod is `wanted`.
 pub(crate) async fn until(cluster: &Cluster, name: &str, wanted: &str) {
     for _ in 0..500 {
         if show(&cluster.pod(name).await).contains(wanted) {
@@ -132,7 +132,7 @@ async fn log(cluster: &Cluster, pod: &str, query: &str) -> (u16, String) {
 }
 
 #[tokio::test]
-async fn lines_of_the_annotation_are_what_a_container_wrote() {
+async fn log_annotation_is_the_container_log() {
     let cluster = trusted().await;
     let annotations = r#"mizzen.dev/logs: "one\ntwo\n+1h later", mizzen.dev/logs.side: "mine""#;
     let spec = "containers: [{name: web, image: web}, {name: side, image: side}]";
@@ -165,7 +165,7 @@ async fn lines_of_the_annotation_are_what_a_container_wrote() {
 }
 
 #[tokio::test]
-async fn who_follows_hears_everything_until_the_end() {
+async fn follow_streams_until_the_container_ends() {
     let cluster = trusted().await;
     let annotations =
         r#"mizzen.dev/logs: "one\n+300ms two", mizzen.dev/simulate: "run 1500ms, exit""#;
@@ -180,7 +180,7 @@ async fn who_follows_hears_everything_until_the_end() {
 }
 
 #[tokio::test]
-async fn the_life_before_can_be_asked_for() {
+async fn previous_log() {
     let cluster = trusted().await;
     let annotations = r#"mizzen.dev/logs: "hello", mizzen.dev/simulate: "exit 1 then run""#;
     cluster.run_pod("web", annotations, WEB).await;
@@ -192,7 +192,7 @@ async fn the_life_before_can_be_asked_for() {
 }
 
 #[tokio::test]
-async fn a_container_that_waits_has_nothing_to_say() {
+async fn waiting_container_has_no_log() {
     let cluster = trusted().await;
     cluster
         .run_pod("web", r#"mizzen.dev/simulate: "start 1h""#, WEB)
@@ -212,7 +212,7 @@ async fn a_container_that_waits_has_nothing_to_say() {
 }
 
 #[tokio::test]
-async fn a_log_can_be_read_before_the_watch_brings_the_status_back() {
+async fn log_needs_no_status_update() {
     let authority = Authority::new();
     let identity = authority.sign("kube-apiserver-kubelet-client");
     let cluster = cluster_with(&authority, Some(identity), |server, options| {
@@ -277,7 +277,7 @@ async fn commands_see_config_maps_and_secrets() {
 }
 
 #[tokio::test]
-async fn every_life_wrote_what_its_own_environment_said() {
+async fn each_restart_logs_its_own_environment() {
     let cluster = trusted().await;
     let path = "/api/v1/namespaces/default/configmaps";
     cluster
@@ -313,7 +313,7 @@ async fn every_life_wrote_what_its_own_environment_said() {
 }
 
 #[tokio::test]
-async fn a_pod_on_no_node_wrote_nothing() {
+async fn pod_without_node_has_no_log() {
     let cluster = trusted().await;
     cluster
         .create(
@@ -332,7 +332,7 @@ async fn a_pod_on_no_node_wrote_nothing() {
 }
 
 #[tokio::test]
-async fn a_node_that_does_not_answer_is_named() {
+async fn unreachable_node_is_named() {
     let mut cluster = trusted().await;
     cluster.run_pod("web", "", WEB).await;
     until(&cluster, "web", "ready=True").await;
@@ -349,7 +349,7 @@ async fn a_node_that_does_not_answer_is_named() {
 
 #[cfg(target_os = "linux")]
 #[tokio::test]
-async fn every_node_answers_at_its_own_address() {
+async fn nodes_serve_at_their_own_addresses() {
     let cluster = trusted().await;
     for at in 0..3 {
         let text = format!(
@@ -370,7 +370,7 @@ async fn every_node_answers_at_its_own_address() {
 }
 
 #[tokio::test]
-async fn a_stranger_is_told_nothing() {
+async fn unauthenticated_request_is_rejected() {
     let authority = Authority::new();
     let other = cluster(&authority, Some(authority.sign("jane"))).await;
     let nobody = cluster(&authority, None).await;
@@ -389,14 +389,14 @@ async fn a_stranger_is_told_nothing() {
     assert_eq!(log(&nobody, "web", "").await.0, 401);
 }
 
-/// What a node's proxy answers: the code, and the text or the message.
+/// The response of the node proxy: the status code, and the body or the message.
 async fn proxied(cluster: &Cluster, node: usize, path: &str) -> (u16, String) {
     let path = format!("/api/v1/nodes/node-{node}/proxy{path}");
     cluster.text(&path).await
 }
 
 #[tokio::test]
-async fn a_node_is_proxied_and_says_what_runs_on_it() {
+async fn node_proxy_lists_pods() {
     let cluster = trusted().await;
     cluster
         .run_pod("web", r#"mizzen.dev/logs: "hello""#, WEB)
@@ -443,7 +443,7 @@ async fn a_node_is_proxied_and_says_what_runs_on_it() {
 }
 
 #[tokio::test]
-async fn requests_of_users_to_a_node_are_authorized_by_subresource() {
+async fn node_proxy_is_authorized_by_subresource() {
     let authority = Authority::new();
     let cluster = cluster(&authority, Some(authority.sign("jane"))).await;
     cluster.run_pod("web", "", WEB).await;
@@ -476,7 +476,7 @@ async fn requests_of_users_to_a_node_are_authorized_by_subresource() {
 }
 
 #[tokio::test]
-async fn a_certificate_of_another_authority_is_not_believed() {
+async fn certificate_of_another_authority_is_rejected() {
     let identity = Authority::new().sign("kube-apiserver-kubelet-client");
     let cluster = cluster(&Authority::new(), Some(identity)).await;
     cluster

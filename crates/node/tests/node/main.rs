@@ -3,9 +3,9 @@
 mod clock;
 mod cluster;
 mod inputs;
-mod life;
+mod lifecycle;
 mod logs;
 mod metrics;
+mod references;
 mod registration;
 mod streaming;
-mod supply;

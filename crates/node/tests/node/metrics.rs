@@ -1,4 +1,4 @@
-//! What a node reports at `/metrics/resource`, read by the API server over a real connection. Time is real here.
+//! `/metrics/resource` of a node through the API server, over a real connection and on real time.
 
 use crate::cluster::Cluster;
 use crate::logs::{Authority, cluster, until};
@@ -30,7 +30,7 @@ async fn a_node_reports_its_own_pods() {
     let other = report(&cluster, "node-1", PATH).await.unwrap();
     assert!(!other.contains("container_"), "{other}");
     assert!(other.contains("\nnode_memory_working_set_bytes 2.68435456e+08 "));
-    // Any node answers for all nodes of its process at their own paths.
+    // Each node serves all nodes of its process at their own paths.
     let named = "/metrics/nodes/node-0/metrics/resource";
     let named = report(&cluster, "node-1", named).await.unwrap();
     assert!(named.contains(&memory), "{named}");
@@ -40,7 +40,7 @@ async fn a_node_reports_its_own_pods() {
 }
 
 #[tokio::test]
-async fn metrics_are_for_the_api_server_alone() {
+async fn metrics_need_the_api_server_certificate() {
     let authority = Authority::new();
     for (identity, code) in [(Some(authority.sign("jane")), "403"), (None, "401")] {
         let cluster = cluster(&authority, identity).await;

@@ -1,4 +1,4 @@
-//! Nodes come, say that they live, and go.
+//! Registration, heartbeats and removal of nodes.
 
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ fn ready(node: &mizzen_sdk::Object) -> &mizzen_value::Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_is_registered_as_a_kubelet_does_it() {
+async fn node_is_registered_like_a_kubelet() {
     let cluster = Cluster::with(1).await;
     let node = cluster.get(&NODES, &Key::cluster("node-0")).await;
     assert_eq!(node.label("kubernetes.io/hostname"), Some("node-0"));
@@ -45,7 +45,7 @@ async fn a_node_is_registered_as_a_kubelet_does_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_node_has_its_own_address_on_the_loopback_interface_and_the_given_one_elsewhere() {
+async fn loopback_nodes_have_distinct_addresses() {
     for (first, expected) in [
         ("127.0.0.1", ["127.0.0.1", "127.0.0.2", "127.0.0.3"]),
         ("127.0.0.255", ["127.0.0.255", "127.0.1.0", "127.0.1.1"]),
@@ -66,7 +66,7 @@ async fn every_node_has_its_own_address_on_the_loopback_interface_and_the_given_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_is_renewed_every_ten_seconds_and_the_status_written_every_five_minutes() {
+async fn lease_and_status_heartbeat_intervals() {
     let cluster = Cluster::with(1).await;
     let lease = async || {
         cluster
@@ -91,7 +91,7 @@ async fn a_lease_is_renewed_every_ten_seconds_and_the_status_written_every_five_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_others_call_dead_says_that_it_lives() {
+async fn not_ready_node_reports_ready_again() {
     let cluster = Cluster::with(1).await;
     let key = Key::cluster("node-0");
     let dead = value!({ "status": { "conditions": [{ "type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown" }] } });
@@ -108,7 +108,7 @@ async fn a_node_that_others_call_dead_says_that_it_lives() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_is_deleted_is_made_again() {
+async fn deleted_lease_is_recreated() {
     let cluster = Cluster::with(1).await;
     let key = Key::new("kube-node-lease", "node-0");
     cluster
@@ -121,7 +121,7 @@ async fn a_lease_that_is_deleted_is_made_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_node_that_is_deleted_stays_so() {
+async fn deleted_node_is_not_recreated() {
     let cluster = Cluster::with(2).await;
     let (node, lease) = (
         Key::cluster("node-1"),
@@ -144,7 +144,7 @@ async fn a_node_that_is_deleted_stays_so() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restarted_agent_finds_its_node_and_says_how_large_it_is_now() {
+async fn restarted_agent_updates_the_capacity() {
     let mut cluster = Cluster::with(1).await;
     let key = Key::cluster("node-0");
     let before = cluster.get(&NODES, &key).await;
@@ -158,7 +158,7 @@ async fn a_restarted_agent_finds_its_node_and_says_how_large_it_is_now() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_thousand_nodes_register_and_live() {
+async fn a_thousand_nodes_register_and_renew() {
     let cluster = Cluster::with(1000).await;
     cluster.pass(25).await;
     assert_eq!(cluster.list(&NODES).await.len(), 1000);
@@ -170,7 +170,7 @@ async fn a_thousand_nodes_register_and_live() {
     assert_eq!(late.count(), 0);
 }
 
-/// Hears who wants what, and has no opinion.
+/// An authorizer that records its requests and has no opinion.
 #[derive(Debug, Default)]
 struct Listener(Mutex<BTreeSet<String>>);
 
@@ -189,7 +189,7 @@ impl Authorizer for Listener {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_node_writes_in_its_own_name() {
+async fn nodes_impersonate_their_own_user() {
     let listener = Arc::new(Listener::default());
     let mut cluster = Cluster::set_up(|options| {
         options.plugins = Plugins::alone();

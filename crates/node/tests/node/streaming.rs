@@ -1,4 +1,4 @@
-//! Streams, asked of a node over a real connection: who may, what is refused before the upgrade, and what follows it.
+//! Exec, attach and port-forward over a real connection: authorization, errors before the upgrade, and sessions.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::logs::{Authority, cluster, until};
 
 const WEB: &str = "containers: [{name: web, image: web, ports: [{containerPort: 80}]}]";
 
-/// A cluster with the pod `web`, and the authority that its node trusts.
+/// A cluster with the pod `web`, and the client CA of its node.
 async fn start() -> (Cluster, Authority) {
     let authority = Authority::new();
     let cluster = cluster(&authority, None).await;
@@ -59,7 +59,7 @@ async fn dial(cluster: &Cluster, identity: Option<Identity>) -> TlsStream<TcpStr
         .unwrap()
 }
 
-/// Sends a request and reads the head of its answer, and its body if it has one.
+/// Sends a request and reads the head of the response, and the body if there is one.
 async fn ask(
     stream: &mut TlsStream<TcpStream>,
     path: &str,
@@ -85,7 +85,7 @@ const SPDY: &str =
 const KUBELET_CLIENT: &str = "kube-apiserver-kubelet-client";
 
 #[tokio::test]
-async fn streams_are_for_the_api_server_alone() {
+async fn streams_need_the_api_server_certificate() {
     let (cluster, authority) = start().await;
     for path in [
         "/exec/default/web/web?command=true&output=1",
@@ -106,7 +106,7 @@ async fn streams_are_for_the_api_server_alone() {
 }
 
 #[tokio::test]
-async fn a_stream_that_cannot_be_is_refused_before_the_upgrade() {
+async fn invalid_stream_request_fails_before_the_upgrade() {
     let (cluster, authority) = start().await;
     let mut stream = dial(&cluster, Some(authority.sign(KUBELET_CLIENT))).await;
     let exec = "/exec/default/web/web?command=true";
@@ -194,7 +194,7 @@ async fn a_stream_that_cannot_be_is_refused_before_the_upgrade() {
 }
 
 #[tokio::test]
-async fn a_websocket_carries_a_command_and_its_end() {
+async fn websocket_exec_reports_output_and_exit() {
     let (cluster, authority) = start().await;
     let mut stream = dial(&cluster, Some(authority.sign(KUBELET_CLIENT))).await;
     let headers = "Connection: keep-alive, Upgrade\r\nUpgrade: WebSocket\r\nSec-WebSocket-Version: 13\r\n\
@@ -221,7 +221,7 @@ async fn a_websocket_carries_a_command_and_its_end() {
 }
 
 #[tokio::test]
-async fn a_command_is_killed_with_its_container() {
+async fn exec_ends_with_its_container() {
     let (cluster, authority) = start().await;
     let spec = "restartPolicy: Never, containers: [{name: web, image: web}]";
     cluster
@@ -246,14 +246,14 @@ async fn a_command_is_killed_with_its_container() {
 const WEBSOCKET_V5: &str = "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
                             Sec-WebSocket-Key: eA==\r\nSec-WebSocket-Protocol: v5.channel.k8s.io\r\n";
 
-/// Sends a message of a WebSocket: the channel, and what is sent on it.
+/// Sends a WebSocket message: the channel byte and the data.
 async fn send(stream: &mut TlsStream<TcpStream>, message: &[u8]) {
     let length = u8::try_from(message.len()).unwrap() | 0x80;
     let frame = [&[0x82, length, 0, 0, 0, 0], message].concat();
     stream.write_all(&frame).await.unwrap();
 }
 
-/// Reads what a session sends until `end` is among it.
+/// Reads from a session until the output contains `end`.
 async fn read_until(stream: &mut TlsStream<TcpStream>, end: &str) -> String {
     let mut read = Vec::new();
     loop {
@@ -269,7 +269,7 @@ async fn read_until(stream: &mut TlsStream<TcpStream>, end: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_container_reads_what_an_attached_client_types_until_its_stdin_is_closed() {
+async fn attach_feeds_stdin_until_it_is_closed() {
     let (cluster, authority) = start().await;
     let reads = "command: [sh, -c, 'while read -r x; do echo got $x; done; exit 3']";
     let spec = format!(
@@ -291,7 +291,7 @@ async fn a_container_reads_what_an_attached_client_types_until_its_stdin_is_clos
 }
 
 #[tokio::test]
-async fn a_shell_with_a_terminal_outlives_its_clients() {
+async fn tty_shell_outlives_its_clients() {
     let authority = Authority::new();
     let cluster = cluster(&authority, Some(authority.sign(KUBELET_CLIENT))).await;
     let spec = "restartPolicy: Never, containers: [{name: web, image: web, stdin: true, tty: true, command: [sh]}]";
@@ -305,7 +305,7 @@ async fn a_shell_with_a_terminal_outlives_its_clients() {
         send(&mut stream, typed).await;
         read_until(&mut stream, end).await;
     };
-    // The terminal echoes what is typed, and the next prompt is shown at once.
+    // The terminal echoes the input, and the next prompt follows.
     attach(b"\0X=1; nginx\r", "sh: nginx: not found\r\n").await;
     attach(b"\0echo x$X\r", "x1").await;
     let (_, log) = cluster
@@ -323,7 +323,7 @@ async fn a_shell_with_a_terminal_outlives_its_clients() {
 }
 
 #[tokio::test]
-async fn a_tunnel_is_a_connection_to_a_port() {
+async fn port_forward_connects_to_a_port() {
     let (cluster, authority) = start().await;
     let mut stream = dial(&cluster, Some(authority.sign(KUBELET_CLIENT))).await;
     let (code, ..) = ask(
@@ -338,7 +338,7 @@ async fn a_tunnel_is_a_connection_to_a_port() {
 }
 
 #[tokio::test]
-async fn streams_end_with_their_agent() {
+async fn streams_end_with_the_agent() {
     let (mut cluster, authority) = start().await;
     let mut stream = dial(&cluster, Some(authority.sign(KUBELET_CLIENT))).await;
     let (code, ..) = ask(
@@ -354,7 +354,7 @@ async fn streams_end_with_their_agent() {
 }
 
 #[tokio::test]
-async fn an_annotation_that_cannot_be_read_fails_its_pod() {
+async fn invalid_annotation_fails_the_pod() {
     let (cluster, _) = start().await;
     cluster
         .run_pod("bad", r#"mizzen.dev/http: "/: {status: 1}""#, WEB)

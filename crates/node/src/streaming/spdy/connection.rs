@@ -1,4 +1,4 @@
-//! The frames of a connection: what the client sends becomes streams, and what streams send becomes frames.
+//! The frames of a connection: client frames into streams, and stream data into frames.
 
 use std::collections::HashMap;
 use std::io;
@@ -12,41 +12,41 @@ use tokio::sync::{Semaphore, mpsc};
 use tokio::time::timeout;
 
 use super::headers::{Deflater, HeaderError, Headers, Inflater};
-use crate::streaming::limits::{Activity, Limits};
-use crate::streaming::stream::{Output, QUEUE, Stream};
+use crate::streaming::limits::{Activity, StreamLimits};
+use crate::streaming::stream::{QUEUE, StreamOutput, UpgradedStream};
 
-/// The version of SPDY that frames name: 3.1 says 3.
+/// The version in frames: 3.1 says 3.
 const VERSION: u16 = 3;
-/// The frames that may wait to be written.
+/// The capacity of the frame queue.
 const FRAMES: usize = 64;
-/// The size of the pieces in which data is handed on.
+/// The size of the pieces in which data is passed on.
 const PIECE: usize = 32 * 1024;
-/// How long the last frames may take to be written.
+/// The time limit for the last frames.
 const LINGER: Duration = Duration::from_secs(10);
 
 const PROTOCOL_ERROR: u32 = 1;
 const REFUSED_STREAM: u32 = 3;
-/// The status of a stream that is ended because of an error in what it is for.
+/// The status of a stream that is cancelled.
 pub(crate) const CANCEL: u32 = 5;
 
 /// A frame for the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Outgoing {
+pub(crate) enum SpdyFrame {
     /// A stream is accepted.
     Reply { id: u32 },
     /// Data of a stream; `fin` closes its side.
     Data { id: u32, data: Bytes, fin: bool },
     /// A stream ends.
     Reset { id: u32, status: u32 },
-    /// The answer to a ping.
+    /// The response to a ping.
     Ping { id: u32 },
     /// The connection ends.
     GoAway { status: u32 },
 }
 
-/// Why a connection ended too early.
+/// Why a connection ended early.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ConnectionError {
+pub(crate) enum SpdyError {
     #[error(transparent)]
     Io(#[from] io::Error),
     #[error("a frame of SPDY version {0}")]
@@ -61,21 +61,22 @@ pub(crate) enum ConnectionError {
     Idle,
 }
 
-/// Whether a stream with these headers is accepted; the reason is for the log.
+/// Validates the headers of a stream; the error is logged.
 pub(super) type Accepts = fn(&Headers) -> Result<(), String>;
 
-/// Serves a connection: `work` gets its streams and runs until it is done, the client has gone, or a limit is reached.
+/// Serves a connection: `work` gets its streams and runs until it is done, the client has gone, or
+/// a limit is reached.
 pub(crate) async fn serve<F: Future<Output = ()>>(
     io: impl AsyncRead + AsyncWrite,
-    limits: Limits,
+    limits: StreamLimits,
     accepts: Accepts,
-    work: impl FnOnce(mpsc::Receiver<Stream>) -> F,
-) -> Result<(), ConnectionError> {
+    work: impl FnOnce(mpsc::Receiver<UpgradedStream>) -> F,
+) -> Result<(), SpdyError> {
     let (read, write) = tokio::io::split(io);
     let activity = &Activity::new(limits.idle);
     let (frames, queue) = mpsc::channel(FRAMES);
     let (opened, streams) = mpsc::channel(1);
-    let mut reader = Reader {
+    let mut reader = FrameReader {
         io: read,
         limits,
         accepts,
@@ -92,14 +93,14 @@ pub(crate) async fn serve<F: Future<Output = ()>>(
         let outcome = tokio::select! {
             () = work(streams) => Ok(()),
             ended = reader.read_frames() => ended,
-            () = activity.expired() => Err(ConnectionError::Idle),
+            () = activity.expired() => Err(SpdyError::Idle),
         };
         let status = if outcome.is_ok() { 0 } else { PROTOCOL_ERROR };
-        let _ = timeout(LINGER, frames.send(Outgoing::GoAway { status })).await;
+        let _ = timeout(LINGER, frames.send(SpdyFrame::GoAway { status })).await;
         outcome
     };
     tokio::select! {
-        ended = &mut writer => ended.map_err(ConnectionError::Io),
+        ended = &mut writer => ended.map_err(SpdyError::Io),
         outcome = working => {
             let _ = timeout(LINGER, writer).await;
             outcome
@@ -107,23 +108,23 @@ pub(crate) async fn serve<F: Future<Output = ()>>(
     }
 }
 
-struct Reader<'a, R> {
+struct FrameReader<'a, R> {
     io: tokio::io::ReadHalf<R>,
-    limits: Limits,
+    limits: StreamLimits,
     accepts: Accepts,
     activity: &'a Activity,
     inflater: Inflater,
-    frames: mpsc::Sender<Outgoing>,
-    opened: mpsc::Sender<Stream>,
+    frames: mpsc::Sender<SpdyFrame>,
+    opened: mpsc::Sender<UpgradedStream>,
     places: Arc<Semaphore>,
-    /// Where data of streams goes that the client has not closed.
+    /// The inputs of streams that the client has not closed.
     inputs: HashMap<u32, mpsc::Sender<Bytes>>,
     last_id: u32,
 }
 
-impl<R: AsyncRead> Reader<'_, R> {
+impl<R: AsyncRead> FrameReader<'_, R> {
     /// Reads until the client has gone.
-    async fn read_frames(&mut self) -> Result<(), ConnectionError> {
+    async fn read_frames(&mut self) -> Result<(), SpdyError> {
         loop {
             let mut head = [0; 8];
             match self.io.read_exact(&mut head).await {
@@ -140,10 +141,10 @@ impl<R: AsyncRead> Reader<'_, R> {
             match first >> 31 {
                 0 => self.data(first, flags & 1 != 0, length).await?,
                 _ if first >> 16 & 0x7fff != u32::from(VERSION) => {
-                    return Err(ConnectionError::Version((first >> 16 & 0x7fff) as u16));
+                    return Err(SpdyError::Version((first >> 16 & 0x7fff) as u16));
                 }
                 _ if length > self.limits.control_frame => {
-                    return Err(ConnectionError::FrameTooLarge(length));
+                    return Err(SpdyError::FrameTooLarge(length));
                 }
                 _ => {
                     let mut payload = vec![0; length];
@@ -159,8 +160,8 @@ impl<R: AsyncRead> Reader<'_, R> {
         }
     }
 
-    /// Hands data on to its stream, in pieces. That of a stream which has ended is dropped.
-    async fn data(&mut self, id: u32, fin: bool, mut left: usize) -> Result<(), ConnectionError> {
+    /// Passes data to its stream, in pieces. Data of a closed stream is dropped.
+    async fn data(&mut self, id: u32, fin: bool, mut left: usize) -> Result<(), SpdyError> {
         while left > 0 {
             let mut piece = BytesMut::zeroed(left.min(PIECE));
             self.io.read_exact(&mut piece).await?;
@@ -178,48 +179,48 @@ impl<R: AsyncRead> Reader<'_, R> {
         Ok(())
     }
 
-    /// Whether the client says good-bye.
+    /// Handles a control frame; true if it is GOAWAY.
     async fn control(
         &mut self,
         kind: u16,
         flags: u8,
         mut payload: &[u8],
-    ) -> Result<bool, ConnectionError> {
+    ) -> Result<bool, SpdyError> {
         match kind {
             1 => self.open(flags, payload).await?,
-            // SYN_REPLY and HEADERS: nothing here waits for them, but compression goes on.
+            // SYN_REPLY and HEADERS are ignored, but the compression state must advance.
             2 | 8 => {
                 payload
                     .try_get_u32()
-                    .map_err(|_| ConnectionError::Malformed("HEADERS"))?;
+                    .map_err(|_| SpdyError::Malformed("HEADERS"))?;
                 self.inflater.read(payload)?;
             }
             3 => {
                 let id = payload
                     .try_get_u32()
-                    .map_err(|_| ConnectionError::Malformed("RST_STREAM"))?;
+                    .map_err(|_| SpdyError::Malformed("RST_STREAM"))?;
                 self.inputs.remove(&id);
             }
             6 => {
                 let id = payload
                     .try_get_u32()
-                    .map_err(|_| ConnectionError::Malformed("PING"))?;
-                // Even numbers are answers to pings of a server.
+                    .map_err(|_| SpdyError::Malformed("PING"))?;
+                // Even IDs are responses to pings of the server.
                 if id % 2 == 1 {
-                    let _ = self.frames.send(Outgoing::Ping { id }).await;
+                    let _ = self.frames.send(SpdyFrame::Ping { id }).await;
                 }
             }
             7 => return Ok(true),
-            // SETTINGS, WINDOW_UPDATE, and what later versions have.
+            // SETTINGS, WINDOW_UPDATE and unknown frames.
             _ => {}
         }
         Ok(false)
     }
 
-    async fn open(&mut self, flags: u8, mut payload: &[u8]) -> Result<(), ConnectionError> {
-        let malformed = |_| ConnectionError::Malformed("SYN_STREAM");
+    async fn open(&mut self, flags: u8, mut payload: &[u8]) -> Result<(), SpdyError> {
+        let malformed = |_| SpdyError::Malformed("SYN_STREAM");
         let id = payload.try_get_u32().map_err(malformed)? & 0x7fff_ffff;
-        // The associated stream, the priority and the slot mean nothing here.
+        // The associated stream, the priority and the slot are ignored.
         payload
             .try_get_u32()
             .and_then(|_| payload.try_get_u16())
@@ -241,12 +242,12 @@ impl<R: AsyncRead> Reader<'_, R> {
         if flags & 1 == 0 {
             self.inputs.insert(id, send);
         }
-        let _ = self.frames.send(Outgoing::Reply { id }).await;
-        let output = Output::spdy(id, self.frames.clone(), place);
-        // Once streams are no longer accepted, a new one ends at once.
+        let _ = self.frames.send(SpdyFrame::Reply { id }).await;
+        let output = StreamOutput::spdy(id, self.frames.clone(), place);
+        // A new stream ends at once if streams are no longer accepted.
         let _ = self
             .opened
-            .send(Stream {
+            .send(UpgradedStream {
                 id,
                 headers,
                 input,
@@ -256,21 +257,21 @@ impl<R: AsyncRead> Reader<'_, R> {
         Ok(())
     }
 
-    async fn refuse(&mut self, id: u32, status: u32) -> Result<(), ConnectionError> {
-        let _ = self.frames.send(Outgoing::Reset { id, status }).await;
+    async fn refuse(&mut self, id: u32, status: u32) -> Result<(), SpdyError> {
+        let _ = self.frames.send(SpdyFrame::Reset { id, status }).await;
         Ok(())
     }
 }
 
-/// Writes frames until all who send them have gone.
+/// Writes frames until all senders are dropped.
 async fn write_frames(
     mut io: impl AsyncWrite + Unpin,
-    mut queue: mpsc::Receiver<Outgoing>,
+    mut queue: mpsc::Receiver<SpdyFrame>,
     activity: &Activity,
 ) -> io::Result<()> {
     let mut deflater = Deflater::default();
     while let Some(frame) = queue.recv().await {
-        io.write_all(&encode(frame, &mut deflater)).await?;
+        io.write_all(&frame.encode(&mut deflater)).await?;
         if queue.is_empty() {
             io.flush().await?;
         }
@@ -279,32 +280,36 @@ async fn write_frames(
     io.shutdown().await
 }
 
-fn encode(frame: Outgoing, deflater: &mut Deflater) -> BytesMut {
-    let control = |kind: u16, payload: &[&[u8]]| {
-        let length: usize = payload.iter().map(|part| part.len()).sum();
-        let mut bytes = BytesMut::with_capacity(8 + length);
-        bytes.put_u16(0x8000 | VERSION);
-        bytes.put_u16(kind);
-        bytes.put_u32(u32::try_from(length).expect("control frames are small"));
-        payload.iter().for_each(|part| bytes.put_slice(part));
-        bytes
-    };
-    match frame {
-        Outgoing::Reply { id } => control(
-            2,
-            &[&id.to_be_bytes(), &deflater.write(&Headers::default())],
-        ),
-        Outgoing::Reset { id, status } => control(3, &[&id.to_be_bytes(), &status.to_be_bytes()]),
-        Outgoing::Ping { id } => control(6, &[&id.to_be_bytes()]),
-        // The last stream that was accepted is said to be none: nothing is tried again.
-        Outgoing::GoAway { status } => control(7, &[&[0; 4], &status.to_be_bytes()]),
-        Outgoing::Data { id, data, fin } => {
-            let mut bytes = BytesMut::with_capacity(8 + data.len());
-            bytes.put_u32(id);
-            let length = u32::try_from(data.len()).expect("pieces are small");
-            bytes.put_u32(u32::from(fin) << 24 | length);
-            bytes.put_slice(&data);
+impl SpdyFrame {
+    fn encode(self, deflater: &mut Deflater) -> BytesMut {
+        let control = |kind: u16, payload: &[&[u8]]| {
+            let length: usize = payload.iter().map(|part| part.len()).sum();
+            let mut bytes = BytesMut::with_capacity(8 + length);
+            bytes.put_u16(0x8000 | VERSION);
+            bytes.put_u16(kind);
+            bytes.put_u32(u32::try_from(length).expect("control frames are small"));
+            payload.iter().for_each(|part| bytes.put_slice(part));
             bytes
+        };
+        match self {
+            SpdyFrame::Reply { id } => control(
+                2,
+                &[&id.to_be_bytes(), &deflater.write(&Headers::default())],
+            ),
+            SpdyFrame::Reset { id, status } => {
+                control(3, &[&id.to_be_bytes(), &status.to_be_bytes()])
+            }
+            SpdyFrame::Ping { id } => control(6, &[&id.to_be_bytes()]),
+            // The last accepted stream is given as none: nothing is retried.
+            SpdyFrame::GoAway { status } => control(7, &[&[0; 4], &status.to_be_bytes()]),
+            SpdyFrame::Data { id, data, fin } => {
+                let mut bytes = BytesMut::with_capacity(8 + data.len());
+                bytes.put_u32(id);
+                let length = u32::try_from(data.len()).expect("pieces are small");
+                bytes.put_u32(u32::from(fin) << 24 | length);
+                bytes.put_slice(&data);
+                bytes
+            }
         }
     }
 }

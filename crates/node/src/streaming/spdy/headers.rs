@@ -1,15 +1,16 @@
-//! Header blocks: names and values, compressed by one zlib stream per direction that begins with SPDY's dictionary.
+//! Header blocks: names and values, compressed by one zlib stream per direction with SPDY's
+//! dictionary.
 
 use bytes::Buf as _;
 use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress};
 
-/// What every stream of compressed headers begins with (SPDY/3.1, section 2.6.10.1).
+/// The initial dictionary of compressed headers (SPDY/3.1, section 2.6.10.1).
 static DICTIONARY: &[u8] = include_bytes!("dictionary");
-/// The Adler-32 checksum of the dictionary, by which a zlib stream names it.
+/// The Adler-32 checksum that identifies the dictionary.
 const DICTIONARY_ID: u32 = 0xe3c6_a7c2;
-/// The size of a header block when it is decompressed.
+/// The largest decompressed header block.
 const MAX_BLOCK: usize = 64 * 1024;
-/// The number of names in a header block.
+/// The most names in a header block.
 const MAX_HEADERS: u32 = 128;
 
 /// The headers of a stream.
@@ -17,7 +18,7 @@ const MAX_HEADERS: u32 = 128;
 pub(crate) struct Headers(pub Vec<(String, String)>);
 
 impl Headers {
-    /// The value of a header, `""` if it is not there. Names are compared as those of HTTP are.
+    /// The value of a header, `""` if it is missing. Names are case-insensitive.
     pub(crate) fn get(&self, name: &str) -> &str {
         let found = self
             .0
@@ -27,7 +28,7 @@ impl Headers {
     }
 }
 
-/// Why a header block cannot be read.
+/// Why a header block is invalid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum HeaderError {
     #[error("the header block is not a zlib stream with SPDY's dictionary")]
@@ -43,7 +44,7 @@ pub(crate) enum HeaderError {
 /// Decompresses the header blocks of one direction.
 #[derive(Default)]
 pub(super) struct Inflater {
-    /// None before the first block.
+    /// `None` before the first block.
     raw: Option<Decompress>,
 }
 
@@ -58,12 +59,12 @@ impl Inflater {
             }
         };
         let plain = inflate(raw, block)?;
-        parse(&plain)
+        Headers::parse(&plain)
     }
 }
 
-/// Reads the beginning of a zlib stream. What follows is decompressed without it, as if a stored block with the dictionary had
-/// come first: flate2's own way to set a dictionary needs another implementation of zlib.
+/// Reads the zlib header. The rest is decompressed as raw deflate, as if a stored block with the
+/// dictionary had come first: flate2 can set a dictionary only with another zlib implementation.
 fn open(block: &[u8]) -> Result<(Decompress, &[u8]), HeaderError> {
     let [method, flags, rest @ ..] = block else {
         return Err(HeaderError::Compression);
@@ -101,16 +102,18 @@ fn inflate(raw: &mut Decompress, block: &[u8]) -> Result<Vec<u8>, HeaderError> {
     }
 }
 
-fn parse(mut plain: &[u8]) -> Result<Headers, HeaderError> {
-    let count = plain.try_get_u32().map_err(|_| HeaderError::Malformed)?;
-    if count > MAX_HEADERS {
-        return Err(HeaderError::TooLarge);
+impl Headers {
+    fn parse(mut plain: &[u8]) -> Result<Headers, HeaderError> {
+        let count = plain.try_get_u32().map_err(|_| HeaderError::Malformed)?;
+        if count > MAX_HEADERS {
+            return Err(HeaderError::TooLarge);
+        }
+        let mut headers = Vec::new();
+        for _ in 0..count {
+            headers.push((text(&mut plain)?, text(&mut plain)?));
+        }
+        Ok(Headers(headers))
     }
-    let mut headers = Vec::new();
-    for _ in 0..count {
-        headers.push((text(&mut plain)?, text(&mut plain)?));
-    }
-    Ok(Headers(headers))
 }
 
 fn text(plain: &mut &[u8]) -> Result<String, HeaderError> {
@@ -123,7 +126,8 @@ fn text(plain: &mut &[u8]) -> Result<String, HeaderError> {
     String::from_utf8(text.into()).map_err(|_| HeaderError::Malformed)
 }
 
-/// Compresses the header blocks of one direction. A zlib stream that names no dictionary is read as well.
+/// Compresses the header blocks of one direction. Clients accept a zlib stream without a dictionary
+/// as well.
 pub(super) struct Deflater(Compress);
 
 impl Default for Deflater {
@@ -205,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_is_refused_and_so_is_what_is_too_large() {
+    fn invalid_and_oversized_blocks_are_rejected() {
         let read = |block: &[u8]| Inflater::default().read(block);
         assert_eq!(read(b""), Err(HeaderError::Compression));
         assert_eq!(read(b"GET / HTTP/1.1"), Err(HeaderError::Compression));

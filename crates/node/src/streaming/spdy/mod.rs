@@ -1,12 +1,13 @@
-//! SPDY/3.1, the server's side, as far as kubectl and client-go speak it.
+//! SPDY/3.1, the server side, as far as kubectl and client-go use it.
 //!
-//! `headers` is the compression of header blocks, `connection` the frames in both directions. Like upstream's implementation
-//! (moby/spdystream) this one neither heeds nor sends WINDOW_UPDATE: a peer that does not read is slowed down by TCP.
+//! `headers` is the compression of header blocks, `connection` the frames in both directions. Like
+//! upstream's implementation (moby/spdystream) it neither heeds nor sends WINDOW_UPDATE: TCP slows
+//! down a peer that does not read.
 
 mod connection;
 mod headers;
 #[cfg(test)]
 mod tests;
 
-pub(super) use connection::{CANCEL, Outgoing, serve};
+pub(super) use connection::{CANCEL, SpdyFrame, serve};
 pub(super) use headers::Headers;

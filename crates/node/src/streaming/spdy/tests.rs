@@ -1,4 +1,4 @@
-//! A client that speaks SPDY by hand, on paused time.
+//! A hand-written SPDY client, on paused time.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 
-use super::connection::{ConnectionError, serve};
+use super::connection::{SpdyError, serve};
 use super::headers::{Deflater, Headers};
-use crate::streaming::limits::Limits;
-use crate::streaming::stream::Stream;
+use crate::streaming::limits::StreamLimits;
+use crate::streaming::stream::UpgradedStream;
 
 struct Client {
     io: DuplexStream,
@@ -45,7 +45,7 @@ impl Client {
         self.io.write_all(&frame).await.unwrap();
     }
 
-    /// The next frame: its first four bytes, its flags, and its payload; none at the end.
+    /// The next frame: its first four bytes, its flags, and its payload; `None` at the end.
     async fn next(&mut self) -> Option<(u32, u8, Vec<u8>)> {
         let first = self.io.read_u32().await.ok()?;
         let second = self.io.read_u32().await.unwrap();
@@ -54,7 +54,7 @@ impl Client {
         Some((first, (second >> 24) as u8, payload))
     }
 
-    /// The next frame is a control frame of this kind with this stream and status behind it.
+    /// Expects a control frame of this kind with these words.
     async fn expect(&mut self, kind: u16, words: &[u32]) {
         let (first, _, payload) = self.next().await.expect("a frame");
         assert_eq!(first, 0x8003_0000 | u32::from(kind), "{payload:?}");
@@ -67,10 +67,10 @@ impl Client {
     }
 }
 
-/// Serves a client: streams send back what they get.
-fn start(limits: Limits) -> (Client, tokio::task::JoinHandle<Result<(), ConnectionError>>) {
+/// Serves a client with streams that echo.
+fn start(limits: StreamLimits) -> (Client, tokio::task::JoinHandle<Result<(), SpdyError>>) {
     let (near, far) = duplex(1 << 20);
-    let echo = |mut opened: mpsc::Receiver<Stream>| async move {
+    let echo = |mut opened: mpsc::Receiver<UpgradedStream>| async move {
         let mut streams = tokio::task::JoinSet::new();
         while let Some(mut stream) = opened.recv().await {
             streams.spawn(async move {
@@ -97,7 +97,7 @@ fn start(limits: Limits) -> (Client, tokio::task::JoinHandle<Result<(), Connecti
 
 #[tokio::test(start_paused = true)]
 async fn streams_carry_data_both_ways_and_end_one_by_one() {
-    let (mut client, served) = start(Limits::default());
+    let (mut client, served) = start(StreamLimits::default());
     client.open(1, "data").await;
     client.expect(2, &[1]).await;
     client.open(3, "error").await;
@@ -136,10 +136,10 @@ async fn streams_carry_data_both_ways_and_end_one_by_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn streams_that_break_the_rules_or_are_too_many_are_refused() {
-    let (mut client, _served) = start(Limits {
+async fn invalid_and_excess_streams_are_rejected() {
+    let (mut client, _served) = start(StreamLimits {
         streams: 2,
-        ..Limits::default()
+        ..StreamLimits::default()
     });
     client.open(2, "data").await;
     client.expect(3, &[2, 1]).await;
@@ -175,7 +175,7 @@ async fn garbage_and_oversized_frames_end_the_connection() {
             "the header block is not a zlib stream",
         ),
     ] {
-        let (mut client, served) = start(Limits::default());
+        let (mut client, served) = start(StreamLimits::default());
         client.io.write_all(bytes).await.unwrap();
         client.expect(7, &[0, 1]).await;
         assert!(client.next().await.is_none());
@@ -186,9 +186,9 @@ async fn garbage_and_oversized_frames_end_the_connection() {
 
 #[tokio::test(start_paused = true)]
 async fn an_idle_connection_is_closed_and_traffic_keeps_it_open() {
-    let limits = Limits {
+    let limits = StreamLimits {
         idle: Duration::from_secs(60),
-        ..Limits::default()
+        ..StreamLimits::default()
     };
     let (mut client, served) = start(limits);
     let began = Instant::now();
@@ -199,18 +199,18 @@ async fn an_idle_connection_is_closed_and_traffic_keeps_it_open() {
     assert!(client.next().await.is_some());
     client.expect(7, &[0, 1]).await;
     assert_eq!(began.elapsed().as_secs(), 110);
-    assert!(matches!(served.await.unwrap(), Err(ConnectionError::Idle)));
+    assert!(matches!(served.await.unwrap(), Err(SpdyError::Idle)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_client_started_is_dropped_when_it_vanishes() {
+async fn work_is_dropped_when_the_client_disconnects() {
     let (near, far) = duplex(1024);
     let (guard, dropped) = tokio::sync::oneshot::channel::<()>();
-    let work = move |_: mpsc::Receiver<Stream>| async move {
+    let work = move |_: mpsc::Receiver<UpgradedStream>| async move {
         let _guard = guard;
         std::future::pending::<()>().await;
     };
-    let served = tokio::spawn(serve(far, Limits::default(), |_| Ok(()), work));
+    let served = tokio::spawn(serve(far, StreamLimits::default(), |_| Ok(()), work));
     tokio::task::yield_now().await;
     drop(near);
     assert!(dropped.await.is_err());
@@ -218,10 +218,10 @@ async fn what_a_client_started_is_dropped_when_it_vanishes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_does_not_read_holds_up_its_stream_and_costs_no_more_memory() {
+async fn a_client_that_does_not_read_blocks_its_stream_with_bounded_memory() {
     let (near, far) = duplex(1024);
     let (progress, mut sent) = mpsc::channel(1000);
-    let work = move |_opened: mpsc::Receiver<Stream>| async move {
+    let work = move |_opened: mpsc::Receiver<UpgradedStream>| async move {
         let mut opened = _opened;
         let stream = opened.recv().await.unwrap();
         loop {
@@ -233,7 +233,7 @@ async fn a_client_that_does_not_read_holds_up_its_stream_and_costs_no_more_memor
             progress.try_send(()).unwrap();
         }
     };
-    tokio::spawn(serve(far, Limits::default(), |_| Ok(()), work));
+    tokio::spawn(serve(far, StreamLimits::default(), |_| Ok(()), work));
     let mut client = Client {
         io: near,
         deflater: Deflater::default(),

@@ -1,4 +1,4 @@
-//! Channels: several streams over one connection, each message with the number of its channel in front.
+//! Channels: several streams over one connection; each message starts with its channel number.
 
 use std::io;
 use std::pin::pin;
@@ -11,74 +11,77 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, Du
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use super::frames::{ConnectionError, Incoming, NORMAL, Outgoing, Reader, write_frames};
-use crate::streaming::limits::{Activity, Limits};
+use super::frames::{
+    MessageReader, NORMAL, WebSocketError, WebSocketFrame, WebSocketMessage, write_frames,
+};
+use crate::streaming::limits::{Activity, StreamLimits};
 use crate::streaming::spdy::Headers;
-use crate::streaming::stream::{Output, QUEUE, Stream};
+use crate::streaming::stream::{QUEUE, StreamOutput, UpgradedStream};
 
-/// The first byte of a message that closes the channel which the second byte names. Kubernetes: from v5 of the protocol on.
+/// The first byte of a message that closes the channel of the second byte. Kubernetes: since v5 of
+/// the protocol.
 const CLOSE_SIGNAL: u8 = 255;
-/// The frames that may wait to be written.
+/// The capacity of the frame queue.
 const FRAMES: usize = 64;
-/// How much a tunnel holds in each direction.
+/// The buffer size of a tunnel in each direction.
 const TUNNEL: usize = 64 * 1024;
-/// How long the last frames may take to be written.
+/// The time limit for the last frames.
 const LINGER: Duration = Duration::from_secs(10);
 
-/// How messages are encoded.
+/// The encoding of messages.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Encoding {
-    /// A byte with the number of the channel, and the data. From v5 on the client can close a channel.
+pub(crate) enum ChannelEncoding {
+    /// A byte with the channel number, and the data. Since v5 the client can close a channel.
     Binary { closes: bool },
-    /// A digit with the number of the channel, and the data in base64, as text.
+    /// A digit with the channel number, and the data in base64, as text.
     Base64,
 }
 
-impl Encoding {
+impl ChannelEncoding {
     /// A message to a channel.
-    pub(crate) fn message(self, channel: u8, data: &[u8]) -> Outgoing {
+    pub(crate) fn message(self, channel: u8, data: &[u8]) -> WebSocketFrame {
         let mut message = BytesMut::with_capacity(1 + data.len());
         match self {
-            Encoding::Binary { .. } => {
+            ChannelEncoding::Binary { .. } => {
                 message.put_u8(channel);
                 message.put_slice(data);
-                Outgoing::Binary(message.freeze())
+                WebSocketFrame::Binary(message.freeze())
             }
-            Encoding::Base64 => {
+            ChannelEncoding::Base64 => {
                 message.put_u8(b'0' + channel);
                 message.put_slice(STANDARD.encode(data).as_bytes());
-                Outgoing::Text(message.freeze())
+                WebSocketFrame::Text(message.freeze())
             }
         }
     }
 
-    /// The channel of a message, and its data; none if there is no data at all.
-    fn read(self, mut message: Bytes) -> Result<Option<(u8, Bytes)>, ConnectionError> {
+    /// The channel of a message, and its data; `None` for an empty message.
+    fn read(self, mut message: Bytes) -> Result<Option<(u8, Bytes)>, WebSocketError> {
         if message.is_empty() {
             return Ok(None);
         }
         let first = message.split_to(1)[0];
         match self {
-            Encoding::Binary { .. } => Ok(Some((first, message))),
-            Encoding::Base64 => {
+            ChannelEncoding::Binary { .. } => Ok(Some((first, message))),
+            ChannelEncoding::Base64 => {
                 let data = STANDARD
                     .decode(&message)
-                    .map_err(|_| ConnectionError::Protocol("invalid base64"))?;
+                    .map_err(|_| WebSocketError::Protocol("invalid base64"))?;
                 Ok(Some((first.wrapping_sub(b'0'), data.into())))
             }
         }
     }
 }
 
-/// Serves a connection with so many channels: `work` gets them and runs until it is done, the client has gone, or a limit is
-/// reached.
+/// Serves a connection with `n_channels` channels: `work` gets them and runs until it is done, the
+/// client has gone, or a limit is reached.
 pub(crate) async fn serve<F: Future<Output = ()>>(
     io: impl AsyncRead + AsyncWrite,
-    limits: Limits,
-    encoding: Encoding,
+    limits: StreamLimits,
+    encoding: ChannelEncoding,
     n_channels: u8,
-    work: impl FnOnce(Vec<Stream>) -> F,
-) -> Result<(), ConnectionError> {
+    work: impl FnOnce(Vec<UpgradedStream>) -> F,
+) -> Result<(), WebSocketError> {
     let (read, write) = tokio::io::split(io);
     let activity = &Activity::new(limits.idle);
     let (frames, queue) = mpsc::channel(FRAMES);
@@ -86,8 +89,8 @@ pub(crate) async fn serve<F: Future<Output = ()>>(
     for channel in 0..n_channels {
         let (send, input) = mpsc::channel(QUEUE);
         inputs.push(Some(send));
-        let output = Output::websocket(channel, encoding, frames.clone());
-        streams.push(Stream {
+        let output = StreamOutput::websocket(channel, encoding, frames.clone());
+        streams.push(UpgradedStream {
             id: channel.into(),
             headers: Headers::default(),
             input,
@@ -95,22 +98,22 @@ pub(crate) async fn serve<F: Future<Output = ()>>(
         });
     }
     let mut writer = pin!(write_frames(write, queue, activity));
-    let reader = Reader::new(read, limits.message);
+    let reader = MessageReader::new(read, limits.message);
     let working = async move {
         let outcome = tokio::select! {
             () = work(streams) => Ok(()),
             ended = read_messages(reader, encoding, inputs, &frames, activity) => ended,
-            () = activity.expired() => Err(ConnectionError::Idle),
+            () = activity.expired() => Err(WebSocketError::Idle),
         };
         let status = outcome
             .as_ref()
             .err()
-            .map_or(NORMAL, ConnectionError::status);
-        let _ = timeout(LINGER, frames.send(Outgoing::Close(status))).await;
+            .map_or(NORMAL, WebSocketError::status);
+        let _ = timeout(LINGER, frames.send(WebSocketFrame::Close(status))).await;
         outcome
     };
     tokio::select! {
-        ended = &mut writer => ended.map_err(ConnectionError::Io),
+        ended = &mut writer => ended.map_err(WebSocketError::Io),
         outcome = working => {
             let _ = timeout(LINGER, writer).await;
             outcome
@@ -118,43 +121,43 @@ pub(crate) async fn serve<F: Future<Output = ()>>(
     }
 }
 
-/// Hands messages on to their channels until the client closes the connection.
+/// Passes messages to their channels until the client closes the connection.
 async fn read_messages(
-    mut reader: Reader<impl AsyncRead + Unpin>,
-    encoding: Encoding,
+    mut reader: MessageReader<impl AsyncRead + Unpin>,
+    encoding: ChannelEncoding,
     mut inputs: Vec<Option<mpsc::Sender<Bytes>>>,
-    frames: &mpsc::Sender<Outgoing>,
+    frames: &mpsc::Sender<WebSocketFrame>,
     activity: &Activity,
-) -> Result<(), ConnectionError> {
+) -> Result<(), WebSocketError> {
     loop {
         let message = match reader.next(activity).await? {
-            Incoming::Message(message) => message,
-            Incoming::Ping(data) => {
-                let _ = frames.send(Outgoing::Pong(data)).await;
+            WebSocketMessage::Message(message) => message,
+            WebSocketMessage::Ping(data) => {
+                let _ = frames.send(WebSocketFrame::Pong(data)).await;
                 continue;
             }
-            Incoming::Close => return Ok(()),
+            WebSocketMessage::Close => return Ok(()),
         };
         let Some((channel, data)) = encoding.read(message)? else {
             continue;
         };
-        if channel == CLOSE_SIGNAL && encoding == (Encoding::Binary { closes: true }) {
+        if channel == CLOSE_SIGNAL && encoding == (ChannelEncoding::Binary { closes: true }) {
             let [closed] = data[..] else {
-                return Err(ConnectionError::Protocol(
+                return Err(WebSocketError::Protocol(
                     "a close signal must name one channel",
                 ));
             };
             match inputs.get_mut(usize::from(closed)) {
                 Some(input) => *input = None,
                 None => {
-                    return Err(ConnectionError::Protocol(
+                    return Err(WebSocketError::Protocol(
                         "a close signal for an unknown channel",
                     ));
                 }
             }
             continue;
         }
-        // Kubernetes: what is for an unknown channel is ignored.
+        // Kubernetes: messages to unknown channels are ignored.
         let Some(input) = inputs.get_mut(usize::from(channel)) else {
             continue;
         };
@@ -170,21 +173,21 @@ async fn read_messages(
 /// Carries a byte stream in binary messages: `work` gets the near end.
 pub(crate) async fn tunnel<F: Future<Output = ()>>(
     io: impl AsyncRead + AsyncWrite,
-    limits: Limits,
+    limits: StreamLimits,
     work: impl FnOnce(DuplexStream) -> F,
-) -> Result<(), ConnectionError> {
+) -> Result<(), WebSocketError> {
     let (read, write) = tokio::io::split(io);
     let activity = &Activity::new(limits.idle);
     let (frames, queue) = mpsc::channel(FRAMES);
     let (near, far) = tokio::io::duplex(TUNNEL);
     let (mut from_near, mut to_near) = tokio::io::split(far);
-    let mut reader = Reader::new(read, limits.message);
+    let mut reader = MessageReader::new(read, limits.message);
     let inward = async {
         loop {
             match reader.next(activity).await? {
-                Incoming::Message(data) => to_near.write_all(&data).await?,
-                Incoming::Ping(data) => drop(frames.send(Outgoing::Pong(data)).await),
-                Incoming::Close => return Ok::<(), ConnectionError>(()),
+                WebSocketMessage::Message(data) => to_near.write_all(&data).await?,
+                WebSocketMessage::Ping(data) => drop(frames.send(WebSocketFrame::Pong(data)).await),
+                WebSocketMessage::Close => return Ok::<(), WebSocketError>(()),
             }
         }
     };
@@ -195,7 +198,7 @@ pub(crate) async fn tunnel<F: Future<Output = ()>>(
                 0 => return Ok::<(), io::Error>(()),
                 n => drop(
                     frames
-                        .send(Outgoing::Binary(Bytes::copy_from_slice(&piece[..n])))
+                        .send(WebSocketFrame::Binary(Bytes::copy_from_slice(&piece[..n])))
                         .await,
                 ),
             }
@@ -205,21 +208,21 @@ pub(crate) async fn tunnel<F: Future<Output = ()>>(
     let working = async {
         let mut outward = pin!(outward);
         let outcome = tokio::select! {
-            // The last bytes are still to be carried.
-            () = work(near) => outward.await.map_err(ConnectionError::Io),
+            // The last bytes are still to be sent.
+            () = work(near) => outward.await.map_err(WebSocketError::Io),
             ended = inward => ended,
-            ended = &mut outward => ended.map_err(ConnectionError::Io),
-            () = activity.expired() => Err(ConnectionError::Idle),
+            ended = &mut outward => ended.map_err(WebSocketError::Io),
+            () = activity.expired() => Err(WebSocketError::Idle),
         };
         let status = outcome
             .as_ref()
             .err()
-            .map_or(NORMAL, ConnectionError::status);
-        let _ = timeout(LINGER, frames.send(Outgoing::Close(status))).await;
+            .map_or(NORMAL, WebSocketError::status);
+        let _ = timeout(LINGER, frames.send(WebSocketFrame::Close(status))).await;
         outcome
     };
     let outcome = tokio::select! {
-        ended = &mut writer => return ended.map_err(ConnectionError::Io),
+        ended = &mut writer => return ended.map_err(WebSocketError::Io),
         outcome = working => outcome,
     };
     drop(frames);

@@ -15,36 +15,34 @@ const CLOSE: u8 = 8;
 const PING: u8 = 9;
 const PONG: u8 = 10;
 
-/// The status of a connection that has served its purpose.
+/// The status of a normal closure.
 pub(super) const NORMAL: u16 = 1000;
-/// The status of a connection whose peer broke the rules.
+/// The status of a protocol error.
 pub(super) const PROTOCOL_ERROR: u16 = 1002;
-/// The status of a connection whose peer sent a message that is too large.
+/// The status of a message that is too large.
 pub(super) const TOO_LARGE: u16 = 1009;
 
 /// A frame for the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Outgoing {
+pub(crate) enum WebSocketFrame {
     Text(Bytes),
     Binary(Bytes),
     Pong(Bytes),
-    /// The connection ends.
     Close(u16),
 }
 
 /// What the client sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Incoming {
+pub(super) enum WebSocketMessage {
     /// A whole message, text or binary.
     Message(Bytes),
     Ping(Bytes),
-    /// The client closes the connection.
     Close,
 }
 
-/// Why a connection ended too early.
+/// Why a connection ended early.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum ConnectionError {
+pub(crate) enum WebSocketError {
     #[error(transparent)]
     Io(#[from] io::Error),
     #[error("a message larger than {0} bytes")]
@@ -55,79 +53,82 @@ pub(crate) enum ConnectionError {
     Idle,
 }
 
-impl ConnectionError {
+impl WebSocketError {
     /// The status of the close frame.
     pub(crate) fn status(&self) -> u16 {
         match self {
-            ConnectionError::MessageTooLarge(_) => TOO_LARGE,
-            ConnectionError::Protocol(_) => PROTOCOL_ERROR,
-            ConnectionError::Io(_) | ConnectionError::Idle => NORMAL,
+            WebSocketError::MessageTooLarge(_) => TOO_LARGE,
+            WebSocketError::Protocol(_) => PROTOCOL_ERROR,
+            WebSocketError::Io(_) | WebSocketError::Idle => NORMAL,
         }
     }
 }
 
 /// Reads messages of up to `limit` bytes.
-pub(super) struct Reader<R> {
+pub(super) struct MessageReader<R> {
     io: R,
     limit: usize,
-    /// The parts of a message that came so far.
+    /// The fragments of a message so far.
     message: Option<BytesMut>,
 }
 
-impl<R: AsyncRead + Unpin> Reader<R> {
-    pub(super) fn new(io: R, limit: usize) -> Reader<R> {
-        Reader {
+impl<R: AsyncRead + Unpin> MessageReader<R> {
+    pub(super) fn new(io: R, limit: usize) -> MessageReader<R> {
+        MessageReader {
             io,
             limit,
             message: None,
         }
     }
 
-    /// The next message; a connection that breaks off was closed.
-    pub(super) async fn next(&mut self, activity: &Activity) -> Result<Incoming, ConnectionError> {
+    /// The next message; a broken connection counts as closed.
+    pub(super) async fn next(
+        &mut self,
+        activity: &Activity,
+    ) -> Result<WebSocketMessage, WebSocketError> {
         loop {
             let first = match self.io.read_u8().await {
                 Ok(first) => first,
                 Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                    return Ok(Incoming::Close);
+                    return Ok(WebSocketMessage::Close);
                 }
                 Err(error) => return Err(error.into()),
             };
             activity.touch();
             let (fin, opcode) = (first & 0x80 != 0, first & 0x0f);
             if first & 0x70 != 0 {
-                return Err(ConnectionError::Protocol("reserved bits are set"));
+                return Err(WebSocketError::Protocol("reserved bits are set"));
             }
             let payload = self.payload(opcode).await?;
             match opcode {
-                CLOSE => return Ok(Incoming::Close),
-                PING => return Ok(Incoming::Ping(payload.freeze())),
+                CLOSE => return Ok(WebSocketMessage::Close),
+                PING => return Ok(WebSocketMessage::Ping(payload.freeze())),
                 PONG => {}
                 TEXT | BINARY if self.message.is_some() => {
-                    return Err(ConnectionError::Protocol("a message inside another"));
+                    return Err(WebSocketError::Protocol("a message inside another"));
                 }
-                TEXT | BINARY if fin => return Ok(Incoming::Message(payload.freeze())),
+                TEXT | BINARY if fin => return Ok(WebSocketMessage::Message(payload.freeze())),
                 TEXT | BINARY => self.message = Some(payload),
                 CONTINUATION => {
                     let Some(message) = &mut self.message else {
-                        return Err(ConnectionError::Protocol("a continuation of nothing"));
+                        return Err(WebSocketError::Protocol("a continuation of nothing"));
                     };
                     message.unsplit(payload);
                     if fin {
-                        return Ok(Incoming::Message(
+                        return Ok(WebSocketMessage::Message(
                             self.message.take().unwrap_or_default().freeze(),
                         ));
                     }
                 }
-                _ => return Err(ConnectionError::Protocol("an unknown opcode")),
+                _ => return Err(WebSocketError::Protocol("an unknown opcode")),
             }
         }
     }
 
-    async fn payload(&mut self, opcode: u8) -> Result<BytesMut, ConnectionError> {
+    async fn payload(&mut self, opcode: u8) -> Result<BytesMut, WebSocketError> {
         let second = self.io.read_u8().await?;
         if second & 0x80 == 0 {
-            return Err(ConnectionError::Protocol(
+            return Err(WebSocketError::Protocol(
                 "a frame of a client without a mask",
             ));
         }
@@ -137,12 +138,10 @@ impl<R: AsyncRead + Unpin> Reader<R> {
             length => u64::from(length),
         };
         if opcode >= CLOSE && length > 125 {
-            return Err(ConnectionError::Protocol(
-                "a control frame that is too long",
-            ));
+            return Err(WebSocketError::Protocol("a control frame that is too long"));
         }
         let held = self.message.as_ref().map_or(0, BytesMut::len);
-        let too_large = ConnectionError::MessageTooLarge(self.limit);
+        let too_large = WebSocketError::MessageTooLarge(self.limit);
         let length = usize::try_from(length)
             .ok()
             .filter(|length| *length <= self.limit - held);
@@ -159,14 +158,14 @@ impl<R: AsyncRead + Unpin> Reader<R> {
     }
 }
 
-/// Writes frames until all who send them have gone.
+/// Writes frames until all senders are dropped.
 pub(super) async fn write_frames(
     mut io: impl AsyncWrite + Unpin,
-    mut queue: mpsc::Receiver<Outgoing>,
+    mut queue: mpsc::Receiver<WebSocketFrame>,
     activity: &Activity,
 ) -> io::Result<()> {
     while let Some(frame) = queue.recv().await {
-        io.write_all(&encode(&frame)).await?;
+        io.write_all(&frame.encode()).await?;
         if queue.is_empty() {
             io.flush().await?;
         }
@@ -175,30 +174,32 @@ pub(super) async fn write_frames(
     io.shutdown().await
 }
 
-fn encode(frame: &Outgoing) -> BytesMut {
-    let status;
-    let (opcode, payload): (u8, &[u8]) = match frame {
-        Outgoing::Text(text) => (TEXT, text),
-        Outgoing::Binary(bytes) => (BINARY, bytes),
-        Outgoing::Pong(bytes) => (PONG, bytes),
-        Outgoing::Close(code) => {
-            status = code.to_be_bytes();
-            (CLOSE, &status)
+impl WebSocketFrame {
+    fn encode(&self) -> BytesMut {
+        let status;
+        let (opcode, payload): (u8, &[u8]) = match self {
+            WebSocketFrame::Text(text) => (TEXT, text),
+            WebSocketFrame::Binary(bytes) => (BINARY, bytes),
+            WebSocketFrame::Pong(bytes) => (PONG, bytes),
+            WebSocketFrame::Close(code) => {
+                status = code.to_be_bytes();
+                (CLOSE, &status)
+            }
+        };
+        let mut bytes = BytesMut::with_capacity(payload.len() + 10);
+        bytes.put_u8(0x80 | opcode);
+        match payload.len() {
+            length @ ..126 => bytes.put_u8(length as u8),
+            length @ ..0x1_0000 => {
+                bytes.put_u8(126);
+                bytes.put_u16(length as u16);
+            }
+            length => {
+                bytes.put_u8(127);
+                bytes.put_u64(length as u64);
+            }
         }
-    };
-    let mut bytes = BytesMut::with_capacity(payload.len() + 10);
-    bytes.put_u8(0x80 | opcode);
-    match payload.len() {
-        length @ ..126 => bytes.put_u8(length as u8),
-        length @ ..0x1_0000 => {
-            bytes.put_u8(126);
-            bytes.put_u16(length as u16);
-        }
-        length => {
-            bytes.put_u8(127);
-            bytes.put_u64(length as u64);
-        }
+        bytes.put_slice(payload);
+        bytes
     }
-    bytes.put_slice(payload);
-    bytes
 }

@@ -1,6 +1,8 @@
-//! WebSocket (RFC 6455), the server's side: channels of Kubernetes' subprotocols, and a tunnel for SPDY.
+//! WebSocket (RFC 6455), the server side: channels of Kubernetes' subprotocols, and a tunnel for
+//! SPDY.
 //!
-//! `frames` is the protocol itself, `channels` what Kubernetes makes of it: the first byte of a message is the number of a channel.
+//! `frames` is the protocol itself, `channels` the subprotocols: the first byte of a message is the
+//! channel number.
 
 mod channels;
 mod frames;
@@ -11,13 +13,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use ring::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 
-pub(super) use channels::{Encoding, serve, tunnel};
-pub(super) use frames::Outgoing;
+pub(super) use channels::{ChannelEncoding, serve, tunnel};
+pub(super) use frames::WebSocketFrame;
 
-/// What a server proves with that it speaks WebSocket.
+/// The GUID of the handshake.
 const GUID: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 
-/// The answer to a client's `Sec-WebSocket-Key`.
+/// The response to a client's `Sec-WebSocket-Key`.
 pub(super) fn accept_key(key: &str) -> String {
     STANDARD.encode(digest(
         &SHA1_FOR_LEGACY_USE_ONLY,

@@ -1,4 +1,4 @@
-//! A client that speaks WebSocket by hand, on paused time.
+//! A hand-written WebSocket client, on paused time.
 
 use std::time::Duration;
 
@@ -6,17 +6,16 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, duplex};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use super::frames::ConnectionError;
-use super::{Encoding, accept_key, serve, tunnel};
-use crate::streaming::limits::Limits;
-use crate::streaming::stream::Stream;
+use super::frames::WebSocketError;
+use super::{ChannelEncoding, accept_key, serve, tunnel};
+use crate::streaming::limits::StreamLimits;
+use crate::streaming::stream::UpgradedStream;
 
-const V5: Encoding = Encoding::Binary { closes: true };
+const V5: ChannelEncoding = ChannelEncoding::Binary { closes: true };
 
 struct Client(DuplexStream);
 
 impl Client {
-    /// A masked frame.
     async fn send(&mut self, first: u8, payload: &[u8]) {
         let mut frame = vec![first];
         match payload.len() {
@@ -41,7 +40,7 @@ impl Client {
         self.0.write_all(&frame).await.unwrap();
     }
 
-    /// The next frame: its first byte and its payload; none at the end.
+    /// The next frame: its first byte and its payload; `None` at the end.
     async fn next(&mut self) -> Option<(u8, Vec<u8>)> {
         let first = self.0.read_u8().await.ok()?;
         let length = match self.0.read_u8().await.unwrap() {
@@ -55,10 +54,13 @@ impl Client {
     }
 }
 
-/// Serves a client: channel 0 is sent back on channel 1, and the end of it ends everything.
-fn start(limits: Limits, encoding: Encoding) -> (Client, JoinHandle<Result<(), ConnectionError>>) {
+/// Serves a client: channel 0 is echoed on channel 1, and its end ends everything.
+fn start(
+    limits: StreamLimits,
+    encoding: ChannelEncoding,
+) -> (Client, JoinHandle<Result<(), WebSocketError>>) {
     let (near, far) = duplex(1 << 20);
-    let echo = |mut channels: Vec<Stream>| async move {
+    let echo = |mut channels: Vec<UpgradedStream>| async move {
         let output = channels[1].output.clone();
         while let Some(data) = channels[0].input.recv().await {
             let _ = output.send(data).await;
@@ -81,10 +83,10 @@ fn a_key_is_answered_as_the_standard_says() {
 
 #[tokio::test(start_paused = true)]
 async fn channels_carry_data_and_one_side_of_them_can_be_closed() {
-    let (mut client, served) = start(Limits::default(), V5);
+    let (mut client, served) = start(StreamLimits::default(), V5);
     client.send(0x82, b"\0hello").await;
     assert_eq!(client.next().await, Some((0x82, b"\x01hello".to_vec())));
-    // A message in three frames, with a ping between them.
+    // A message in three frames, with a ping in between.
     client.send(0x02, b"\0a").await;
     client.send(0x89, b"ping").await;
     client.send(0x00, b"b").await;
@@ -110,7 +112,7 @@ async fn channels_carry_data_and_one_side_of_them_can_be_closed() {
 
 #[tokio::test(start_paused = true)]
 async fn base64_channels_are_text() {
-    let (mut client, _served) = start(Limits::default(), Encoding::Base64);
+    let (mut client, _served) = start(StreamLimits::default(), ChannelEncoding::Base64);
     client.send(0x81, b"0aGVsbG8=").await;
     assert_eq!(client.next().await, Some((0x81, b"1aGVsbG8=".to_vec())));
     client.send(0x81, b"0?").await;
@@ -131,7 +133,7 @@ async fn garbage_and_oversized_messages_end_the_connection() {
         (b"\x80\x80\0\0\0\0", 1002),
         (b"\x89\xfe\x01\0", 1002),
     ] {
-        let (mut client, served) = start(Limits::default(), V5);
+        let (mut client, served) = start(StreamLimits::default(), V5);
         client.0.write_all(bytes).await.unwrap();
         assert_eq!(
             client.next().await,
@@ -141,9 +143,9 @@ async fn garbage_and_oversized_messages_end_the_connection() {
         assert!(served.await.unwrap().is_err());
     }
     let (mut client, _served) = start(
-        Limits {
+        StreamLimits {
             message: 10,
-            ..Limits::default()
+            ..StreamLimits::default()
         },
         V5,
     );
@@ -159,9 +161,9 @@ async fn garbage_and_oversized_messages_end_the_connection() {
 #[tokio::test(start_paused = true)]
 async fn an_idle_connection_is_closed() {
     let (mut client, served) = start(
-        Limits {
+        StreamLimits {
             idle: Duration::from_secs(60),
-            ..Limits::default()
+            ..StreamLimits::default()
         },
         V5,
     );
@@ -171,15 +173,15 @@ async fn an_idle_connection_is_closed() {
         Some((0x88, 1000_u16.to_be_bytes().to_vec()))
     );
     assert_eq!(began.elapsed().as_secs(), 60);
-    assert!(matches!(served.await.unwrap(), Err(ConnectionError::Idle)));
+    assert!(matches!(served.await.unwrap(), Err(WebSocketError::Idle)));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_vanishes_or_closes_ends_the_work() {
-    let (client, served) = start(Limits::default(), V5);
+async fn a_disconnect_or_a_close_ends_the_work() {
+    let (client, served) = start(StreamLimits::default(), V5);
     drop(client);
     let _ = served.await.unwrap();
-    let (mut client, served) = start(Limits::default(), V5);
+    let (mut client, served) = start(StreamLimits::default(), V5);
     client.send(0x88, &1000_u16.to_be_bytes()).await;
     assert_eq!(
         client.next().await,
@@ -191,7 +193,7 @@ async fn a_client_that_vanishes_or_closes_ends_the_work() {
 #[tokio::test(start_paused = true)]
 async fn a_tunnel_carries_bytes_in_messages() {
     let (near, far) = duplex(1 << 20);
-    let served = tokio::spawn(tunnel(far, Limits::default(), |mut io| async move {
+    let served = tokio::spawn(tunnel(far, StreamLimits::default(), |mut io| async move {
         let mut word = [0; 6];
         io.read_exact(&mut word).await.unwrap();
         io.write_all(&word).await.unwrap();

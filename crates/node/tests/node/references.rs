@@ -1,4 +1,4 @@
-//! Pods wait for the ConfigMaps and Secrets that they name.
+//! Pods that reference ConfigMaps and Secrets.
 
 use mizzen_sdk::Object;
 
@@ -7,7 +7,7 @@ use crate::cluster::{Cluster, show};
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const SECRETS: &str = "/api/v1/namespaces/default/secrets";
 
-/// What a pod's only container waits for: a reason and a message.
+/// The waiting reason and message of a pod's only container.
 fn waiting(pod: &Object) -> String {
     let waiting = &pod["status"]["containerStatuses"].list()[0]["state"]["waiting"];
     format!("{} {}", waiting["reason"].str(), waiting["message"].str())
@@ -21,7 +21,7 @@ fn has_sandbox(pod: &Object) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_container_waits_for_its_environment() {
+async fn container_waits_for_its_environment() {
     let cluster = Cluster::with(1).await;
     let env = "env: [{name: A, valueFrom: {configMapKeyRef: {name: x, key: k}}}]";
     cluster
@@ -75,7 +75,7 @@ async fn a_container_waits_for_its_environment() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_starts_without_its_volumes() {
+async fn missing_volume_blocks_all_containers() {
     let cluster = Cluster::with(1).await;
     let spec = "containers: [{name: web, image: web, volumeMounts: [{name: v, mountPath: /v}]}], \
                 volumes: [{name: v, secret: {secretName: x, items: [{key: k, path: k}]}}, {name: unused, secret: {secretName: z}}]";
@@ -118,7 +118,7 @@ async fn nothing_starts_without_its_volumes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_optional_is_not_waited_for() {
+async fn optional_references_do_not_block() {
     let cluster = Cluster::with(1).await;
     let spec = "containers: [{name: web, image: web, envFrom: [{secretRef: {name: x, optional: true}}], \
                 env: [{name: A, valueFrom: {secretKeyRef: {name: x, key: k, optional: true}}}], \
@@ -133,7 +133,7 @@ async fn what_is_optional_is_not_waited_for() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_can_go_while_it_waits() {
+async fn waiting_pod_can_be_deleted() {
     let cluster = Cluster::with(1).await;
     cluster
         .run_pod(
@@ -158,7 +158,7 @@ async fn a_pod_can_go_while_it_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_ephemeral_container_waits_for_its_environment() {
+async fn ephemeral_container_waits_for_its_environment() {
     let cluster = Cluster::with(1).await;
     cluster
         .create(SECRETS, "{metadata: {name: x}, data: {k: dg==}}")

@@ -1,9 +1,10 @@
-//! What does a pod need of the API before its containers can be made? The ConfigMaps and Secrets that it names.
+//! The ConfigMaps and Secrets that a pod references.
 //!
-//! Somebody reads them when [`Supply::wants`] says so, and gives what was found to [`Supply::take`]. Volumes come first: without
-//! one of them nothing is started. Then each container needs its environment.
+//! The agent reads the objects that [`ReferencedObjects::objects_to_read`] returns and passes them
+//! to [`ReferencedObjects::store`]. Volumes come first: nothing starts until all are there. Then
+//! each container needs its environment.
 //!
-//! Invariant: pure. A pod that names nothing has no [`Supply`].
+//! Invariant: pure. A pod without references has no [`ReferencedObjects`].
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -12,108 +13,114 @@ use std::time::Duration;
 use mizzen_sdk::event::Note;
 use mizzen_value::{Str, Value};
 
-use super::held::pulled;
+use super::container::pulled;
 use super::inputs::mounted_objects;
-use super::{Held, Pod, Told, Turn, spec};
+use super::{ContainerState, PodEvent, PodState, SyncContext, spec};
 use crate::moment::{Moment, earlier};
 use crate::runtime::ContainerRuntime;
 
-/// Kubernetes: how long a volume that cannot be had is left alone, at first and at most (exponential_backoff.go).
+/// Kubernetes: the initial and the maximum back-off of a volume (exponential_backoff.go).
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 const LONGEST_WAIT: Duration = Duration::from_secs(122);
-/// Kubernetes: how long until a container that cannot be made is tried again (kubelet.go, `backOffPeriod`).
+/// Kubernetes: when a container that cannot be created is retried (kubelet.go, `backOffPeriod`).
 const PAUSE: Duration = Duration::from_secs(10);
-/// Kubernetes: how often a kubelet looks whether volumes have changed (`syncFrequency`).
+/// Kubernetes: how often volumes are synced (`syncFrequency`).
 const SYNC: Duration = Duration::from_secs(60);
-/// Every namespace has it, and every pod with a token names it: nothing waits for it, and it is read only for commands that read
-/// files.
-const AUTHORITIES: &str = "kube-root-ca.crt";
+/// Every namespace has it, and every pod with a token references it. Nothing waits for it, and it
+/// is read only for commands that read files.
+const ROOT_CA: &str = "kube-root-ca.crt";
 
-/// What can be needed.
+/// The kind of a referenced object.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Sort {
+pub enum ReferenceKind {
     /// A ConfigMap.
     ConfigMap,
     /// A Secret.
     Secret,
 }
 
-/// One object that a pod names.
-pub type Need = (Sort, Str);
+/// A reference to an object.
+pub type ObjectKey = (ReferenceKind, Str);
 
-/// The values of an object, or why they are not known.
+/// The content of an object, or why it could not be read.
 pub type Found = Result<Arc<Contents>, String>;
 
-/// The values of a ConfigMap or a Secret, shared by all pods that name it.
+/// The content of a ConfigMap or a Secret, shared by all pods that reference it.
 #[derive(Debug, Default, PartialEq)]
 pub struct Contents {
-    /// The version of the object.
+    /// The resource version.
     pub version: Str,
-    /// What can be a variable or a file.
+    /// Values for variables and files.
     pub data: BTreeMap<Str, Str>,
-    /// What can be a file only.
+    /// Values for files only.
     pub binary: BTreeMap<Str, Str>,
 }
 
-/// What a pod needs, and what was found of it.
+/// The references of a pod, and the objects that were read.
 #[derive(Debug)]
-pub struct Supply {
-    needs: Vec<Need>,
-    /// What was found at the last reading.
-    pub found: BTreeMap<Need, Found>,
-    /// When the last reading was asked for, and whether it is under way.
+pub struct ReferencedObjects {
+    needs: Vec<ObjectKey>,
+    /// The objects of the last read.
+    pub found: BTreeMap<ObjectKey, Found>,
+    /// When the last read was requested, and whether it is in progress.
     asked: Moment,
     is_reading: bool,
-    /// How often everything was read.
+    /// The number of reads.
     n_readings: u32,
-    /// Of which reading people have heard.
+    /// The read whose problems were reported.
     told: u32,
     n_failures: u32,
     due: Option<Moment>,
 }
 
-impl Sort {
-    /// How messages about what is missing call it.
+impl ReferenceKind {
+    /// Its name in messages about missing objects.
     pub fn word(self) -> &'static str {
         match self {
-            Sort::ConfigMap => "configmap",
-            Sort::Secret => "secret",
+            ReferenceKind::ConfigMap => "configmap",
+            ReferenceKind::Secret => "secret",
         }
     }
 
     fn kind(self) -> &'static str {
         match self {
-            Sort::ConfigMap => "ConfigMap",
-            Sort::Secret => "Secret",
+            ReferenceKind::ConfigMap => "ConfigMap",
+            ReferenceKind::Secret => "Secret",
         }
     }
 
-    /// What is wrong with a key of a volume that is not there.
+    /// The message about a missing key of a volume.
     fn lacks_item(self, key: &str) -> String {
         match self {
-            Sort::ConfigMap => format!("configmap references non-existent config key: {key}"),
-            Sort::Secret => format!("references non-existent secret key: {key}"),
+            ReferenceKind::ConfigMap => {
+                format!("configmap references non-existent config key: {key}")
+            }
+            ReferenceKind::Secret => format!("references non-existent secret key: {key}"),
         }
     }
 
-    /// That there is no such object.
+    /// The message about a missing object.
     pub fn is_missing(self, name: &str) -> String {
         format!("{} {name:?} not found", self.word())
     }
 }
 
-impl Supply {
-    /// What a pod that comes `now` needs; none if it names nothing.
-    pub fn of(pod: &Value, now: Moment, runtime: &dyn ContainerRuntime) -> Option<Box<Supply>> {
+impl ReferencedObjects {
+    /// The references of a new pod; `None` if it has none.
+    pub fn from_pod(
+        pod: &Value,
+        now: Moment,
+        runtime: &dyn ContainerRuntime,
+    ) -> Option<Box<ReferencedObjects>> {
         let of_volumes = mounted(pod).flat_map(sources);
         let of_containers = spec::containers(pod).flat_map(|(_, container)| references(container));
-        let mut needs: BTreeSet<Need> = of_volumes
+        let mut needs: BTreeSet<ObjectKey> = of_volumes
             .chain(of_containers)
             .map(|one| one.need())
             .collect();
         let read = spec::containers(pod).filter(|(_, container)| runtime.reads_files(container));
         needs.extend(read.flat_map(|(_, container)| mounted_objects(pod, container)));
-        let supply = Supply {
+        let referenced = ReferencedObjects {
             needs: needs.into_iter().collect(),
             found: BTreeMap::new(),
             asked: now,
@@ -123,18 +130,18 @@ impl Supply {
             n_failures: 0,
             due: Some(now),
         };
-        (!supply.needs.is_empty()).then(|| Box::new(supply))
+        (!referenced.needs.is_empty()).then(|| Box::new(referenced))
     }
 
-    /// What is to be read now; it is not asked for again before it was taken.
-    pub fn wants(&mut self, now: Moment) -> Option<Vec<Need>> {
+    /// The objects to read now; not returned again before [`ReferencedObjects::take`].
+    pub fn objects_to_read(&mut self, now: Moment) -> Option<Vec<ObjectKey>> {
         self.due.filter(|due| *due <= now && !self.is_reading)?;
         (self.due, self.asked, self.is_reading) = (None, now, true);
         Some(self.needs.clone())
     }
 
-    /// Takes what was found.
-    pub fn take(&mut self, found: BTreeMap<Need, Found>) {
+    /// Stores the objects that were read.
+    pub fn store(&mut self, found: BTreeMap<ObjectKey, Found>) {
         self.found = found;
         self.is_reading = false;
         self.n_readings += 1;
@@ -145,7 +152,7 @@ impl Supply {
         self.n_readings > 0
     }
 
-    /// Whether what was read is not older than `since`; if it is, it will be read again.
+    /// Whether the last read is not older than `since`; if it is, another one is requested.
     fn is_fresh(&mut self, since: Moment, now: Moment) -> bool {
         let is_asked = self.asked >= since;
         let is_fresh = self.is_read() && !self.is_reading && is_asked;
@@ -156,14 +163,14 @@ impl Supply {
         is_fresh
     }
 
-    /// Whether everything was looked for that the environment of a container names.
+    /// Whether all references of a container's environment were read.
     fn knows(&self, container: &Value) -> bool {
         references(container).all(|one| self.found.contains_key(&one.need()))
     }
 
-    /// Takes over what a container needs that came later.
-    pub fn add(&mut self, later: Supply) {
-        let Supply {
+    /// Adds the references of a container that was added.
+    pub fn add(&mut self, later: ReferencedObjects) {
+        let ReferencedObjects {
             needs: mut added,
             due,
             ..
@@ -175,24 +182,24 @@ impl Supply {
         }
     }
 
-    /// Nothing is read until something asks for it.
+    /// Reads nothing until it is requested.
     pub fn rest(&mut self) {
         self.due = None;
     }
 
-    /// Files are made of what was read: it is read again in time.
+    /// Schedules the next read, because files depend on it.
     pub fn keep_fresh(&mut self) {
         if !self.is_reading {
             self.due = earlier(self.due, Some(self.asked + SYNC));
         }
     }
 
-    /// Whether the volumes of a pod can be made of what was read.
+    /// Whether the volumes of a pod can be set up.
     pub fn has_volumes(&self, pod: &Value) -> bool {
         self.is_read() && self.volume_problems(pod).is_empty()
     }
 
-    /// What speaks against the volumes of a pod, one after the other.
+    /// The problems of a pod's volumes.
     fn volume_problems(&self, pod: &Value) -> Vec<(Str, String)> {
         let problem = |volume: &Value| {
             let problems: Vec<String> = sources(volume)
@@ -208,14 +215,14 @@ impl Supply {
         mounted(pod).filter_map(problem).collect()
     }
 
-    fn problem(&self, reference: &Reference, pod: &Value) -> Option<String> {
+    fn problem(&self, reference: &ObjectReference, pod: &Value) -> Option<String> {
         let optional = reference.object["optional"].bool();
         let need = reference.need();
         let contents = match self.found.get(&need) {
             Some(Ok(contents)) => contents,
             Some(Err(why)) if optional && *why == need.0.is_missing(&need.1) => return None,
             Some(Err(why)) => return Some(why.clone()),
-            // A volume of a container that came later than what was read.
+            // A volume of a container that was added after the last read.
             None => return None,
         };
         let has = |key: &str| {
@@ -236,101 +243,108 @@ impl Supply {
     }
 }
 
-impl Pod {
-    /// Whether its volumes are there, as far as it needs any.
-    pub(super) fn is_mounted(&mut self, turn: &mut Turn) -> bool {
-        let Some(supply) = self.supply.as_deref_mut() else {
+impl PodState {
+    /// Whether its volumes are set up.
+    pub(super) fn volumes_ready(&mut self, sync: &mut SyncContext) -> bool {
+        let Some(referenced) = self.referenced.as_deref_mut() else {
             return true;
         };
-        if self.containers.iter().any(|held| held.n_starts > 0) {
+        if self
+            .containers
+            .iter()
+            .any(|container| container.n_starts > 0)
+        {
             return true;
         }
-        let problems = supply.volume_problems(turn.pod);
-        if supply.n_readings > supply.told && !problems.is_empty() {
+        let problems = referenced.volume_problems(sync.pod);
+        if referenced.n_readings > referenced.told && !problems.is_empty() {
             let wait = FIRST_WAIT
-                .saturating_mul(1 << supply.n_failures.min(16))
+                .saturating_mul(1 << referenced.n_failures.min(16))
                 .min(LONGEST_WAIT);
-            supply.due = Some(turn.now + wait);
-            (supply.told, supply.n_failures) = (supply.n_readings, supply.n_failures + 1);
+            referenced.due = Some(sync.now + wait);
+            (referenced.told, referenced.n_failures) =
+                (referenced.n_readings, referenced.n_failures + 1);
             for (volume, problem) in &problems {
                 let said = format!("MountVolume.SetUp failed for volume \"{volume}\" : {problem}");
-                turn.notes.push(Told {
+                sync.events.push(PodEvent {
                     path: String::new(),
                     note: Note::warning("FailedMount", "", said),
                 });
             }
         }
-        supply.n_readings > 0 && problems.is_empty()
+        referenced.n_readings > 0 && problems.is_empty()
     }
 
-    /// When what it needs is read again.
-    pub(super) fn reads_at(&self) -> Option<Moment> {
-        self.supply.as_ref().and_then(|supply| supply.due)
+    /// When the next read is due.
+    pub(super) fn next_read(&self) -> Option<Moment> {
+        self.referenced
+            .as_ref()
+            .and_then(|referenced| referenced.due)
     }
 }
 
-/// Why a container cannot be made, and after which reading people heard of it.
+/// A CreateContainerConfigError, and the read after which it was reported.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Lack {
-    /// For people.
+pub struct CreateConfigError {
+    /// The message.
     pub message: String,
     told: u32,
 }
 
-impl Held {
-    /// Whether its environment is there, as far as it needs any, and was read after its last life ended.
-    pub(super) fn has_environment(
+impl ContainerState {
+    /// Whether its environment was read after its last exit, and is complete.
+    pub(super) fn environment_ready(
         &mut self,
         spec: &Value,
-        supply: Option<&mut Supply>,
-        turn: &mut Turn,
+        referenced: Option<&mut ReferencedObjects>,
+        sync: &mut SyncContext,
     ) -> bool {
-        let Some(supply) = supply.filter(|_| references(spec).next().is_some()) else {
+        let Some(referenced) = referenced.filter(|_| references(spec).next().is_some()) else {
             return true;
         };
         let ended = self.end().and_then(|end| end.finished).unwrap_or_default();
-        if !supply.knows(spec) || !supply.is_fresh(ended, turn.now) {
+        if !referenced.knows(spec) || !referenced.is_fresh(ended, sync.now) {
             return false;
         }
-        let problem = references(spec).find_map(|one| supply.problem(&one, turn.pod));
+        let problem = references(spec).find_map(|one| referenced.problem(&one, sync.pod));
         let Some(message) = problem else {
-            self.lack = None;
+            self.config_error = None;
             return true;
         };
         if self
-            .lack
+            .config_error
             .as_ref()
-            .is_none_or(|lack| lack.told < supply.n_readings)
+            .is_none_or(|config_error| config_error.told < referenced.n_readings)
         {
-            supply.due = earlier(supply.due, Some(turn.now + PAUSE));
-            turn.tell(self, pulled(spec));
-            turn.tell(
+            referenced.due = earlier(referenced.due, Some(sync.now + PAUSE));
+            sync.record(self, pulled(spec));
+            sync.record(
                 self,
                 Note::warning("Failed", "", format!("Error: {message}")),
             );
-            self.lack = Some(Box::new(Lack {
+            self.config_error = Some(Box::new(CreateConfigError {
                 message,
-                told: supply.n_readings,
+                told: referenced.n_readings,
             }));
         }
         false
     }
 }
 
-/// A place of a pod at which a ConfigMap or a Secret is named.
-struct Reference<'a> {
-    sort: Sort,
+/// A reference to a ConfigMap or a Secret.
+struct ObjectReference<'a> {
+    sort: ReferenceKind,
     object: &'a Value,
     name: &'a str,
     of_volume: bool,
 }
 
-impl<'a> Reference<'a> {
-    fn need(&self) -> Need {
+impl<'a> ObjectReference<'a> {
+    fn need(&self) -> ObjectKey {
         (self.sort, self.name.into())
     }
 
-    /// The keys that must be there.
+    /// The keys that must exist.
     fn keys(&self) -> Vec<&'a str> {
         match self.of_volume {
             true => self.object["items"]
@@ -343,18 +357,18 @@ impl<'a> Reference<'a> {
     }
 }
 
-/// The volumes that containers mount; others are never looked at.
+/// The volumes that containers mount; the rest is ignored.
 fn mounted(pod: &Value) -> impl Iterator<Item = &Value> {
-    let is_mounted = |volume: &&Value| {
+    let volumes_ready = |volume: &&Value| {
         let mut mounts =
             spec::containers(pod).flat_map(|(_, container)| container["volumeMounts"].list());
         mounts.any(|mount| mount["name"] == volume["name"])
     };
-    pod["spec"]["volumes"].list().iter().filter(is_mounted)
+    pod["spec"]["volumes"].list().iter().filter(volumes_ready)
 }
 
-/// What a volume is made of.
-fn sources(volume: &Value) -> impl Iterator<Item = Reference<'_>> {
+/// The references of a volume.
+fn sources(volume: &Value) -> impl Iterator<Item = ObjectReference<'_>> {
     let projected = volume["projected"]["sources"].list().iter();
     let own = [(&volume["configMap"], &volume["secret"], "secretName")];
     let parts = projected.map(|source| (&source["configMap"], &source["secret"], "name"));
@@ -362,30 +376,34 @@ fn sources(volume: &Value) -> impl Iterator<Item = Reference<'_>> {
         .chain(parts)
         .flat_map(|(config, secret, name)| {
             let both = [
-                (Sort::ConfigMap, config, "name"),
-                (Sort::Secret, secret, name),
+                (ReferenceKind::ConfigMap, config, "name"),
+                (ReferenceKind::Secret, secret, name),
             ]
             .into_iter();
-            both.map(|(sort, object, name)| Reference {
+            both.map(|(sort, object, name)| ObjectReference {
                 sort,
                 object,
                 name: object[name].str(),
                 of_volume: true,
             })
-            .filter(|one| !one.name.is_empty() && one.name != AUTHORITIES)
+            .filter(|one| !one.name.is_empty() && one.name != ROOT_CA)
         })
 }
 
-/// What a container's environment is made of, in the order in which a kubelet looks.
-fn references(container: &Value) -> impl Iterator<Item = Reference<'_>> {
+/// The references of a container's environment, in the order in which a kubelet reads them.
+fn references(container: &Value) -> impl Iterator<Item = ObjectReference<'_>> {
     let whole = container["envFrom"].list().iter();
     let whole = whole.map(|from| (&from["configMapRef"], &from["secretRef"]));
     let single = container["env"].list().iter().map(|one| &one["valueFrom"]);
     let single = single.map(|from| (&from["configMapKeyRef"], &from["secretKeyRef"]));
     whole.chain(single).flat_map(|(config, secret)| {
-        let both = [(Sort::ConfigMap, config), (Sort::Secret, secret)].into_iter();
+        let both = [
+            (ReferenceKind::ConfigMap, config),
+            (ReferenceKind::Secret, secret),
+        ]
+        .into_iter();
         both.filter(|(_, object)| !object["name"].is_empty())
-            .map(|(sort, object)| Reference {
+            .map(|(sort, object)| ObjectReference {
                 sort,
                 object,
                 name: object["name"].str(),

@@ -1,4 +1,5 @@
-//! The endpoints of a kubelet, over HTTPS, for all nodes of the process; `/containerLogs/{namespace}/{pod}/{container}` is here.
+//! The endpoints of a kubelet, over HTTPS, for all nodes of the process, and
+//! `/containerLogs/{namespace}/{pod}/{container}`.
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -21,45 +22,45 @@ use tokio::sync::Semaphore;
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
-use super::choose::{Life, Printer, Refusal, Wanted};
-use super::trust::{Peer, Serving};
-use crate::agent::{Handle, PodView};
+use super::container_logs::{ContainerInstance, HttpError, LogPrinter, PodLogOptions};
+use super::tls::{ClientIdentity, Serving};
+use crate::agent::{AgentHandle, PodView};
 use crate::moment::Moment;
 use crate::pod::spec;
 use crate::resource_metrics;
 use crate::runtime::{ContainerLife, ContainerRuntime};
-use crate::settings::Settings;
+use crate::settings::NodeSettings;
 use crate::streaming::{SessionStarter, Sessions, is_stream};
 
-/// How many connections there may be.
+/// The most concurrent connections.
 const MOST_CONNECTIONS: usize = 1000;
-/// How long shaking hands, and sending a request, may take.
+/// The time limit of a TLS handshake, and of the head of a request.
 const HANDSHAKE: Duration = Duration::from_secs(10);
-/// How often somebody who follows is told what is new.
+/// How often a followed log is polled.
 pub(crate) const FOLLOW: Duration = Duration::from_millis(100);
-/// How long to wait after a connection could not be taken.
+/// How long to wait after `accept` has failed.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The body of an answer.
+/// The body of a response.
 pub(crate) type Body = BoxBody<Bytes, Infallible>;
 
-/// What is needed to tell of a pod.
+/// The kubelet server.
 #[derive(Clone)]
-pub(crate) struct Teller {
-    pub settings: Arc<Settings>,
-    pub agent: Handle,
-    /// Where connections go that are upgraded.
+pub(crate) struct KubeletServer {
+    pub settings: Arc<NodeSettings>,
+    pub agent: AgentHandle,
+    /// Starts sessions on upgraded connections.
     pub sessions: SessionStarter,
 }
 
-/// Tells what containers wrote until the future is dropped.
-pub(crate) async fn serve(serving: Serving, settings: Arc<Settings>, agent: Handle) {
+/// Serves until the future is dropped.
+pub(crate) async fn serve(serving: Serving, settings: Arc<NodeSettings>, agent: AgentHandle) {
     let (acceptor, room) = (
         TlsAcceptor::from(serving.tls),
         Arc::new(Semaphore::new(MOST_CONNECTIONS)),
     );
     let sessions = Sessions::default();
-    let teller = Teller {
+    let server = KubeletServer {
         settings,
         agent,
         sessions: sessions.starter(),
@@ -71,14 +72,14 @@ pub(crate) async fn serve(serving: Serving, settings: Arc<Settings>, agent: Hand
         };
         match serving.listener.accept().await {
             Ok((stream, _)) => {
-                let (acceptor, teller) = (acceptor.clone(), teller.clone());
+                let (acceptor, server) = (acceptor.clone(), server.clone());
                 connections.spawn(async move {
-                    converse(stream, acceptor, teller).await;
+                    server.serve_connection(stream, acceptor).await;
                     drop(place);
                 });
             }
             Err(error) => {
-                tracing::warn!(%error, "cannot take a connection");
+                tracing::warn!(%error, "cannot accept a connection");
                 sleep(PAUSE).await;
             }
         }
@@ -86,33 +87,34 @@ pub(crate) async fn serve(serving: Serving, settings: Arc<Settings>, agent: Hand
     }
 }
 
-async fn converse(stream: TcpStream, acceptor: TlsAcceptor, teller: Teller) {
-    // As Go's server has it: without, a response waits 40 ms for the client's kernel to acknowledge what TLS sent before.
-    let _ = stream.set_nodelay(true);
-    let Ok(Ok(stream)) = timeout(HANDSHAKE, acceptor.accept(stream)).await else {
-        return;
-    };
-    let peer = Peer::of(stream.get_ref().1.peer_certificates());
-    let local = stream.get_ref().0.local_addr();
-    let local = local.ok().map(|address| address.ip());
-    let (teller, peer) = (&teller, &peer);
-    let service = service_fn(|request: Request<Incoming>| async move {
-        Ok::<_, Infallible>(teller.answer(peer, local, request).await)
-    });
-    let mut builder = http1::Builder::new();
-    builder
-        .timer(TokioTimer::new())
-        .header_read_timeout(HANDSHAKE);
-    let _ = builder
-        .serve_connection(TokioIo::new(stream), service)
-        .with_upgrades()
-        .await;
-}
+impl KubeletServer {
+    async fn serve_connection(self, stream: TcpStream, acceptor: TlsAcceptor) {
+        // As Go's server does: otherwise a response waits 40 ms for the client's kernel to
+        // acknowledge earlier TLS records.
+        let _ = stream.set_nodelay(true);
+        let Ok(Ok(stream)) = timeout(HANDSHAKE, acceptor.accept(stream)).await else {
+            return;
+        };
+        let peer = ClientIdentity::from_certificates(stream.get_ref().1.peer_certificates());
+        let local = stream.get_ref().0.local_addr();
+        let local = local.ok().map(|address| address.ip());
+        let (server, peer) = (&self, &peer);
+        let service = service_fn(|request: Request<Incoming>| async move {
+            Ok::<_, Infallible>(server.handle(peer, local, request).await)
+        });
+        let mut builder = http1::Builder::new();
+        builder
+            .timer(TokioTimer::new())
+            .header_read_timeout(HANDSHAKE);
+        let _ = builder
+            .serve_connection(TokioIo::new(stream), service)
+            .with_upgrades()
+            .await;
+    }
 
-impl Teller {
-    async fn answer(
+    async fn handle(
         &self,
-        peer: &Peer,
+        peer: &ClientIdentity,
         local: Option<IpAddr>,
         request: Request<Incoming>,
     ) -> Response<Body> {
@@ -122,13 +124,13 @@ impl Teller {
         }
         let node = self.node(request.headers().get("x-forwarded-uri"), local);
         let authorized = match peer {
-            Peer::Trusted => Ok(()),
-            Peer::Anonymous => Err(Refusal(401, "Unauthorized".into())),
-            Peer::User { name, groups } => {
+            ClientIdentity::Trusted => Ok(()),
+            ClientIdentity::Anonymous => Err(HttpError(401, "Unauthorized".into())),
+            ClientIdentity::User { name, groups } => {
                 self.authorize((name, groups), &node, method, path).await
             }
         };
-        if let Err(Refusal(code, why)) = authorized {
+        if let Err(HttpError(code, why)) = authorized {
             return text(code, why);
         }
         if is_stream(path) {
@@ -138,8 +140,8 @@ impl Teller {
         match (method, segments.as_slice()) {
             (&Method::GET, ["containerLogs", namespace, pod, container]) => {
                 let query = request.uri().query().unwrap_or_default();
-                let told = self.tell(namespace, pod, container, query).await;
-                told.unwrap_or_else(|Refusal(code, what)| text(code, what))
+                let response = self.container_logs(namespace, pod, container, query).await;
+                response.unwrap_or_else(|HttpError(code, what)| text(code, what))
             }
             (&Method::GET, ["pods"] | ["pods", ""]) => self.pods(node).await,
             (&Method::GET, ["metrics"]) => self.metrics(node).await,
@@ -167,47 +169,47 @@ impl Teller {
         response
     }
 
-    async fn tell(
+    async fn container_logs(
         &self,
         namespace: &str,
         name: &str,
         container: &str,
         query: &str,
-    ) -> Result<Response<Body>, Refusal> {
-        let wanted = Wanted::parse(query)?;
+    ) -> Result<Response<Body>, HttpError> {
+        let options = PodLogOptions::parse(query)?;
         let key = Key::new(namespace, name);
-        let missing = || Refusal(404, format!("pod {name:?} does not exist"));
+        let missing = || HttpError(404, format!("pod {name:?} does not exist"));
         let view = self.agent.pod(&key).await.ok_or_else(missing)?;
         if spec::container(&view.pod, container).is_null() {
-            return Err(Refusal(
+            return Err(HttpError(
                 404,
                 format!("container {container:?} not found in pod {name:?}"),
             ));
         }
-        let life = Life::find(&view.pod, container, wanted.previous)?;
-        let follow = wanted.follow;
-        let printer = Printer::new(wanted, self.settings.now());
-        let reader = Reader {
-            teller: self.clone(),
+        let life = ContainerInstance::find(&view.pod, container, options.previous)?;
+        let follow = options.follow;
+        let printer = LogPrinter::new(options, self.settings.now());
+        let reader = LogReader {
+            server: self.clone(),
             key,
             container: container.into(),
             life,
             printer,
         };
-        Ok(reader.into_answer(follow, &view))
+        Ok(reader.into_response(follow, &view))
     }
 
-    /// Reads what is known of a life of a container, up to its end or to now.
-    pub(crate) fn read_life<T>(
+    /// Reads one instance of a container, up to its end or to now.
+    pub(crate) fn read_instance<T>(
         &self,
         view: &PodView,
         container: &str,
-        life: &Life,
+        life: &ContainerInstance,
         read: impl FnOnce(&dyn ContainerRuntime, &ContainerLife, Moment) -> T,
     ) -> T {
         let (settings, pod) = (&self.settings, &*view.pod);
         let since = settings.timeline.find(life.since);
-        // An ended container wrote what it wrote within its life, whatever the wall clock did meanwhile.
+        // The end is relative to the start, whatever the wall clock did meanwhile.
         let until = life
             .until
             .map(|until| whole_second(since + until.saturating_sub(life.since)));
@@ -227,10 +229,10 @@ impl Teller {
         )
     }
 
-    /// Waits until a container is no longer in a life.
-    pub(crate) async fn end_of(&self, key: &Key, container: &str, life: &Life) {
+    /// Waits until a container instance has ended.
+    pub(crate) async fn wait_for_end(&self, key: &Key, container: &str, life: &ContainerInstance) {
         let is_same = |view: PodView| {
-            Life::find(&view.pod, container, false).is_ok_and(|found| found == *life)
+            ContainerInstance::find(&view.pod, container, false).is_ok_and(|found| found == *life)
         };
         while self.agent.pod(key).await.is_some_and(is_same) {
             sleep(FOLLOW).await;
@@ -238,17 +240,17 @@ impl Teller {
     }
 }
 
-/// Somebody who reads what a container writes.
-struct Reader {
-    teller: Teller,
+/// A reader of container logs.
+struct LogReader {
+    server: KubeletServer,
     key: Key,
     container: String,
-    life: Life,
-    printer: Printer,
+    life: ContainerInstance,
+    printer: LogPrinter,
 }
 
-impl Reader {
-    fn into_answer(mut self, follow: bool, view: &PodView) -> Response<Body> {
+impl LogReader {
+    fn into_response(mut self, follow: bool, view: &PodView) -> Response<Body> {
         let first = Bytes::from(self.read(view));
         let body = match follow && self.life.until.is_none() {
             false => Full::new(first).boxed(),
@@ -264,27 +266,27 @@ impl Reader {
                 BodyExt::boxed(StreamBody::new(frames))
             }
         };
-        answer(200, body)
+        response(200, body)
     }
 
-    /// What is new.
+    /// The new lines.
     fn read(&mut self, view: &PodView) -> Vec<u8> {
         let logs = |runtime: &dyn ContainerRuntime, life: &ContainerLife, now: Moment| {
             runtime.logs(life, whole_second(now))
         };
         let lines = self
-            .teller
-            .read_life(view, &self.container, &self.life, logs);
+            .server
+            .read_instance(view, &self.container, &self.life, logs);
         self.printer.print(&lines)
     }
 
-    /// Waits for something new; none once the container has ended.
+    /// Waits for new lines; `None` once the container has ended.
     async fn next(&mut self) -> Option<Bytes> {
         while self.life.until.is_none() && !self.printer.is_full() {
             sleep(FOLLOW).await;
-            let view = self.teller.agent.pod(&self.key).await?;
-            // What it wrote last must not be missed.
-            match Life::find(&view.pod, &self.container, false) {
+            let view = self.server.agent.pod(&self.key).await?;
+            // The last lines must not be missed.
+            match ContainerInstance::find(&view.pod, &self.container, false) {
                 Ok(life) if life.since == self.life.since => self.life = life,
                 _ => return None,
             }
@@ -297,17 +299,17 @@ impl Reader {
     }
 }
 
-/// Statuses have whole seconds: what happened within the last one has happened.
+/// Rounds up: statuses have whole seconds, so everything within that second has happened.
 fn whole_second(now: Moment) -> Moment {
     now + Duration::from_nanos(u64::from(999_999_999 - now.wall().subsec_nanos()))
 }
 
-/// An answer of plain text.
+/// A plain text response.
 pub(crate) fn text(code: u16, text: impl Into<Bytes>) -> Response<Body> {
-    answer(code, Full::new(text.into()).boxed())
+    response(code, Full::new(text.into()).boxed())
 }
 
-fn answer(code: u16, body: Body) -> Response<Body> {
+fn response(code: u16, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() =
         StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);

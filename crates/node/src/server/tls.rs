@@ -1,4 +1,4 @@
-//! Where does a node listen, and which client certificates does it know? Those that the cluster's authority signed.
+//! The listener and TLS of the kubelet endpoints, and client certificates.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -21,41 +21,41 @@ use tokio_rustls::rustls::time_provider::TimeProvider;
 use tokio_rustls::rustls::{self, RootCertStore, ServerConfig};
 use x509_parser::prelude::{FromDer as _, X509Certificate};
 
-/// The name that the API server shows to kubelets.
+/// The client certificate name of the API server.
 const KUBELET_CLIENT: &str = "kube-apiserver-kubelet-client";
-/// The group whose members may do everything.
+/// The group with unlimited access.
 const MASTERS: &str = "system:masters";
 
-/// Where nodes can be asked, and by whom.
+/// A bound listener for the kubelet endpoints.
 pub struct Serving {
     pub(super) listener: TcpListener,
     pub(super) tls: Arc<ServerConfig>,
     spans_loopback: bool,
 }
 
-/// Why nodes cannot be asked.
+/// Why the server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// There is no certificate.
+    /// The server certificate cannot be generated.
     #[error("cannot make a certificate: {0}")]
     Certificate(#[from] rcgen::Error),
     /// TLS cannot be set up.
     #[error("cannot set up TLS: {0}")]
     Tls(#[from] rustls::Error),
-    /// Nobody is trusted.
+    /// No client CA.
     #[error("the certificate authority of clients is no certificate")]
     NoAuthority,
-    /// Nobody knows where it listens.
+    /// The socket cannot be bound.
     #[error("cannot listen: {0}")]
     Listen(#[from] std::io::Error),
 }
 
 impl Serving {
-    /// Listens at a free port of `address` for those who have a certificate of `authority`, which is PEM. The own certificate
-    /// is signed by itself, as a kubelet's is.
+    /// Listens on a free port of `address` for clients with a certificate of `authority`, which is
+    /// PEM. The server certificate is self-signed, as a kubelet's is.
     ///
-    /// For an address in 127.0.0.0/8 it listens at all addresses of the loopback interface, where the system can do that, so that
-    /// every node can have its own. No other interface leads there.
+    /// For an address in 127.0.0.0/8 it listens on all addresses of the loopback interface, if the
+    /// system can, so that every node can have its own. The socket accepts no other interface.
     pub async fn bind(
         address: IpAddr,
         authority: &str,
@@ -84,7 +84,7 @@ impl Serving {
                 .allow_unauthenticated()
                 .build()
                 .map_err(|error| rustls::Error::General(error.to_string()))?;
-        let tls = ServerConfig::builder_with_details(provider, Arc::new(Time(clock)))
+        let tls = ServerConfig::builder_with_details(provider, Arc::new(TlsClock(clock)))
             .with_safe_default_protocol_versions()?
             .with_client_cert_verifier(verifier)
             .with_single_cert(vec![own.cert.der().clone()], key)?;
@@ -95,12 +95,12 @@ impl Serving {
         })
     }
 
-    /// Whether it listens at all addresses of 127.0.0.0/8.
+    /// Whether it listens on all addresses of 127.0.0.0/8.
     pub fn spans_loopback(&self) -> bool {
         self.spans_loopback
     }
 
-    /// The port at which it listens.
+    /// The port that it listens on.
     pub fn port(&self) -> u16 {
         self.listener
             .local_addr()
@@ -108,12 +108,12 @@ impl Serving {
     }
 }
 
-/// Whether an address is in 127.0.0.0/8.
 pub(crate) fn is_loopback_v4(address: IpAddr) -> bool {
     address.is_ipv4() && address.is_loopback()
 }
 
-/// Linux: a socket that is bound to the loopback interface gets nothing from any other one, whatever its address.
+/// Linux: a socket that is bound to the loopback interface receives from no other interface,
+/// whatever its address.
 #[cfg(target_os = "linux")]
 fn listen_on_loopback() -> std::io::Result<TcpListener> {
     let socket = tokio::net::TcpSocket::new_v4()?;
@@ -122,38 +122,38 @@ fn listen_on_loopback() -> std::io::Result<TcpListener> {
     socket.listen(1024)
 }
 
-/// Other systems have no more than one loopback address by default.
+/// Other systems have only one loopback address by default.
 #[cfg(not(target_os = "linux"))]
 fn listen_on_loopback() -> std::io::Result<TcpListener> {
     Err(std::io::ErrorKind::Unsupported.into())
 }
 
-/// The authority that signs the certificates of clients, as the API server publishes it.
+/// The client CA, as the API server publishes it.
 pub async fn client_authority(client: &Client) -> Result<String, kube::Error> {
     let key = Key::new("kube-system", "extension-apiserver-authentication");
     let published = Api::new(client.clone()).get(&CONFIG_MAPS, &key).await?;
     Ok(published["data"]["client-ca-file"].str().into())
 }
 
-/// The client of a connection.
+/// The identity of a client.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Peer {
-    /// It shows no certificate.
+pub(super) enum ClientIdentity {
+    /// No client certificate.
     Anonymous,
-    /// A user of the cluster, whose requests have to be authorized.
+    /// A user whose requests must be authorized.
     User { name: String, groups: Vec<String> },
-    /// The API server, or an administrator of the cluster.
+    /// The API server, or a member of system:masters.
     Trusted,
 }
 
-impl Peer {
-    /// Who shows these certificates, which were checked.
-    pub(super) fn of(certificates: Option<&[CertificateDer]>) -> Peer {
+impl ClientIdentity {
+    /// The identity of verified certificates.
+    pub(super) fn from_certificates(certificates: Option<&[CertificateDer]>) -> ClientIdentity {
         let Some(certificate) = certificates.and_then(<[_]>::first) else {
-            return Peer::Anonymous;
+            return ClientIdentity::Anonymous;
         };
         let Ok((_, certificate)) = X509Certificate::from_der(certificate) else {
-            return Peer::Anonymous;
+            return ClientIdentity::Anonymous;
         };
         let subject = certificate.subject();
         let name = subject
@@ -165,8 +165,8 @@ impl Peer {
             .filter_map(|group| Some(group.as_str().ok()?.to_owned()))
             .collect();
         match name == KUBELET_CLIENT || groups.iter().any(|group| group == MASTERS) {
-            true => Peer::Trusted,
-            false => Peer::User {
+            true => ClientIdentity::Trusted,
+            false => ClientIdentity::User {
                 name: name.into(),
                 groups,
             },
@@ -174,16 +174,16 @@ impl Peer {
     }
 }
 
-/// The time at which certificates must be good.
-struct Time(Clock);
+/// The clock that certificates are verified against.
+struct TlsClock(Clock);
 
-impl fmt::Debug for Time {
+impl fmt::Debug for TlsClock {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("Time")
     }
 }
 
-impl TimeProvider for Time {
+impl TimeProvider for TlsClock {
     fn current_time(&self) -> Option<UnixTime> {
         let seconds = u64::try_from((self.0)().as_second()).ok()?;
         Some(UnixTime::since_unix_epoch(Duration::from_secs(seconds)))

@@ -1,20 +1,19 @@
-//! Which lines of which life of a container are wanted, and how are they written?
+//! Container logs: which lines of which container instance are written, and in which format.
 
 use std::time::Duration;
 
 use mizzen_value::Value;
-use mizzen_value::time::{from_unix, to_unix};
+use mizzen_value::time::to_unix;
 
-use crate::moment::{Moment, wall_of};
-use crate::runtime::Line;
-use crate::status::of_container;
+use crate::moment::{Moment, to_rfc3339, wall_of};
+use crate::runtime::LogLine;
+use crate::status::container_status;
 
-/// What is wanted.
+/// The log options of a request (upstream: PodLogOptions).
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Wanted {
-    /// Lines that are written later, too.
+pub(super) struct PodLogOptions {
     pub follow: bool,
-    /// The life before this one.
+    /// The previous instance.
     pub previous: bool,
     timestamps: bool,
     since: Option<Since>,
@@ -29,33 +28,32 @@ enum Since {
     At(Duration),
 }
 
-/// Why a request is refused: a code, and a text for people.
+/// An error response: the status code and the body.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Refusal(pub u16, pub String);
+pub(crate) struct HttpError(pub u16, pub String);
 
-impl Wanted {
-    /// What a query asks for.
-    pub(super) fn parse(query: &str) -> Result<Wanted, Refusal> {
-        let mut wanted = Wanted::default();
+impl PodLogOptions {
+    pub(super) fn parse(query: &str) -> Result<PodLogOptions, HttpError> {
+        let mut options = PodLogOptions::default();
         for (key, value) in query.split('&').filter_map(|pair| pair.split_once('=')) {
             let is_on = !matches!(value, "false" | "0");
             match key {
-                "follow" => wanted.follow = is_on,
-                "previous" => wanted.previous = is_on,
-                "timestamps" => wanted.timestamps = is_on,
-                "tailLines" => wanted.tail = Some(number(value, 0)?),
-                "limitBytes" => wanted.limit = Some(number(value, 1)?),
+                "follow" => options.follow = is_on,
+                "previous" => options.previous = is_on,
+                "timestamps" => options.timestamps = is_on,
+                "tailLines" => options.tail = Some(number(value, 0)?),
+                "limitBytes" => options.limit = Some(number(value, 1)?),
                 "sinceSeconds" => {
-                    wanted.since = Some(Since::Ago(Duration::from_secs(number(value, 1)? as u64)))
+                    options.since = Some(Since::Ago(Duration::from_secs(number(value, 1)? as u64)))
                 }
-                "sinceTime" => wanted.since = Some(Since::At(time(value)?)),
+                "sinceTime" => options.since = Some(Since::At(time(value)?)),
                 _ => {}
             }
         }
-        Ok(wanted)
+        Ok(options)
     }
 
-    /// Whether a line that was written at `at` is wanted at `now`.
+    /// Whether a line written at `at` is selected at `now`.
     fn is_since(&self, at: Moment, now: Moment) -> bool {
         match self.since {
             None => true,
@@ -65,42 +63,46 @@ impl Wanted {
     }
 }
 
-fn number(text: &str, least: i64) -> Result<usize, Refusal> {
-    let unreadable = || Refusal(400, r#"{"message": "Unable to decode query."}"#.into());
+fn number(text: &str, least: i64) -> Result<usize, HttpError> {
+    let unreadable = || HttpError(400, r#"{"message": "Unable to decode query."}"#.into());
     let number: i64 = text.parse().map_err(|_| unreadable())?;
-    let invalid = || Refusal(422, r#"{"message": "Invalid request."}"#.into());
+    let invalid = || HttpError(422, r#"{"message": "Invalid request."}"#.into());
     usize::try_from(number)
         .ok()
         .filter(|_| number >= least)
         .ok_or_else(invalid)
 }
 
-fn time(text: &str) -> Result<Duration, Refusal> {
+fn time(text: &str) -> Result<Duration, HttpError> {
     let seconds = to_unix(&text.replace("%3A", ":").replace("%3a", ":"));
-    let unreadable = || Refusal(400, r#"{"message": "Unable to decode query."}"#.into());
+    let unreadable = || HttpError(400, r#"{"message": "Unable to decode query."}"#.into());
     seconds
         .and_then(|seconds| u64::try_from(seconds).ok())
         .map(Duration::from_secs)
         .ok_or_else(unreadable)
 }
 
-/// One life of a container.
+/// One instance of a container.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Life {
-    /// The container's id, which is another one in each life.
+pub(crate) struct ContainerInstance {
+    /// The container ID, which differs between instances.
     pub id: String,
-    /// When it was started, by the wall clock.
+    /// Its start, by the wall clock.
     pub since: Duration,
-    /// When it ended, if it did.
+    /// Its end, if it has ended.
     pub until: Option<Duration>,
 }
 
-impl Life {
-    /// The life of a container that is asked for; the error is the kubelet's.
-    pub(crate) fn find(pod: &Value, container: &str, previous: bool) -> Result<Life, Refusal> {
+impl ContainerInstance {
+    /// The instance that a request selects; the errors are those of a kubelet.
+    pub(crate) fn find(
+        pod: &Value,
+        container: &str,
+        previous: bool,
+    ) -> Result<ContainerInstance, HttpError> {
         let pod_name = pod["metadata"]["name"].str();
-        let refuse = |what: String| Err(Refusal(400, what));
-        let status = of_container(pod, container);
+        let refuse = |what: String| Err(HttpError(400, what));
+        let status = container_status(pod, container);
         if status.is_null() {
             return refuse(format!(
                 "container {container:?} in pod {pod_name:?} is not available"
@@ -109,20 +111,20 @@ impl Life {
         let (state, last) = (&status["state"], &status["lastState"]["terminated"]);
         let is_real = |end: &Value| !end["containerID"].is_empty();
         match (previous, state.entries().next()) {
-            (true, _) if is_real(last) => Ok(Life::ended(last)),
+            (true, _) if is_real(last) => Ok(ContainerInstance::ended(last)),
             (true, _) => refuse(format!(
                 "previous terminated container {container:?} in pod {pod_name:?} not found"
             )),
             (_, Some(("running", running))) => {
                 let since = wall_of(&running["startedAt"]).unwrap_or_default();
-                Ok(Life {
+                Ok(ContainerInstance {
                     id: status["containerID"].str().into(),
                     since,
                     until: None,
                 })
             }
-            (_, Some(("terminated", end))) if is_real(end) => Ok(Life::ended(end)),
-            _ if is_real(last) => Ok(Life::ended(last)),
+            (_, Some(("terminated", end))) if is_real(end) => Ok(ContainerInstance::ended(end)),
+            _ if is_real(last) => Ok(ContainerInstance::ended(last)),
             (_, Some(("terminated", _))) => refuse(format!(
                 "container {container:?} in pod {pod_name:?} is terminated"
             )),
@@ -142,10 +144,10 @@ impl Life {
         }
     }
 
-    fn ended(end: &Value) -> Life {
+    fn ended(end: &Value) -> ContainerInstance {
         let since = wall_of(&end["startedAt"]).unwrap_or_default();
         let until = Some(wall_of(&end["finishedAt"]).unwrap_or(since));
-        Life {
+        ContainerInstance {
             id: end["containerID"].str().into(),
             since,
             until,
@@ -153,36 +155,35 @@ impl Life {
     }
 }
 
-/// Writes lines as they are wanted, each once.
+/// Writes the selected lines, each once.
 #[derive(Debug)]
-pub(super) struct Printer {
-    wanted: Wanted,
+pub(super) struct LogPrinter {
+    options: PodLogOptions,
     began: Moment,
-    /// How many lines were looked at; none before the first time.
+    /// The number of lines processed; `None` before the first call.
     n_seen: Option<usize>,
     left: usize,
 }
 
-impl Printer {
-    /// Writes what is `wanted`, as of now.
-    pub(super) fn new(wanted: Wanted, now: Moment) -> Printer {
-        let left = wanted.limit.unwrap_or(usize::MAX);
-        Printer {
+impl LogPrinter {
+    pub(super) fn new(options: PodLogOptions, now: Moment) -> LogPrinter {
+        let left = options.limit.unwrap_or(usize::MAX);
+        LogPrinter {
             began: now,
-            wanted,
+            options,
             n_seen: None,
             left,
         }
     }
 
-    /// Whether nothing more can be written.
+    /// Whether the byte limit is reached.
     pub(super) fn is_full(&self) -> bool {
         self.left == 0
     }
 
-    /// What is new in `lines`, which are all there are.
-    pub(super) fn print(&mut self, lines: &[Line]) -> Vec<u8> {
-        let tail = self.wanted.tail.unwrap_or(usize::MAX);
+    /// The new lines in `lines`, which are all that there are.
+    pub(super) fn print(&mut self, lines: &[LogLine]) -> Vec<u8> {
+        let tail = self.options.tail.unwrap_or(usize::MAX);
         let first = self
             .n_seen
             .unwrap_or_else(|| lines.len().saturating_sub(tail));
@@ -191,10 +192,10 @@ impl Printer {
         for line in lines
             .iter()
             .skip(first)
-            .filter(|line| self.wanted.is_since(line.at, self.began))
+            .filter(|line| self.options.is_since(line.at, self.began))
         {
-            if self.wanted.timestamps {
-                text.extend_from_slice(stamp(line.at).as_bytes());
+            if self.options.timestamps {
+                text.extend_from_slice(to_rfc3339(line.at, 9).as_bytes());
                 text.push(b' ');
             }
             text.extend_from_slice(line.text.as_bytes());
@@ -206,25 +207,13 @@ impl Printer {
     }
 }
 
-/// A time with all nine digits of its nanoseconds.
-fn stamp(at: Moment) -> String {
-    let at = at.wall();
-    let seconds = from_unix(at.as_secs() as i64);
-    format!(
-        "{}.{:09}Z",
-        seconds.trim_end_matches('Z'),
-        at.subsec_nanos()
-    )
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use mizzen_value::json;
 
-    /// Four lines, one a second.
-    fn lines() -> Vec<Line> {
-        let line = |(at, text): (u64, &str)| Line {
+    fn lines() -> Vec<LogLine> {
+        let line = |(at, text): (u64, &str)| LogLine {
             at: Moment::from_secs(100 + at),
             text: text.into(),
         };
@@ -236,13 +225,13 @@ mod tests {
 
     #[track_caller]
     fn check(query: &str, expected: &str) {
-        let wanted = Wanted::parse(query).unwrap();
-        let text = Printer::new(wanted, Moment::from_secs(104)).print(&lines());
+        let options = PodLogOptions::parse(query).unwrap();
+        let text = LogPrinter::new(options, Moment::from_secs(104)).print(&lines());
         assert_eq!(String::from_utf8(text).unwrap(), expected, "{query}");
     }
 
     #[test]
-    fn lines_are_chosen() {
+    fn lines_are_selected_by_the_options() {
         check("", "a\nb\nc\nd\n");
         check("tailLines=2", "c\nd\n");
         check("tailLines=0", "");
@@ -256,16 +245,23 @@ mod tests {
     }
 
     #[test]
-    fn who_follows_gets_each_line_once() {
-        let mut printer = Printer::new(Wanted::parse("tailLines=1").unwrap(), Moment::default());
+    fn a_followed_log_has_each_line_once() {
+        let mut printer = LogPrinter::new(
+            PodLogOptions::parse("tailLines=1").unwrap(),
+            Moment::default(),
+        );
         assert_eq!(printer.print(&lines()[..2]), b"b\n");
         assert_eq!(printer.print(&lines()[..2]), b"");
         assert_eq!(printer.print(&lines()), b"c\nd\n");
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused() {
-        let code = |query: &str| Wanted::parse(query).err().map(|Refusal(code, _)| code);
+    fn invalid_options_are_rejected() {
+        let code = |query: &str| {
+            PodLogOptions::parse(query)
+                .err()
+                .map(|HttpError(code, _)| code)
+        };
         assert_eq!(code("tailLines=x"), Some(400));
         assert_eq!(code("tailLines=-1"), Some(422));
         assert_eq!(code("limitBytes=0"), Some(422));
@@ -278,16 +274,16 @@ mod tests {
             r#"{{"metadata":{{"name":"p"}},"status":{{"containerStatuses":[{{"name":"c",{status}}}]}}}}"#
         );
         let pod = json::parse(text.as_bytes()).unwrap();
-        let found = Life::find(&pod, "c", previous)
+        let found = ContainerInstance::find(&pod, "c", previous)
             .map(|life| (life.since.as_secs(), life.until.map(|at| at.as_secs())));
         assert_eq!(
-            found.map_err(|Refusal(_, text)| text),
+            found.map_err(|HttpError(_, text)| text),
             expected.map_err(str::to_string)
         );
     }
 
     #[test]
-    fn a_life_is_found() {
+    fn the_selected_instance_is_found() {
         const END: &str = r#"{"terminated":{"containerID":"x","startedAt":"1970-01-01T00:00:01Z","finishedAt":"1970-01-01T00:00:02Z"}}"#;
         const RUNS: &str = r#""state":{"running":{"startedAt":"1970-01-01T00:00:05Z"}}"#;
         check_life(RUNS, false, Ok((5, None)));
@@ -321,10 +317,10 @@ mod tests {
             let said = format!("container \"c\" in pod \"p\" is waiting to start: {said}");
             check_life(&waits, false, Err(&said));
         }
-        let found = Life::find(&Value::Null, "c", false);
+        let found = ContainerInstance::find(&Value::Null, "c", false);
         assert_eq!(
             found,
-            Err(Refusal(
+            Err(HttpError(
                 400,
                 "container \"c\" in pod \"\" is not available".into()
             ))

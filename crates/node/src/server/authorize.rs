@@ -1,17 +1,18 @@
-//! May a user ask this of a node? The API server decides, as it does for a kubelet with webhook authorization.
+//! Authorization of requests to a node by SubjectAccessReviews, as a kubelet with webhook
+//! authorization does it.
 //!
-//! Kubernetes: kubelet/server/auth.go, with KubeletFineGrainedAuthz: some paths have a subresource of their own, beside `nodes/proxy`,
-//! which allows everything else.
+//! Kubernetes: kubelet/server/auth.go, with KubeletFineGrainedAuthz: some paths have a subresource
+//! of their own, beside `nodes/proxy`, which allows everything else.
 
 use http::Method;
 use mizzen_value::{Value, value};
 
-use super::choose::Refusal;
-use super::serve::Teller;
+use super::container_logs::HttpError;
+use super::serve::KubeletServer;
 
 const REVIEWS: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
 
-impl Teller {
+impl KubeletServer {
     /// Authorizes a user's request to one of these nodes.
     pub(super) async fn authorize(
         &self,
@@ -19,7 +20,7 @@ impl Teller {
         node: &str,
         method: &Method,
         path: &str,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), HttpError> {
         let (verb, subresources, (name, groups)) = (verb(method), subresources(path), user);
         let mut groups: Vec<Value> = groups.iter().map(|group| group.as_str().into()).collect();
         groups.push("system:authenticated".into());
@@ -36,7 +37,7 @@ impl Teller {
             });
             let failed = |error| {
                 tracing::warn!(%error, user = name, "cannot authorize a request to a node");
-                Refusal(
+                HttpError(
                     500,
                     format!(
                         "Authorization error (user={name}, verb={verb}, resource=nodes, subresource={subresource})"
@@ -49,7 +50,7 @@ impl Teller {
             }
         }
         let subresources = subresources.join(" ");
-        Err(Refusal(
+        Err(HttpError(
             403,
             format!(
                 "Forbidden (user={name}, verb={verb}, resource=nodes, subresource(s)=[{subresources}])\n"

@@ -1,6 +1,6 @@
-//! What does a node say of itself? Its pods, and figures of them: `/pods`, `/metrics` and `/stats/summary` of a kubelet.
+//! `/pods`, `/metrics` and `/stats/summary` of a kubelet.
 //!
-//! Figures that a simulation does not have, such as the memory that a container uses, are left out.
+//! Figures that a simulation does not have are left out.
 
 use std::fmt::Write as _;
 use std::net::IpAddr;
@@ -9,11 +9,11 @@ use http::{HeaderValue, Response, header};
 use mizzen_sdk::Object;
 use mizzen_value::{Str, Value, json, value};
 
-use super::serve::{Body, Teller, text};
+use super::serve::{Body, KubeletServer, text};
 
-impl Teller {
-    /// Which node a request is for: the one whose name the API server's proxy was asked for, or the one with the address at which
-    /// the request arrived. Nodes may share an address, and are one listener.
+impl KubeletServer {
+    /// The node of a request: the one in the URI that the API server's proxy forwards, or the one
+    /// with the local address of the connection. Nodes may share an address and one listener.
     pub(super) fn node(&self, forwarded_uri: Option<&HeaderValue>, local: Option<IpAddr>) -> Str {
         let asked = forwarded_uri
             .and_then(|uri| uri.to_str().ok()?.strip_prefix("/api/v1/nodes/"))
@@ -34,7 +34,7 @@ impl Teller {
             .unwrap_or_else(|| settings.name(0))
     }
 
-    /// `/pods`: the pods as the node knows them.
+    /// `/pods`: the pods with the agent's status.
     pub(super) async fn pods(&self, node: Str) -> Response<Body> {
         let items: Vec<Value> = self
             .agent
@@ -52,7 +52,7 @@ impl Teller {
         document(&list)
     }
 
-    /// `/stats/summary`: which pods and containers run, and since when.
+    /// `/stats/summary`: the running pods and containers, and their start times.
     pub(super) async fn summary(&self, node: Str) -> Response<Body> {
         let mut pods = Vec::new();
         for pod in self.agent.pods_of_node(node.clone()).await {

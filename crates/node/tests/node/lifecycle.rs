@@ -1,4 +1,4 @@
-//! Pods live and die on a node.
+//! Pod life cycle on a node.
 
 use mizzen_sdk::Key;
 use mizzen_sdk::api::Patch;
@@ -10,7 +10,7 @@ use crate::cluster::{Cluster, show};
 const WEB: &str = "containers: [{name: web, image: web}]";
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_gets_ready() {
+async fn pod_becomes_ready() {
     let cluster = Cluster::with(1).await;
     cluster.run_pod("web", "", WEB).await;
     cluster.pass(1).await;
@@ -44,7 +44,7 @@ async fn a_pod_gets_ready() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_gets_ready_with_two_writes() {
+async fn pod_becomes_ready_with_two_writes() {
     let cluster = Cluster::with(1).await;
     let made = cluster.run_pod("web", "", WEB).await;
     cluster.pass_millis(3).await;
@@ -59,7 +59,7 @@ async fn a_pod_gets_ready_with_two_writes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deleted_pod_goes_when_its_containers_have_ended() {
+async fn deleted_pod_is_removed_after_its_containers() {
     let cluster = Cluster::with(1).await;
     cluster
         .run_pod("web", "mizzen.dev/simulate: \"run, stop 5s\"", WEB)
@@ -81,7 +81,7 @@ async fn a_deleted_pod_goes_when_its_containers_have_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn init_containers_come_first_and_sidecars_stay() {
+async fn init_containers_run_first_and_sidecars_stay() {
     let cluster = Cluster::with(1).await;
     let spec = "initContainers: [{name: one, image: i}, {name: side, image: s, restartPolicy: Always}], \
                 containers: [{name: web, image: w}]";
@@ -115,7 +115,7 @@ async fn init_containers_come_first_and_sidecars_stay() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_container_that_keeps_ending_is_held_back() {
+async fn crash_loop_back_off() {
     let cluster = Cluster::with(1).await;
     cluster
         .run_pod("web", "mizzen.dev/simulate: \"run 1s, exit 1\"", WEB)
@@ -138,7 +138,7 @@ async fn a_container_that_keeps_ending_is_held_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_completes_and_stays() {
+async fn completed_pod_remains() {
     let cluster = Cluster::with(1).await;
     let spec = format!("restartPolicy: Never, {WEB}");
     cluster
@@ -161,7 +161,7 @@ async fn a_pod_completes_and_stays() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_of_a_job_completes_by_itself() {
+async fn job_pod_completes_by_itself() {
     let cluster = Cluster::with(1).await;
     let text = format!(
         "{{metadata: {{name: work, ownerReferences: [{{apiVersion: batch/v1, kind: Job, name: j, uid: u, controller: true}}]}}, \
@@ -178,7 +178,7 @@ async fn a_pod_of_a_job_completes_by_itself() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_container_whose_liveness_probe_fails_is_restarted() {
+async fn liveness_failure_restarts_the_container() {
     let cluster = Cluster::with(1).await;
     let spec = "containers: [{name: web, image: web, livenessProbe: {periodSeconds: 2, failureThreshold: 2, tcpSocket: {port: 80}}}]";
     cluster
@@ -213,7 +213,7 @@ async fn a_container_whose_liveness_probe_fails_is_restarted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_does_not_listen_is_killed_when_the_grace_period_is_over() {
+async fn container_is_killed_after_the_grace_period() {
     let cluster = Cluster::with(1).await;
     cluster
         .run_pod("web", "mizzen.dev/simulate: \"stop never\"", WEB)
@@ -235,7 +235,7 @@ async fn who_does_not_listen_is_killed_when_the_grace_period_is_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_somebody_holds_shows_how_it_ended() {
+async fn pod_with_finalizer_keeps_its_final_status() {
     let cluster = Cluster::with(1).await;
     let text = format!(
         "{{metadata: {{name: web, finalizers: [acme.com/hold]}}, spec: {{nodeName: node-0, {WEB}}}}}"
@@ -253,7 +253,7 @@ async fn a_pod_that_somebody_holds_shows_how_it_ended() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_does_not_fit_is_refused() {
+async fn pod_beyond_capacity_is_rejected() {
     let cluster = Cluster::with(1).await;
     let spec = "containers: [{name: web, image: web, resources: {requests: {cpu: \"5\"}}}]";
     cluster.run_pod("first", "", spec).await;
@@ -283,7 +283,7 @@ async fn a_pod_that_does_not_fit_is_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_is_resized_takes_what_it_has_now() {
+async fn resized_pod_counts_with_its_new_resources() {
     let cluster = Cluster::with(1).await;
     let spec = |cpu: i64| {
         format!(
@@ -292,7 +292,7 @@ async fn a_pod_that_is_resized_takes_what_it_has_now() {
     };
     cluster.run_pod("first", "", &spec(5)).await;
     cluster.pass(1).await;
-    // The node has eight. One that shrinks leaves more for others, one that grows less.
+    // The node has eight CPUs. A pod that shrinks frees some, a pod that grows takes some.
     for (size, other, expected) in [
         ("2", "a", "Running"),
         ("4", "b", "Failed"),
@@ -317,7 +317,7 @@ async fn a_pod_that_is_resized_takes_what_it_has_now() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_script_that_makes_no_sense_fails_its_pod() {
+async fn invalid_script_fails_the_pod() {
     let cluster = Cluster::with(1).await;
     cluster
         .run_pod("web", "mizzen.dev/simulate: \"web: rdy 1s\"", WEB)
@@ -337,7 +337,7 @@ async fn a_script_that_makes_no_sense_fails_its_pod() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn usage_that_cannot_be_read_fails_the_pod() {
+async fn invalid_usage_annotation_fails_the_pod() {
     let cluster = Cluster::with(1).await;
     cluster
         .run_pod("web", "mizzen.dev/usage: 'cpu=lots'", WEB)
@@ -354,7 +354,7 @@ async fn usage_that_cannot_be_read_fails_the_pod() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn lines_of_a_container_that_is_not_there_fail_the_pod() {
+async fn log_annotation_of_unknown_container_fails_the_pod() {
     let cluster = Cluster::with(1).await;
     cluster
         .run_pod(
@@ -374,7 +374,7 @@ async fn lines_of_a_container_that_is_not_there_fail_the_pod() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_live_on_when_the_agent_is_restarted() {
+async fn pods_survive_an_agent_restart() {
     let mut cluster = Cluster::with(1).await;
     cluster
         .run_pod(
@@ -400,7 +400,7 @@ async fn pods_live_on_when_the_agent_is_restarted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_that_goes_while_nobody_looks_is_let_go() {
+async fn pod_deleted_while_the_agent_is_down_is_removed() {
     let mut cluster = Cluster::with(1).await;
     cluster.run_pod("web", "", WEB).await;
     cluster.pass(1).await;
@@ -424,7 +424,7 @@ async fn a_pod_that_goes_while_nobody_looks_is_let_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn addresses_are_of_the_nodes_range_and_nobody_shares_one() {
+async fn pod_ips_are_unique_and_in_the_pod_cidr() {
     let cluster = Cluster::with(1).await;
     let range =
         mizzen_value::value!({ "spec": { "podCIDR": "10.7.3.0/24", "podCIDRs": ["10.7.3.0/24"] } });
@@ -456,7 +456,7 @@ async fn addresses_are_of_the_nodes_range_and_nobody_shares_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_of_the_same_name_is_another_pod() {
+async fn recreated_pod_starts_anew() {
     let cluster = Cluster::with(1).await;
     cluster.run_pod("web", "", WEB).await;
     cluster.pass(1).await;
@@ -472,7 +472,7 @@ async fn a_pod_of_the_same_name_is_another_pod() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn pods_of_other_nodes_are_left_alone() {
+async fn pods_of_other_nodes_are_ignored() {
     let cluster = Cluster::with(2).await;
     let text = format!("{{metadata: {{name: web}}, spec: {{nodeName: elsewhere, {WEB}}}}}");
     let made = cluster
@@ -483,7 +483,7 @@ async fn pods_of_other_nodes_are_left_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_pods_get_ready_on_many_nodes() {
+async fn many_pods_become_ready_on_many_nodes() {
     let cluster = Cluster::with(10).await;
     for number in 0..100 {
         let text = format!(
@@ -511,7 +511,7 @@ async fn many_pods_get_ready_on_many_nodes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_image_replaces_a_running_container() {
+async fn image_change_restarts_the_container() {
     let cluster = Cluster::with(1).await;
     cluster.run_pod("web", "", WEB).await;
     cluster.pass(5).await;

@@ -1,0 +1,519 @@
+//! The state of one container over all its instances: when it is started, restarted and stopped.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use mizzen_sdk::event::Note;
+use mizzen_value::time::duration_text;
+use mizzen_value::{Str, Value};
+
+use super::inputs::{Inputs, NO_INPUTS};
+use super::probe::{ProbeFindings, ProbeTarget, Probes, output};
+use super::pull::FailedPull;
+use super::references::{CreateConfigError, ReferencedObjects};
+use super::spec;
+use super::{SyncContext, needs_inputs};
+use crate::moment::{Moment, earlier};
+use crate::runtime::terminal::MAX_INPUT;
+use crate::runtime::{
+    ContainerConfig, ContainerHandle, ContainerPhase, ContainerRole, ContainerStatus, ProbeType,
+    Termination,
+};
+
+/// How long it takes until an exit is noticed: it is visible before the container restarts.
+const NOTICE: Duration = Duration::from_millis(100);
+/// Kubernetes: the initial and the maximum back-off of a container that keeps exiting (kubelet.go).
+const FIRST_WAIT: Duration = Duration::from_secs(10);
+const LONGEST_WAIT: Duration = Duration::from_secs(300);
+
+/// A container and its history.
+pub struct ContainerState {
+    /// Its name.
+    pub name: Str,
+    /// Its role in the pod.
+    pub role: ContainerRole,
+    /// The number of starts.
+    pub n_starts: u32,
+    /// The image of its current instance.
+    pub image: Str,
+    /// Its state; `None` before the first start.
+    pub state: Option<ContainerPhase>,
+    /// The termination of the previous instance.
+    pub last: Option<Termination>,
+    /// The CrashLoopBackOff message, while it backs off.
+    pub back_off: Option<String>,
+    /// The failed image pull, while it backs off.
+    pub pull: Option<Box<FailedPull>>,
+    /// Why it cannot be created: CreateContainerConfigError.
+    pub config_error: Option<Box<CreateConfigError>>,
+    /// Readiness as the runtime knows it.
+    usable: bool,
+    wait: Option<RestartBackOff>,
+    pub(super) probes: Probes,
+    pub(super) body: Option<Box<dyn ContainerHandle>>,
+    /// The inputs of the current instance; `None` if the specification says it all.
+    pub inputs: Option<Arc<Inputs>>,
+    /// The inputs of the previous instance.
+    pub last_inputs: Option<Arc<Inputs>>,
+    is_stopping: bool,
+    /// Whether it is stopped to be started with its new image.
+    pub(super) is_replaced: bool,
+    pub(super) changes_at: Option<Moment>,
+}
+
+/// The restart back-off, and since when it counts.
+#[derive(Debug, Clone, Copy)]
+struct RestartBackOff {
+    time: Duration,
+    since: Moment,
+}
+
+impl ContainerState {
+    /// A container that was never started.
+    pub fn new(name: &str, role: ContainerRole) -> ContainerState {
+        ContainerState {
+            name: name.into(),
+            role,
+            n_starts: 0,
+            image: Str::default(),
+            state: None,
+            last: None,
+            back_off: None,
+            pull: None,
+            config_error: None,
+            usable: false,
+            wait: None,
+            probes: Probes::default(),
+            body: None,
+            inputs: None,
+            last_inputs: None,
+            is_stopping: false,
+            is_replaced: false,
+            changes_at: None,
+        }
+    }
+
+    /// The restart count.
+    pub fn n_restarts(&self) -> u32 {
+        // A container that is about to start again counts as restarted.
+        if self.state.is_none() {
+            self.n_starts
+        } else {
+            self.n_starts.saturating_sub(1)
+        }
+    }
+
+    /// Whether it runs.
+    pub fn is_running(&self) -> bool {
+        matches!(self.state, Some(ContainerPhase::Running { .. }))
+    }
+
+    /// Its termination, if it has exited.
+    pub fn end(&self) -> Option<&Termination> {
+        match &self.state {
+            Some(ContainerPhase::Ended(end)) => Some(end),
+            _ => None,
+        }
+    }
+
+    /// Whether it runs and its startup probe has succeeded.
+    pub fn has_started(&self, spec: &Value) -> bool {
+        self.is_running() && self.probes.has_started(spec)
+    }
+
+    /// Whether it is ready.
+    pub fn is_ready(&self, spec: &Value) -> bool {
+        match self.role {
+            ContainerRole::Init => self.end().is_some_and(|end| end.code == 0),
+            _ => self.has_started(spec) && self.probes.is_ready(spec).unwrap_or(self.usable),
+        }
+    }
+
+    /// The container ID of its `n`th instance, counted from 1.
+    pub fn id(&self, pod: &Value, scheme: &str, n: u32) -> String {
+        let uid = pod["metadata"]["uid"].str().replace('-', "");
+        format!(
+            "{scheme}://{uid:0>32}{:016x}{n:016x}",
+            crate::digest(&self.name)
+        )
+    }
+
+    /// Updates the state from the runtime.
+    pub fn observe(&mut self, sync: &mut SyncContext) {
+        let Some(body) = &self.body else { return };
+        let ContainerStatus {
+            state,
+            usable,
+            changes_at,
+        } = body.status(sync.now);
+        (self.usable, self.changes_at) = (usable, changes_at);
+        let was = self.state.replace(state);
+        if self.is_running() && was == Some(ContainerPhase::Creating) {
+            sync.record(self, Note::normal("Started", "", "Container started"));
+        }
+        if self.end().is_some() {
+            self.body = None;
+        }
+    }
+
+    /// Starts it if it should run; true if something was done.
+    pub fn ensure_running(
+        &mut self,
+        referenced: Option<&mut ReferencedObjects>,
+        sync: &mut SyncContext,
+    ) -> bool {
+        let spec = spec::container(sync.pod, &self.name);
+        if self.state.is_none() {
+            return self.create(spec, referenced, sync);
+        }
+        match &self.state {
+            Some(ContainerPhase::Running { .. }) if self.must_be_replaced(spec) => {
+                self.replace(sync);
+                true
+            }
+            Some(ContainerPhase::Ended(_)) if self.is_replaced => {
+                self.create(spec, referenced, sync)
+            }
+            Some(ContainerPhase::Ended(end))
+                if spec::restarts(sync.pod, spec, self.role, end.code) =>
+            {
+                let finished = end.finished.unwrap_or(sync.now);
+                self.restart(spec, finished, referenced, sync)
+            }
+            _ => false,
+        }
+    }
+
+    /// Whether its image differs from the specification.
+    fn is_changed(&self, spec: &Value) -> bool {
+        self.n_starts > 0 && self.image != spec["image"].str()
+    }
+
+    /// Kubernetes: running containers are replaced, a sidecar only once it has started
+    /// (kuberuntime_manager.go, `computePodActions`; kuberuntime_container.go,
+    /// `computeInitContainerActions`).
+    fn must_be_replaced(&self, spec: &Value) -> bool {
+        let may_be = match self.role {
+            ContainerRole::Regular => true,
+            ContainerRole::Sidecar => self.has_started(spec),
+            ContainerRole::Init | ContainerRole::Ephemeral => false,
+        };
+        may_be && self.is_changed(spec) && !self.is_stopping
+    }
+
+    /// Stops it; it is started again with its new image, whatever the restart policy.
+    fn replace(&mut self, sync: &mut SyncContext) {
+        let message = match self.role {
+            ContainerRole::Sidecar => format!("Init container {} definition changed", self.name),
+            _ => format!(
+                "Container {} definition changed, will be restarted",
+                self.name
+            ),
+        };
+        self.is_replaced = true;
+        self.stop(sync.now + spec::grace(sync.pod), message, sync);
+    }
+
+    /// Starts it if its image and its environment are there.
+    fn create(
+        &mut self,
+        spec: &Value,
+        mut referenced: Option<&mut ReferencedObjects>,
+        sync: &mut SyncContext,
+    ) -> bool {
+        // A pulled image stays on the node.
+        let is_pulled = self.n_starts > 0 && !self.is_changed(spec);
+        let image_ready = is_pulled || self.image_ready(spec, sync);
+        let has_all = image_ready && self.environment_ready(spec, referenced.as_deref_mut(), sync);
+        if has_all {
+            self.start(spec, referenced.as_deref(), sync);
+        }
+        has_all
+    }
+
+    fn restart(
+        &mut self,
+        spec: &Value,
+        finished: Moment,
+        referenced: Option<&mut ReferencedObjects>,
+        sync: &mut SyncContext,
+    ) -> bool {
+        // Kubernetes: another image has a back-off of its own (kuberuntime/helpers.go,
+        // `GetBackoffKey`).
+        let wait = self
+            .wait
+            .filter(|wait| !wait.is_over(finished) && !self.is_changed(spec));
+        let waits = wait.map(|wait| wait.time);
+        let due = finished + waits.unwrap_or_default().max(NOTICE);
+        if sync.now >= due {
+            return self.create(spec, referenced, sync);
+        }
+        let seen = sync.now >= finished + NOTICE;
+        if let Some(wait) = waits.filter(|_| seen && self.back_off.is_none()) {
+            let (name, pod) = (&self.name, spec::show(sync.pod));
+            let wait = duration_text(wait.as_nanos() as i64);
+            let message = format!("Back-off restarting failed container {name} in pod {pod}");
+            self.back_off = Some(format!(
+                "back-off {wait} restarting failed container={name} pod={pod}"
+            ));
+            sync.record(self, Note::warning("BackOff", "", message));
+        }
+        self.changes_at = Some(if seen || waits.is_none() {
+            due
+        } else {
+            finished + NOTICE
+        });
+        false
+    }
+
+    fn start(
+        &mut self,
+        spec: &Value,
+        referenced: Option<&ReferencedObjects>,
+        sync: &mut SyncContext,
+    ) {
+        if let Some(end) = self.end() {
+            let finished = end.finished.unwrap_or(sync.now);
+            self.last = Some(end.clone());
+            let is_changed = self.is_changed(spec);
+            self.wait = (!is_changed).then(|| RestartBackOff::next(self.wait, finished, sync.now));
+        }
+        self.image = spec["image"].str().into();
+        self.is_replaced = false;
+        self.last_inputs = self.inputs.take();
+        self.inputs = sync.inputs(spec, referenced);
+        let config = self.config(spec, self.n_starts, None, sync);
+        self.body = Some(sync.runtime.start(&config, sync.now));
+        self.n_starts += 1;
+        self.state = Some(ContainerPhase::Creating);
+        self.back_off = None;
+        self.is_stopping = false;
+        self.probes = Probes::default();
+        sync.record(self, pulled(spec));
+        sync.record(self, Note::normal("Created", "", "Container created"));
+    }
+
+    /// The configuration for the runtime.
+    fn config<'a>(
+        &'a self,
+        container: &'a Value,
+        n_restarts: u32,
+        since: Option<Moment>,
+        sync: &SyncContext<'a>,
+    ) -> ContainerConfig<'a> {
+        let inputs = self.inputs.as_deref().unwrap_or(&NO_INPUTS);
+        ContainerConfig {
+            pod: sync.pod,
+            container,
+            role: self.role,
+            n_restarts,
+            since,
+            inputs,
+            node: sync.node,
+        }
+    }
+
+    /// Attaches to the container that ran before the agent restarted, once its inputs are known.
+    pub(super) fn attach(
+        &mut self,
+        referenced: Option<&ReferencedObjects>,
+        sync: &mut SyncContext,
+    ) {
+        let Some(ContainerPhase::Running { since }) = self.state else {
+            return;
+        };
+        let spec = spec::container(sync.pod, &self.name);
+        let is_unread = referenced.is_some_and(|referenced| !referenced.is_read());
+        if self.body.is_some() || is_unread && needs_inputs(sync.pod, spec, sync.runtime) {
+            return;
+        }
+        self.inputs = sync.inputs(spec, referenced);
+        self.last_inputs = self.inputs.clone();
+        let config = self.config(spec, self.n_restarts(), Some(since), sync);
+        self.body = Some(sync.runtime.start(&config, sync.now));
+    }
+
+    /// Updates the files of a running container; true if it has files that may change.
+    pub(super) fn follow_files(
+        &mut self,
+        referenced: Option<&ReferencedObjects>,
+        sync: &SyncContext,
+    ) -> bool {
+        let Some(ContainerPhase::Running { since }) = self.state else {
+            return false;
+        };
+        let Some((_, before)) = self.inputs.as_ref().and_then(|inputs| inputs.files.last()) else {
+            return false;
+        };
+        if referenced.is_some_and(|referenced| !referenced.has_volumes(sync.pod)) {
+            return true;
+        }
+        let spec = spec::container(sync.pod, &self.name);
+        let files = sync.sources(referenced).changed_files(spec, before);
+        if files != *before {
+            Arc::make_mut(self.inputs.get_or_insert_default()).update_files(files, sync.now);
+            self.update(since, sync);
+        }
+        true
+    }
+
+    /// Passes input to its stdin; `None` closes it. Input that nothing reads is dropped.
+    pub(crate) fn receive(
+        &mut self,
+        data: Option<Bytes>,
+        sync: &SyncContext,
+    ) -> Result<(), String> {
+        let Some(ContainerPhase::Running { since }) = self.state else {
+            return Ok(());
+        };
+        let inputs = Arc::make_mut(self.inputs.get_or_insert_default());
+        let typed = inputs.stdin.iter().filter_map(|(_, data)| data.as_ref());
+        let size: usize = typed.chain(&data).map(Bytes::len).sum();
+        if size > MAX_INPUT {
+            return Err(format!(
+                "the input of a simulated container is limited to {MAX_INPUT} bytes"
+            ));
+        }
+        inputs.stdin.push((sync.now, data));
+        self.update(since, sync);
+        Ok(())
+    }
+
+    /// Passes new inputs to the container.
+    fn update(&mut self, since: Moment, sync: &SyncContext) {
+        let spec = spec::container(sync.pod, &self.name);
+        let mut body = self.body.take();
+        if let Some(body) = &mut body {
+            body.update(&self.config(spec, self.n_restarts(), Some(since), sync));
+        }
+        self.body = body;
+    }
+
+    /// Runs its probes; true if something was done.
+    pub fn probe(&mut self, sync: &mut SyncContext) -> bool {
+        let Some(ContainerPhase::Running { since }) = self.state else {
+            return false;
+        };
+        let Some(body) = &self.body else { return false };
+        let spec = spec::container(sync.pod, &self.name);
+        let mut probes = std::mem::take(&mut self.probes);
+        let target = ProbeTarget {
+            config: self.config(spec, self.n_restarts(), Some(since), sync),
+            body: body.as_ref(),
+            since,
+            ending: sync.ending || self.is_stopping,
+        };
+        let ProbeFindings {
+            failed,
+            fatal,
+            wake,
+        } = probes.run_due(&target, sync.now);
+        self.probes = probes;
+        self.changes_at = earlier(self.changes_at, wake);
+        for (probe, message) in failed {
+            let usual = || output(&spec[spec::field(probe)], &sync.address);
+            let message = format!("{probe:?} probe failed: {}", message.unwrap_or_else(usual));
+            sync.record(self, Note::warning("Unhealthy", "", message));
+        }
+        match fatal.filter(|_| !self.is_stopping) {
+            Some(probe) => {
+                self.kill_unhealthy(spec, probe, sync);
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn kill_unhealthy(&mut self, spec: &Value, probe: ProbeType, sync: &mut SyncContext) {
+        let what = if self.role == ContainerRole::Sidecar {
+            "Init container"
+        } else {
+            "Container"
+        };
+        let which = if probe == ProbeType::Startup {
+            "startup"
+        } else {
+            "liveness"
+        };
+        let mut message = format!("{what} {} failed {which} probe", self.name);
+        if self.role == ContainerRole::Regular && spec::restarts(sync.pod, spec, self.role, 137) {
+            message += ", will be restarted";
+        }
+        let grace = spec::grace_after(sync.pod, spec, probe);
+        self.stop(sync.now + grace, message, sync);
+    }
+
+    /// Stops it, and kills it at `kill`.
+    pub fn stop(&mut self, kill: Moment, message: String, sync: &mut SyncContext) {
+        let Some(body) = &mut self.body else { return };
+        let spec = spec::container(sync.pod, &self.name);
+        let run_due = (sync.now + spec::pre_stop(spec)).min(kill);
+        body.stop(run_due, kill);
+        if !self.is_stopping {
+            self.is_stopping = true;
+            sync.record(self, Note::normal("Killing", "", message));
+        }
+        self.observe(sync);
+    }
+
+    /// Cancels pulls, creation and back-off.
+    pub fn cancel(&mut self) {
+        self.back_off = None;
+        self.pull = None;
+        self.config_error = None;
+        self.is_replaced = false;
+        if self.state == Some(ContainerPhase::Creating) {
+            self.body = None;
+            self.n_starts -= 1;
+            self.state = self.last.take().map(ContainerPhase::Ended);
+        }
+        if self.body.is_none() {
+            self.changes_at = None;
+        }
+    }
+
+    /// Sets the state ContainerStatusUnknown.
+    pub fn set_status_unknown(&mut self) {
+        self.body = None;
+        self.state = Some(ContainerPhase::Ended(Termination {
+            started: None,
+            finished: None,
+            code: 137,
+            reason: Str::new_static("ContainerStatusUnknown"),
+            message: Str::new_static(
+                "The container could not be located when the pod was terminated",
+            ),
+        }));
+    }
+
+    /// When it must be synced next.
+    pub fn next_sync(&self) -> Option<Moment> {
+        self.changes_at
+    }
+}
+
+/// The Event of an image that is present.
+pub(super) fn pulled(spec: &Value) -> Note {
+    let image = spec["image"].str();
+    Note::normal(
+        "Pulled",
+        "",
+        format!("Container image {image:?} already present on machine"),
+    )
+}
+
+impl RestartBackOff {
+    /// Kubernetes: the back-off is reset after a long run (client-go, util/flowcontrol/backoff.go).
+    fn is_over(&self, finished: Moment) -> bool {
+        finished.saturating_since(self.since) > LONGEST_WAIT * 2
+    }
+
+    fn next(before: Option<RestartBackOff>, finished: Moment, now: Moment) -> RestartBackOff {
+        let time = match before.filter(|wait| !wait.is_over(finished)) {
+            Some(wait) => (wait.time * 2).min(LONGEST_WAIT),
+            None => FIRST_WAIT,
+        };
+        RestartBackOff { time, since: now }
+    }
+}

@@ -1,0 +1,12 @@
+//! The HTTPS server of the nodes: the endpoints of a kubelet.
+
+mod authorize;
+mod container_logs;
+mod node;
+mod serve;
+mod tls;
+
+pub(crate) use container_logs::{ContainerInstance, HttpError};
+pub(crate) use serve::{Body, FOLLOW, KubeletServer, serve, text};
+pub(crate) use tls::is_loopback_v4;
+pub use tls::{ServeError, Serving, client_authority};
