@@ -64,7 +64,7 @@ impl SimulatedNodes {
             options.client_of = Arc::new(move |name| client(&api_server, User::node(name)));
             options.prefix = PREFIX.into();
             options.capacity = self.capacity.clone();
-            let informers = ScopedInformers(informers.lend());
+            let informers = ScopedInformers(informers.scoped());
             Box::pin(async move {
                 options.informers = Some(informers.0.clone());
                 let serving =

@@ -1,4 +1,4 @@
-//! One request, one answer: reading and writing objects of any kind.
+//! Requests for single objects and collections of any kind.
 //!
 //! ```
 //! # use mizzen_apiserver::User;
@@ -32,56 +32,56 @@ use crate::object::Object;
 use crate::resource::Resource;
 use crate::write::is_not_found;
 
-/// How many objects of a list are fetched at a time.
+/// The page size of lists.
 const PAGE: usize = 500;
 
-/// Reads and writes objects. Cheap to clone.
+/// A client for objects of any kind. Cheap to clone.
 #[derive(Clone)]
 pub struct Api {
     client: Client,
     metadata_only: bool,
 }
 
-/// Which objects of a kind.
+/// Selectors of a list.
 #[derive(Debug, Clone, Default)]
 pub struct ListOptions {
-    /// By their labels.
+    /// The label selector.
     pub labels: String,
-    /// By their fields.
+    /// The field selector.
     pub fields: String,
 }
 
-/// How an object is changed.
+/// The patch type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Patch<'a> {
-    /// What is named is replaced; null removes.
+    /// JSON merge patch: fields are replaced; null removes.
     Merge,
-    /// Lists are joined by their keys.
+    /// Strategic merge patch: lists are merged by their keys.
     Strategic,
-    /// A list of operations.
+    /// JSON patch: a list of operations.
     Json,
-    /// It becomes what the manager wants, whatever others own.
+    /// Server-side apply with force: conflicts are overwritten.
     Apply {
-        /// Under whose name.
+        /// The field manager.
         manager: &'a str,
     },
 }
 
-/// On which conditions, and how, an object is deleted.
+/// Preconditions and options of a deletion.
 #[derive(Debug, Clone, Default)]
 pub struct DeleteOptions<'a> {
-    /// Only if it has this uid.
+    /// The UID that the object must have.
     pub uid: Option<&'a str>,
-    /// Only if it is at this version.
+    /// The resource version that the object must have.
     pub version: Option<&'a str>,
-    /// What becomes of its dependents: `Background`, `Foreground` or `Orphan`.
+    /// The propagation policy: `Background`, `Foreground` or `Orphan`.
     pub propagation: Option<&'a str>,
-    /// How long it may take to go.
+    /// The grace period.
     pub grace_seconds: Option<i64>,
 }
 
 impl Api {
-    /// Asks through `client`.
+    /// Sends requests through `client`.
     pub fn new(client: Client) -> Api {
         Api {
             client,
@@ -89,7 +89,7 @@ impl Api {
         }
     }
 
-    /// The same, but of what is read there is metadata alone: for whoever looks at objects of any kind.
+    /// The same, but reads return metadata alone (PartialObjectMetadata).
     pub fn metadata_only(&self) -> Api {
         Api {
             client: self.client.clone(),
@@ -97,18 +97,18 @@ impl Api {
         }
     }
 
-    /// The client that is asked through.
+    /// The underlying client.
     pub fn client(&self) -> &Client {
         &self.client
     }
 
-    /// One object.
+    /// Reads one object.
     pub async fn get(&self, of: &Resource, key: &Key) -> Result<Object, Error> {
         self.send(Method::GET, &of.path_of(key), "", Vec::new())
             .await
     }
 
-    /// One object, if it is there.
+    /// Reads one object; `None` if it does not exist.
     pub async fn find(&self, of: &Resource, key: &Key) -> Result<Option<Object>, Error> {
         match self.get(of, key).await {
             Ok(object) => Ok(Some(object)),
@@ -117,7 +117,7 @@ impl Api {
         }
     }
 
-    /// All objects of a kind, or those in a namespace unless that is empty.
+    /// Lists all objects of a kind, or those in a namespace unless that is empty.
     pub async fn list(
         &self,
         of: &Resource,
@@ -145,7 +145,7 @@ impl Api {
         }
     }
 
-    /// How many objects of a kind there are in a namespace: the server says how many would follow the first.
+    /// The number of objects in a namespace, from the `remainingItemCount` of a list with one item.
     pub async fn count(&self, of: &Resource, namespace: &str) -> Result<usize, Error> {
         let page = self
             .metadata_only()
@@ -158,7 +158,7 @@ impl Api {
         ) {
             ("", _) => Ok(first),
             (_, Some(others)) => Ok(first + usize::try_from(others).unwrap_or_default()),
-            // It does not say, so that all are looked at.
+            // The server does not report the count, so all objects are listed.
             _ => Ok(self
                 .metadata_only()
                 .list(of, namespace, &ListOptions::default())
@@ -167,13 +167,13 @@ impl Api {
         }
     }
 
-    /// Makes an object, in the namespace that it names.
+    /// Creates an object, in the namespace that it names.
     pub async fn create(&self, of: &Resource, object: &Value) -> Result<Object, Error> {
         let path = of.path(object["metadata"]["namespace"].str());
         self.send(Method::POST, &path, JSON, body(of, object)).await
     }
 
-    /// Posts to a subresource of an object, such as `binding` or `eviction`.
+    /// Creates a subresource of an object, such as `binding` or `eviction`.
     pub async fn create_at(
         &self,
         of: &Resource,
@@ -186,7 +186,7 @@ impl Api {
             .await
     }
 
-    /// Writes an object that was read and changed.
+    /// Updates an object.
     pub async fn update(&self, of: &Resource, object: &Object) -> Result<Object, Error> {
         self.send(
             Method::PUT,
@@ -197,12 +197,12 @@ impl Api {
         .await
     }
 
-    /// Writes the status of an object that was read and changed.
+    /// Updates the status of an object.
     pub async fn update_status(&self, of: &Resource, object: &Object) -> Result<Object, Error> {
         self.update_at(of, "status", object).await
     }
 
-    /// Writes a subresource of an object that was read and changed.
+    /// Updates a subresource of an object.
     pub async fn update_at(
         &self,
         of: &Resource,
@@ -213,7 +213,7 @@ impl Api {
         self.send(Method::PUT, &path, JSON, body(of, object)).await
     }
 
-    /// Changes an object, or the subresource unless that is empty.
+    /// Patches an object, or a subresource unless that is empty.
     pub async fn patch(
         &self,
         of: &Resource,
@@ -238,7 +238,7 @@ impl Api {
         .await
     }
 
-    /// Deletes an object. What is left of it, or a status.
+    /// Deletes an object. Returns the object while it is terminating, or a Status.
     pub async fn delete(
         &self,
         of: &Resource,
@@ -249,7 +249,7 @@ impl Api {
             .await
     }
 
-    /// Deletes all objects in a namespace that are chosen.
+    /// Deletes all matching objects in a namespace.
     pub async fn delete_collection(
         &self,
         of: &Resource,
@@ -267,7 +267,7 @@ impl Api {
             .map(drop)
     }
 
-    /// Asks for any path.
+    /// Sends a request to any path.
     pub async fn raw(
         &self,
         method: Method,
@@ -326,7 +326,7 @@ impl Api {
 }
 
 const JSON: &str = "application/json";
-/// Whoever cannot give metadata alone gives whole objects, which are as good.
+/// A server that cannot return metadata alone returns whole objects, which do as well.
 const METADATA: &str =
     "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json";
 const METADATA_LIST: &str =
@@ -366,7 +366,7 @@ impl DeleteOptions<'_> {
     }
 }
 
-/// The text of an object; what came in a list does not say of which kind it is.
+/// The body of an object. Items of a list lack kind and apiVersion, so they are added.
 fn body(of: &Resource, object: &Value) -> Vec<u8> {
     let text = json::to_string(object);
     if !object["kind"].str().is_empty() || text.len() <= "{}".len() {
@@ -381,7 +381,7 @@ fn body(of: &Resource, object: &Value) -> Vec<u8> {
     .into()
 }
 
-/// The query of those parameters that are not empty.
+/// The query string of all parameters that are not empty.
 pub fn query(parameters: &[(&str, &str)]) -> String {
     let mut text = String::new();
     for (name, value) in parameters.iter().filter(|(_, value)| !value.is_empty()) {
@@ -408,7 +408,7 @@ mod tests {
     use crate::resource::PODS;
 
     #[test]
-    fn queries_are_escaped_and_empty_ones_left_out() {
+    fn queries_are_escaped_and_empty_parameters_omitted() {
         assert_eq!(
             query(&[("a", "x=1,y in (b c)"), ("b", "")]),
             "?a=x%3D1%2Cy%20in%20%28b%20c%29"
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_says_its_kind_once() {
+    fn a_body_has_its_kind_once() {
         let check = |object: &str, expected: &str| {
             let object = json::parse(object.as_bytes()).unwrap();
             assert_eq!(String::from_utf8(body(&PODS, &object)).unwrap(), expected);

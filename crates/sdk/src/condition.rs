@@ -1,4 +1,4 @@
-//! What does an object's status say of it? A list of conditions, one per type.
+//! Conditions of an object's status, one per type.
 //!
 //! ```
 //! use mizzen_sdk::{condition, seam};
@@ -23,7 +23,7 @@ pub fn is_true(conditions: &[Condition], type_: &str) -> bool {
     has_status(conditions, type_, "True")
 }
 
-/// Whether a condition is false; one that is not there is not.
+/// Whether a condition is false; a missing one is not.
 pub fn is_false(conditions: &[Condition], type_: &str) -> bool {
     has_status(conditions, type_, "False")
 }
@@ -32,7 +32,7 @@ fn has_status(conditions: &[Condition], type_: &str, status: &str) -> bool {
     find(conditions, type_).is_some_and(|condition| condition.status == status)
 }
 
-/// A condition that begins now.
+/// A condition with the transition time `now`.
 pub fn new(
     type_: &str,
     status: bool,
@@ -50,7 +50,7 @@ pub fn new(
     }
 }
 
-/// Sets a condition; whether anything changed. Its time stays unless its status changes.
+/// Sets a condition; true if anything changed. The transition time stays unless the status changes.
 pub fn set(conditions: &mut Vec<Condition>, mut condition: Condition) -> bool {
     let Some(known) = conditions
         .iter_mut()
@@ -67,15 +67,15 @@ pub fn set(conditions: &mut Vec<Condition>, mut condition: Condition) -> bool {
     changed
 }
 
-/// Removes a condition; whether it was there.
+/// Removes a condition; true if it existed.
 pub fn remove(conditions: &mut Vec<Condition>, type_: &str) -> bool {
     let before = conditions.len();
     conditions.retain(|condition| condition.type_ != type_);
     conditions.len() != before
 }
 
-/// The change of a status (a strategic merge patch) by which an object has this condition, too. A new one comes last:
-/// merging alone would put it first.
+/// The strategic merge patch of a status that sets a condition. A new one is appended: merging
+/// alone would put it first.
 pub fn added(object: &Value, condition: Value) -> Value {
     let known = object["status"]["conditions"].list().iter();
     let mut types: Vec<&Value> = known.map(|known| &known["type"]).collect();

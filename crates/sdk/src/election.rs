@@ -1,4 +1,4 @@
-//! Who of several leads? Whoever holds a Lease.
+//! Leader election with a Lease.
 //!
 //! ```
 //! # use mizzen_apiserver::User;
@@ -16,7 +16,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Others may watch how it stands:
+//! An observer follows the state of the election:
 //!
 //! ```
 //! # use mizzen_apiserver::User;
@@ -34,13 +34,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A leader renews its lease; one who waits takes it when it has not changed for as long as it lasts. Each measures
-//! with its own clock from when it saw something, never against a time that another wrote: how far clocks
-//! are apart does not matter, only how differently they run.
+//! The leader renews its lease; a candidate acquires it when it has not changed for its duration.
+//! Each process measures with its own clock from when it observed a change, never against a time in
+//! the lease. So clock skew does not matter, only clock drift.
 //!
-//! Invariant: a leader stops before another can lead, as long as no clock runs faster than another by more than
-//! [`Options::tolerated_drift`]: it gives up `renew_deadline` after it *began* the last renewal that worked, while
-//! another waits `lease_duration` from when it *saw* that renewal, which is later.
+//! Invariant: a leader stops before another can lead, as long as no clock runs faster than another
+//! by more than [`Options::tolerated_drift`]. It gives up `renew_deadline` after it *began* the
+//! last successful renewal, while another candidate waits `lease_duration` from when it *observed*
+//! that renewal, which is later.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -58,34 +59,34 @@ use crate::event::{Note, Recorder, reference};
 use crate::seam::{self, Chance, Clock};
 use crate::write::message;
 
-/// Whether the holder of this identity is known not to live any more.
+/// Whether the process with this identity is known to have ended.
 pub type HasEnded = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
-/// How an election is held.
+/// The configuration of an election.
 #[derive(Clone)]
 pub struct Options {
-    /// Who stands for election; no two may use the same.
+    /// The identity of this candidate; it must be unique.
     pub identity: String,
-    /// How long those who wait leave a lease alone that nobody renews.
+    /// How long candidates wait for a lease that is not renewed.
     pub lease_duration: Duration,
-    /// How long a leader tries to renew before it gives up.
+    /// How long a leader retries a renewal before it gives up.
     pub renew_deadline: Duration,
-    /// How long to wait between tries.
+    /// The interval between attempts.
     pub retry_period: Duration,
-    /// Give the lease back when the work is done, so that the next need not wait.
+    /// Release the lease when the work is done, so that the next leader need not wait.
     pub release: bool,
-    /// What time it is, for those who read the lease.
+    /// The wall clock, for times in the lease.
     pub clock: Clock,
-    /// Sets tries apart.
+    /// The random source of the jitter.
     pub chance: Chance,
-    /// Whose lease need not be waited for; nobody's unless something is said.
+    /// Holders whose lease can be acquired at once; by default none.
     pub has_ended: HasEnded,
-    /// Tells people, as events of the lease, who leads and who does no longer.
+    /// Records changes of the leader as Events of the lease.
     pub recorder: Option<Recorder>,
 }
 
 impl Options {
-    /// 15 s, renewed within 10 s, tried every 2 s, given back at the end.
+    /// client-go's defaults: 15 s, renewed within 10 s, retried every 2 s, released at the end.
     pub fn new(identity: impl Into<String>) -> Options {
         Options {
             identity: identity.into(),
@@ -100,8 +101,8 @@ impl Options {
         }
     }
 
-    /// By which share clocks may run differently before two could lead at once: with `d` as the drift, the leader's
-    /// deadline of `renew_deadline * (1 + d)` must come before `lease_duration * (1 - d)`.
+    /// The clock drift up to which two candidates cannot lead at once: with `d` as the drift, the
+    /// leader's deadline of `renew_deadline * (1 + d)` must come before `lease_duration * (1 - d)`.
     pub fn tolerated_drift(&self) -> f64 {
         let (lease, renew) = (
             self.lease_duration.as_secs_f64(),
@@ -110,10 +111,10 @@ impl Options {
         (lease - renew) / (lease + renew)
     }
 
-    /// Whether an election can be held like this.
+    /// Validates the durations and the identity.
     pub fn check(&self) -> Result<(), SetupError> {
         if self.identity.is_empty() {
-            return Err(SetupError::Nobody);
+            return Err(SetupError::EmptyIdentity);
         }
         if self.lease_duration <= self.renew_deadline
             || self.lease_duration < Duration::from_secs(1)
@@ -127,52 +128,52 @@ impl Options {
     }
 }
 
-/// Tries are up to this much further apart, so that those who wait do not all try at once.
+/// Attempts are up to this factor further apart, so that candidates do not all try at once.
 const JITTER: f64 = 1.2;
 
-/// Why no election can be held.
+/// Why an election cannot be configured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum SetupError {
-    /// Nobody stands for election.
+    /// The identity is empty.
     #[error("the identity is empty")]
-    Nobody,
-    /// A leader would give up after another could have taken over.
+    EmptyIdentity,
+    /// A leader would give up after another could have acquired the lease.
     #[error("the lease must last a second, and longer than the leader tries to renew it")]
     LeaseTooShort,
-    /// A leader would give up before it tried a second time.
+    /// A leader would give up before its second attempt.
     #[error("the leader must try to renew for longer than it waits between two tries")]
     DeadlineTooShort,
 }
 
-/// Somebody who stands for election.
+/// A candidate.
 pub struct Election {
     leases: Api<Lease>,
     name: String,
     options: Options,
-    seen: Option<Seen>,
+    seen: Option<ObservedLease>,
     state: Arc<watch::Sender<State>>,
 }
 
-/// A lease as it was seen last, and when it last changed.
-struct Seen {
+/// The observed lease, and when it last changed.
+struct ObservedLease {
     lease: Lease,
     changed: Instant,
 }
 
-/// How an election stands, for whoever watches it.
+/// The state of an election.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct State {
-    /// Who leads, as far as is known; empty if nobody does.
+    /// The identity of the leader, as far as it is known; empty if there is none.
     pub leader: String,
-    /// Whether we do.
+    /// Whether this candidate leads.
     pub leading: bool,
-    /// Why the last try to take or renew the lease failed; empty if it did not.
+    /// The error of the last attempt; empty if it succeeded.
     pub trouble: String,
-    /// When the lease was renewed last by us.
+    /// When this candidate renewed the lease last.
     renewed: Option<Instant>,
 }
 
-/// How an election stands. Cheap to clone.
+/// Observes the state of an election. Cheap to clone.
 #[derive(Clone)]
 pub struct Observer {
     state: watch::Receiver<State>,
@@ -181,21 +182,22 @@ pub struct Observer {
 }
 
 impl Observer {
-    /// How it stands.
+    /// The current state.
     pub fn state(&self) -> State {
         self.state.borrow().clone()
     }
 
-    /// Waits until another leads, or we do, or nobody, or there is other trouble than before.
+    /// Waits until the leader or the error changes.
     pub async fn changed(&mut self) -> State {
-        // When the election is over nothing changes any more.
+        // After the election nothing changes any more.
         if self.state.changed().await.is_err() {
             std::future::pending::<()>().await;
         }
         self.state.borrow_and_update().clone()
     }
 
-    /// A health check: a leader that has not renewed its lease for as long as that lasts, and `tolerance` more, hangs.
+    /// A health check: false if the leader has not renewed its lease for its duration plus
+    /// `tolerance`.
     pub fn is_healthy(&self, tolerance: Duration) -> bool {
         let state = self.state.borrow();
         let overdue = |renewed: Instant| renewed.elapsed() > self.lease_duration + tolerance;
@@ -217,14 +219,14 @@ impl Collector for Observer {
     }
 }
 
-/// Where an attempt led.
-enum Attempt {
+/// The result of an attempt.
+enum AcquireResult {
     Held,
     HeldByAnother,
 }
 
 impl Election {
-    /// Stands for election on the Lease `name` in `namespace`.
+    /// A candidate for the Lease `name` in `namespace`.
     pub fn new(
         client: Client,
         namespace: &str,
@@ -241,7 +243,7 @@ impl Election {
         })
     }
 
-    /// Tells how the election stands.
+    /// An observer of the election.
     pub fn observe(&self) -> Observer {
         let (state, name) = (self.state.subscribe(), self.name.clone());
         Observer {
@@ -251,8 +253,8 @@ impl Election {
         }
     }
 
-    /// Waits to be elected, then works until the work is done or the lease is lost: then the work is dropped, before
-    /// another can lead. None if it was lost.
+    /// Waits to be elected, then runs `work` until it is done or the lease is lost. Then the work
+    /// is dropped, before another candidate can lead. `None` if the lease was lost.
     pub async fn lead<T>(mut self, work: impl Future<Output = T>) -> Option<T> {
         let elected = self.acquire().await;
         let mut work = pin!(work);
@@ -269,24 +271,24 @@ impl Election {
         outcome
     }
 
-    /// Waits until the lease is ours; when the try began that made it so.
+    /// Waits until the lease is acquired; returns when the successful attempt began.
     async fn acquire(&mut self) -> Instant {
         loop {
             let began = Instant::now();
             match timeout_at(began + self.options.renew_deadline, self.attempt()).await {
-                Ok(Ok(Attempt::Held)) => {
+                Ok(Ok(AcquireResult::Held)) => {
                     self.record("became leader");
                     return began;
                 }
-                Ok(Ok(Attempt::HeldByAnother)) => self.stumble(String::new()),
-                Ok(Err(error)) => self.stumble(message(&error)),
-                Err(_) => self.stumble("acquiring the lease took too long".into()),
+                Ok(Ok(AcquireResult::HeldByAnother)) => self.on_failure(String::new()),
+                Ok(Err(error)) => self.on_failure(message(&error)),
+                Err(_) => self.on_failure("acquiring the lease took too long".into()),
             }
             sleep(self.retry_after()).await;
         }
     }
 
-    /// Renews the lease until that fails for too long, or another has it.
+    /// Renews the lease until that fails for too long, or another candidate holds it.
     async fn renew(&mut self, mut held: Instant) {
         loop {
             let deadline = held + self.options.renew_deadline;
@@ -298,20 +300,20 @@ impl Election {
             }
             let began = Instant::now();
             match timeout_at(deadline, self.attempt()).await {
-                Ok(Ok(Attempt::Held)) => held = began,
-                Ok(Ok(Attempt::HeldByAnother)) | Err(_) => return,
-                Ok(Err(error)) => self.stumble(message(&error)),
+                Ok(Ok(AcquireResult::Held)) => held = began,
+                Ok(Ok(AcquireResult::HeldByAnother)) | Err(_) => return,
+                Ok(Err(error)) => self.on_failure(message(&error)),
             }
         }
     }
 
-    /// Lets those who watch know what went wrong.
-    fn stumble(&self, trouble: String) {
+    /// Publishes the error of an attempt.
+    fn on_failure(&self, trouble: String) {
         if !trouble.is_empty() {
             tracing::debug!(
                 trouble,
                 name = self.name,
-                "could not take or renew the lease"
+                "cannot acquire or renew the lease"
             );
         }
         self.state.send_if_modified(|state| {
@@ -330,8 +332,8 @@ impl Election {
         }
     }
 
-    /// Takes or renews the lease, if it is ours to take.
-    async fn attempt(&mut self) -> Result<Attempt, Error> {
+    /// Acquires or renews the lease, if it is available.
+    async fn attempt(&mut self) -> Result<AcquireResult, Error> {
         if let Some(renewed) = self.renew_as_seen().await {
             return Ok(self.note(renewed));
         }
@@ -342,7 +344,7 @@ impl Election {
         };
         self.see(lease);
         if !self.is_free() {
-            return Ok(Attempt::HeldByAnother);
+            return Ok(AcquireResult::HeldByAnother);
         }
         let lease = self.draft(self.seen.as_ref().map(|seen| &seen.lease));
         let stored = self
@@ -352,7 +354,7 @@ impl Election {
         Ok(self.note(stored))
     }
 
-    /// Renews the lease without a look at it, if it is ours and nobody has touched it.
+    /// Renews the lease as it was observed, without reading it.
     async fn renew_as_seen(&self) -> Option<Lease> {
         let seen = self
             .seen
@@ -368,22 +370,22 @@ impl Election {
             .ok()
     }
 
-    /// Remembers a lease, and when it was first seen like this.
+    /// Stores the observed lease, and when it last changed.
     fn see(&mut self, lease: Lease) {
-        let same = |seen: &Seen| seen.lease.spec == lease.spec;
+        let same = |seen: &ObservedLease| seen.lease.spec == lease.spec;
         let changed = self
             .seen
             .as_ref()
             .filter(|seen| same(seen))
             .map_or_else(Instant::now, |seen| seen.changed);
         let leader = holder(&lease).to_string();
-        self.seen = Some(Seen { lease, changed });
+        self.seen = Some(ObservedLease { lease, changed });
         self.state.send_if_modified(|state| {
             std::mem::replace(&mut state.leader, leader.clone()) != leader
         });
     }
 
-    /// Whether the lease is ours, nobody's, of somebody who has ended, or was not renewed for as long as it lasts.
+    /// Whether the lease is ours, released, held by a process that has ended, or expired.
     fn is_free(&self) -> bool {
         self.seen.as_ref().is_none_or(|seen| {
             let holder = holder(&seen.lease);
@@ -394,7 +396,7 @@ impl Election {
         })
     }
 
-    /// How long a lease lasts: what its holder says, and no less than what we were told.
+    /// The duration of a lease: that of its holder, and no less than ours.
     fn lasts(&self, lease: &Lease) -> Duration {
         let seconds = lease
             .spec
@@ -406,17 +408,17 @@ impl Election {
         ))
     }
 
-    fn note(&mut self, lease: Lease) -> Attempt {
+    fn note(&mut self, lease: Lease) -> AcquireResult {
         self.see(lease);
         self.state.send_modify(|state| {
             state.leading = true;
             state.trouble.clear();
             state.renewed = Some(Instant::now());
         });
-        Attempt::Held
+        AcquireResult::Held
     }
 
-    /// The lease as we would hold it.
+    /// The lease with this candidate as its holder.
     fn draft(&self, old: Option<&Lease>) -> Lease {
         let now = Some(MicroTime((self.options.clock)()));
         let mut lease = old.cloned().unwrap_or_else(|| Lease {
@@ -444,9 +446,9 @@ impl Election {
         self.state.send_modify(|state| state.leading = false);
     }
 
-    /// Gives the lease back, so that another can take it at once.
+    /// Releases the lease, so that another candidate can acquire it at once.
     async fn release(&mut self) {
-        let Some(Seen { mut lease, .. }) = self.seen.take() else {
+        let Some(ObservedLease { mut lease, .. }) = self.seen.take() else {
             return;
         };
         let spec = lease.spec.get_or_insert_with(LeaseSpec::default);
@@ -457,10 +459,7 @@ impl Election {
         let released = self.leases.replace(&self.name, &params, &lease);
         let deadline = Instant::now() + self.options.renew_deadline;
         if !matches!(timeout_at(deadline, released).await, Ok(Ok(_))) {
-            tracing::debug!(
-                name = self.name,
-                "could not give the lease back; it runs out by itself"
-            );
+            tracing::debug!(name = self.name, "cannot release the lease, it will expire");
         }
     }
 

@@ -1,7 +1,8 @@
-//! Has the cache seen what I did? Until it has, do not count again.
+//! Expectations: has the cache observed what the controller did?
 //!
-//! A controller that makes three pods and is woken before its cache has seen them would make three more. It
-//! therefore notes what it expects to see, and leaves an object alone until it has, or has waited long enough.
+//! A controller that creates three pods and is synced before its cache has them would create three
+//! more. So it records what it expects to observe, and skips the object until it has, or until a
+//! timeout.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
@@ -15,14 +16,14 @@
 //! # });
 //! ```
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::hash::Hash;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// What is expected of each object. Shared by those who act and those who watch.
+/// The expectations of each object. Shared by the controller and its event handlers.
 pub struct Expectations<T> {
     expected: Mutex<HashMap<T, Expected>>,
     patience: Duration,
@@ -30,7 +31,7 @@ pub struct Expectations<T> {
 
 struct Expected {
     creations: i64,
-    /// Who is to go: by uid or name, since a deletion may be seen more than once.
+    /// By UID or name, since a deletion may be observed more than once.
     deletions: HashSet<String>,
     since: Instant,
 }
@@ -42,7 +43,8 @@ impl<T: Eq + Hash + Clone> Default for Expectations<T> {
 }
 
 impl<T: Eq + Hash + Clone> Expectations<T> {
-    /// Expectations that are given up after `patience`: then something was lost, and it is better to look again.
+    /// Expectations that expire after `patience`: then an event was lost, and the controller syncs
+    /// again.
     pub fn new(patience: Duration) -> Expectations<T> {
         Expectations {
             expected: Mutex::default(),
@@ -50,18 +52,18 @@ impl<T: Eq + Hash + Clone> Expectations<T> {
         }
     }
 
-    /// Expects `n` objects to be made for `key`, besides what is expected already.
+    /// Expects `n` more creations for `key`.
     pub fn expect_creations(&self, key: &T, n: usize) {
         self.change(key, |expected| expected.creations += n as i64);
     }
 
-    /// Expects these objects to go.
+    /// Expects these deletions.
     pub fn expect_deletions(&self, key: &T, names: impl IntoIterator<Item = String>) {
         self.change(key, |expected| expected.deletions.extend(names));
     }
 
     fn change(&self, key: &T, change: impl FnOnce(&mut Expected)) {
-        let mut all = self.lock();
+        let mut all = self.expected.lock();
         let expected = all.entry(key.clone()).or_insert_with(|| Expected {
             creations: 0,
             deletions: HashSet::new(),
@@ -71,23 +73,23 @@ impl<T: Eq + Hash + Clone> Expectations<T> {
         change(expected);
     }
 
-    /// An object was seen to be made, or could not be made.
+    /// Records an observed or failed creation.
     pub fn creation_observed(&self, key: &T) {
-        if let Some(expected) = self.lock().get_mut(key) {
+        if let Some(expected) = self.expected.lock().get_mut(key) {
             expected.creations -= 1;
         }
     }
 
-    /// An object was seen to go, or could not be deleted.
+    /// Records an observed or failed deletion.
     pub fn deletion_observed(&self, key: &T, name: &str) {
-        if let Some(expected) = self.lock().get_mut(key) {
+        if let Some(expected) = self.expected.lock().get_mut(key) {
             expected.deletions.remove(name);
         }
     }
 
-    /// Whether everything that was expected was seen, or has been waited for long enough.
+    /// Whether everything expected was observed, or the expectations have expired.
     pub fn is_satisfied(&self, key: &T) -> bool {
-        let all = self.lock();
+        let all = self.expected.lock();
         let Some(expected) = all.get(key) else {
             return true;
         };
@@ -95,12 +97,8 @@ impl<T: Eq + Hash + Clone> Expectations<T> {
         fulfilled || expected.since.elapsed() > self.patience
     }
 
-    /// Expects nothing more of an object that is gone.
+    /// Removes the expectations of a deleted object.
     pub fn forget(&self, key: &T) {
-        self.lock().remove(key);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<T, Expected>> {
-        self.expected.lock()
+        self.expected.lock().remove(key);
     }
 }

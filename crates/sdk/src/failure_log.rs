@@ -1,4 +1,5 @@
-//! Which failures of a loop are logged? One line when it keeps failing, and further ones after growing pauses.
+//! Log back-off for repeated failures of a loop: one line when it keeps failing, and further ones
+//! after growing pauses.
 //!
 //! ```
 //! use std::time::Duration;
@@ -13,31 +14,31 @@
 //! failures.recovered();
 //! ```
 //!
-//! Invariant: however many failures there are, at most one line is logged within [`FIRST_PAUSE`].
+//! Invariant: at most one line is logged within [`FIRST_PAUSE`].
 
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// The pause after the first line of a series of failures; each further one is twice as long.
+/// The pause after the first line of a series; doubled each time.
 pub const FIRST_PAUSE: Duration = Duration::from_secs(10);
-/// The longest pause. A series of failures is over when there was none for as long.
+/// The longest pause. A series ends when there was no failure for as long.
 pub const MAX_PAUSE: Duration = Duration::from_secs(600);
 
 /// Decides which failures of one loop are logged.
 #[derive(Debug)]
 pub struct FailureLog {
     patience: Duration,
-    series: Mutex<Option<Series>>,
+    series: Mutex<Option<FailureSeries>>,
 }
 
-/// Failures without a success between them.
+/// Consecutive failures.
 #[derive(Debug)]
-struct Series {
+struct FailureSeries {
     began: Instant,
     last: Instant,
-    /// When the next line may be logged, once there was one.
+    /// When the next line may be logged, after the first one.
     next: Option<Instant>,
     pause: Duration,
     unlogged: u64,
@@ -52,12 +53,12 @@ impl FailureLog {
         }
     }
 
-    /// Records a failure. If it is to be logged, how many were not since the last line.
+    /// Records a failure. If it is to be logged, returns how many were not since the last line.
     pub fn failed(&self) -> Option<u64> {
         let (now, mut known) = (Instant::now(), self.series.lock());
-        let series = known.get_or_insert_with(|| Series::new(now));
+        let series = known.get_or_insert_with(|| FailureSeries::new(now));
         if now - series.last > MAX_PAUSE {
-            *series = Series::new(now);
+            *series = FailureSeries::new(now);
         }
         series.last = now;
         let is_due = match series.next {
@@ -73,10 +74,10 @@ impl FailureLog {
         Some(std::mem::take(&mut series.unlogged))
     }
 
-    /// Records a success: the next failure begins a new series.
+    /// Records a success: the next failure starts a new series.
     pub fn recovered(&self) {
         let mut series = self.series.lock();
-        // A loop that fails every other time is not silent, and does not log every other time either.
+        // A loop that fails every other time is still logged, but with pauses.
         if series
             .as_ref()
             .is_some_and(|series| series.next.is_none_or(|next| Instant::now() >= next))
@@ -86,9 +87,9 @@ impl FailureLog {
     }
 }
 
-impl Series {
-    fn new(now: Instant) -> Series {
-        Series {
+impl FailureSeries {
+    fn new(now: Instant) -> FailureSeries {
+        FailureSeries {
             began: now,
             last: now,
             next: None,

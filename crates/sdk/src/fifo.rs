@@ -1,7 +1,7 @@
-//! What happened, object by object, until somebody takes it: a delta FIFO.
+//! The delta FIFO: changes by object.
 //!
-//! Objects come out in the order in which something first happened to them, each with everything that
-//! happened since it was taken last. Two deletions in a row are one.
+//! Objects are popped in the order of their first change, each with all changes since it was popped
+//! last. Two deletions in a row are one.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -23,10 +23,10 @@
 //! # });
 //! ```
 //!
-//! Invariant: after a replacement, whoever has taken everything knows exactly the objects of that list; an
-//! object of which he knew and which is not in it comes as [`Delta::Lost`].
+//! Invariant: after a replacement, a reader that has popped everything has exactly the objects of
+//! that list; a known object that is not in it comes as [`Delta::Lost`].
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -36,20 +36,21 @@ use tokio::sync::Notify;
 use crate::cache::{Entry, Store, Version};
 use crate::key::Key;
 
-/// One thing that happened to an object.
+/// One change of an object.
 #[derive(Debug)]
 pub enum Delta<K> {
-    /// It was made.
+    /// It was created.
     Added(Entry<K>),
-    /// It was changed.
+    /// It was updated.
     Updated(Entry<K>),
-    /// It was deleted; this is how it was last.
+    /// It was deleted, with its last state.
     Deleted(Entry<K>),
-    /// It was deleted while nobody looked; this is how it was when it was seen last.
+    /// It was deleted while the watch was interrupted, with its last known state (upstream:
+    /// DeletedFinalStateUnknown).
     Lost(Entry<K>),
-    /// It is in a list that replaces what was known.
+    /// It is in a list that replaces the known objects.
     Replaced(Entry<K>),
-    /// Nothing happened; it is looked at again.
+    /// A resync without a change.
     Sync(Entry<K>),
 }
 
@@ -79,36 +80,37 @@ impl<K> Delta<K> {
         }
     }
 
-    /// Whether the object is gone.
+    /// Whether the object is deleted.
     pub fn is_gone(&self) -> bool {
         matches!(self, Delta::Deleted(_) | Delta::Lost(_))
     }
 }
 
-/// What happened to one object, oldest first.
+/// The changes of one object, oldest first.
 pub type Deltas<K> = Vec<Delta<K>>;
 
-/// A queue of what happened. Clones are the same queue.
-pub struct DeltaFifo<K>(Arc<Inner<K>>);
+/// A queue of changes. Clones share the queue.
+pub struct DeltaFifo<K>(Arc<FifoInner<K>>);
 
-struct Inner<K> {
-    state: Mutex<State<K>>,
-    /// What whoever takes deltas knows already.
+struct FifoInner<K> {
+    state: Mutex<FifoState<K>>,
+    /// The objects that the reader has.
     known: Store<K>,
-    /// The namespace that this queue is about; none if it is about all of them.
+    /// The namespace of this queue; `None` for all.
     namespace: Option<Box<str>>,
     changed: Notify,
 }
 
-struct State<K> {
+struct FifoState<K> {
     deltas: HashMap<Key, Deltas<K>, foldhash::fast::RandomState>,
     order: VecDeque<Key>,
-    /// How many objects of the first list are still to be taken; none before there was one.
+    /// The number of objects of the first list that are not popped yet; `None` before the first
+    /// list.
     initial: Option<usize>,
-    /// Up to when everything is in the queue or was taken from it.
+    /// The version up to which all changes are queued or popped.
     version: Version,
-    /// What the reader was told of that.
-    told: Version,
+    /// The version that the reader has.
+    reported: Version,
     is_closed: bool,
 }
 
@@ -119,27 +121,27 @@ impl<K> Clone for DeltaFifo<K> {
 }
 
 impl<K> DeltaFifo<K> {
-    /// An empty queue. `known` is what its reader has made of what he took. The queue has the key function of that
-    /// store: deltas are collected, and known objects found, under the same keys.
+    /// An empty queue. `known` is the store of its reader. The queue uses the key function of that
+    /// store, so deltas are collected and known objects found under the same keys.
     pub fn new(known: Store<K>) -> DeltaFifo<K> {
         DeltaFifo::about(known, None)
     }
 
-    /// An empty queue about the objects of one namespace, where the reader knows of others, too.
+    /// An empty queue for one namespace, if the store of the reader has several.
     pub fn namespaced(known: Store<K>, namespace: &str) -> DeltaFifo<K> {
         DeltaFifo::about(known, Some(namespace.into()))
     }
 
     fn about(known: Store<K>, namespace: Option<Box<str>>) -> DeltaFifo<K> {
-        let state = State {
+        let state = FifoState {
             deltas: HashMap::default(),
             order: VecDeque::new(),
             initial: None,
             version: Version::default(),
-            told: Version::default(),
+            reported: Version::default(),
             is_closed: false,
         };
-        DeltaFifo(Arc::new(Inner {
+        DeltaFifo(Arc::new(FifoInner {
             state: Mutex::new(state),
             known,
             namespace,
@@ -147,10 +149,9 @@ impl<K> DeltaFifo<K> {
         }))
     }
 
-    /// Adds what happened to one object. What is no news is left out: an object that is known in this version or
-    /// a later one.
+    /// Adds a change. It is ignored if the object is known in this version or a later one.
     pub fn push(&self, delta: Delta<K>) {
-        let mut state = self.lock();
+        let mut state = self.0.state.lock();
         state.version = state.version.max(delta.entry().version());
         if state.is_closed || self.is_old(&state, &delta) {
             return;
@@ -160,7 +161,7 @@ impl<K> DeltaFifo<K> {
         self.0.changed.notify_one();
     }
 
-    fn is_old(&self, state: &State<K>, delta: &Delta<K>) -> bool {
+    fn is_old(&self, state: &FifoState<K>, delta: &Delta<K>) -> bool {
         let entry = delta.entry();
         let key = self.key_of(entry);
         let latest = state.deltas.get(&*key).and_then(|deltas| deltas.last());
@@ -181,14 +182,14 @@ impl<K> DeltaFifo<K> {
         self.0.known.key_of(entry)
     }
 
-    fn enqueue(&self, state: &mut State<K>, delta: Delta<K>) {
+    fn enqueue(&self, state: &mut FifoState<K>, delta: Delta<K>) {
         let key = self.key_of(delta.entry()).into_owned();
         state.push(key, delta);
     }
 
-    /// Says that what is known is replaced by a list as of `version`.
+    /// Replaces the known objects by a list as of `version`.
     pub fn replace(&self, entries: Vec<Entry<K>>, version: Version) {
-        let mut state = self.lock();
+        let mut state = self.0.state.lock();
         if state.is_closed {
             return;
         }
@@ -209,8 +210,8 @@ impl<K> DeltaFifo<K> {
         self.0.changed.notify_one();
     }
 
-    /// What the reader knows, or will know when he has taken everything, and is not in the list.
-    fn lost(&self, state: &State<K>, listed: &HashSet<Key>) -> Vec<Entry<K>> {
+    /// The objects that the reader has, or will have, and that are not in the list.
+    fn lost(&self, state: &FifoState<K>, listed: &HashSet<Key>) -> Vec<Entry<K>> {
         let mut lost = Vec::new();
         for (key, deltas) in state.deltas.iter().filter(|(key, _)| !listed.contains(key)) {
             if let Some(latest) = deltas.last().filter(|latest| !latest.is_gone()) {
@@ -219,18 +220,18 @@ impl<K> DeltaFifo<K> {
                 lost.extend(self.0.known.get(key));
             }
         }
-        let unseen = |key: &Key| !listed.contains(key) && !state.deltas.contains_key(key);
+        let is_unlisted = |key: &Key| !listed.contains(key) && !state.deltas.contains_key(key);
         lost.extend(
             self.known()
                 .into_iter()
-                .filter(|entry| unseen(&self.key_of(entry))),
+                .filter(|entry| is_unlisted(&self.key_of(entry))),
         );
-        // Maps have an order of their own in each run; a simulation wants the same in all.
+        // Maps have a different order in each run; a simulation needs the same in all.
         lost.sort_by(|one, other| self.key_of(one).cmp(&self.key_of(other)));
         lost
     }
 
-    /// What the reader knows of the objects that this queue is about.
+    /// The objects that the reader has, within the namespace.
     fn known(&self) -> Vec<Entry<K>> {
         let mut known = self.0.known.list();
         if let Some(namespace) = &self.0.namespace {
@@ -239,9 +240,9 @@ impl<K> DeltaFifo<K> {
         known
     }
 
-    /// Lets everything that is known be looked at again, except where something is on its way already.
+    /// Queues all known objects without queued changes for a resync.
     pub fn resync(&self) {
-        let mut state = self.lock();
+        let mut state = self.0.state.lock();
         for entry in self.known() {
             if !state.is_closed && !state.deltas.contains_key(&*self.key_of(&entry)) {
                 self.enqueue(&mut state, Delta::Sync(entry));
@@ -251,24 +252,25 @@ impl<K> DeltaFifo<K> {
         self.0.changed.notify_one();
     }
 
-    /// Says that nothing happened up to `version`.
+    /// Advances the version without a change.
     pub fn advance(&self, version: Version) {
-        let mut state = self.lock();
+        let mut state = self.0.state.lock();
         state.version = state.version.max(version);
         drop(state);
         self.0.changed.notify_one();
     }
 
-    /// Up to `max` objects and what happened to them; waits for the first. The version is that up to which
-    /// everything is known once they, and all before them, are. None after the queue was closed.
+    /// Pops up to `max` objects with their changes; waits for the first. The version is that up to
+    /// which everything is known once this batch and all before it are processed. `None` after the
+    /// queue was closed.
     pub async fn pop(&self, max: usize) -> Option<Batch<K>> {
         loop {
             let changed = self.0.changed.notified();
             {
-                let mut state = self.lock();
+                let mut state = self.0.state.lock();
                 let batch = state.take(max);
-                if !batch.deltas.is_empty() || batch.version > state.told {
-                    state.told = state.told.max(batch.version);
+                if !batch.deltas.is_empty() || batch.version > state.reported {
+                    state.reported = state.reported.max(batch.version);
                     return Some(batch);
                 }
                 if state.is_closed {
@@ -279,69 +281,65 @@ impl<K> DeltaFifo<K> {
         }
     }
 
-    /// Whether the first list was taken whole.
+    /// Whether the first list was popped whole.
     pub fn has_synced(&self) -> bool {
-        self.lock().initial == Some(0)
+        self.0.state.lock().initial == Some(0)
     }
 
-    /// The newest state of each queued object, in the order in which they will be taken. An object that is gone is
-    /// among them until its deltas are taken.
+    /// The newest state of each queued object, in the order in which they will be popped. A deleted
+    /// object is among them until its deltas are popped.
     pub fn list(&self) -> Vec<Entry<K>> {
-        let state = self.lock();
+        let state = self.0.state.lock();
         let newest = |key| Some(state.deltas.get(key)?.last()?.entry().clone());
         state.order.iter().filter_map(newest).collect()
     }
 
-    /// The keys of the queued objects, in the order in which they will be taken.
+    /// The keys of the queued objects, in the order in which they will be popped.
     pub fn list_keys(&self) -> Vec<Key> {
-        self.lock().order.iter().cloned().collect()
+        self.0.state.lock().order.iter().cloned().collect()
     }
 
     /// The deltas that are queued under `key`; they stay in the queue.
     pub fn get_by_key(&self, key: &Key) -> Option<Deltas<K>> {
-        self.lock().deltas.get(key).cloned()
+        self.0.state.lock().deltas.get(key).cloned()
     }
 
-    /// How many objects something has happened to.
+    /// The number of queued objects.
     pub fn len(&self) -> usize {
-        self.lock().order.len()
+        self.0.state.lock().order.len()
     }
 
-    /// Whether nothing has happened.
+    /// Whether the queue is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Takes nothing any more. What is in the queue can still be taken.
+    /// Accepts no more changes. Queued ones can still be popped.
     pub fn close(&self) {
-        self.lock().is_closed = true;
+        self.0.state.lock().is_closed = true;
         self.0.changed.notify_one();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State<K>> {
-        self.0.state.lock()
     }
 }
 
-/// Objects and what happened to them.
+/// Objects with their changes.
 #[derive(Debug)]
 pub struct Batch<K> {
-    /// Object by object.
+    /// By object.
     pub deltas: Vec<Deltas<K>>,
-    /// Up to when everything is known with this batch; zero if there is more to take.
+    /// The version up to which everything is known with this batch; zero if there is more to pop.
     pub version: Version,
     /// Whether the first list is whole with this batch.
     pub synced: bool,
 }
 
-impl<K> State<K> {
+impl<K> FifoState<K> {
     fn push(&mut self, key: Key, delta: Delta<K>) {
         if !self.deltas.contains_key(&key) {
             self.order.push_back(key.clone());
         }
         let deltas = self.deltas.entry(key).or_default();
         match (deltas.last_mut(), &delta) {
-            // Of two deletions the one that somebody saw knows more.
+            // Of two deletions the one with the observed final state is kept.
             (Some(Delta::Deleted(_)), Delta::Lost(_)) => {}
             (Some(latest), _) if latest.is_gone() && delta.is_gone() => *latest = delta,
             _ => deltas.push(delta),

@@ -1,9 +1,10 @@
-//! Which object? Its namespace and name.
+//! The key of an object: its namespace and name.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// The namespace and name of an object. Written `namespace/name`, or `name` for objects in no namespace.
+/// The namespace and name of an object. Formatted as `namespace/name`, or `name` for cluster-scoped
+/// objects.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
 pub struct Key {
     namespace: Box<str>,
@@ -11,7 +12,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// The object `name` in `namespace`, which is empty for objects in none.
+    /// The object `name` in `namespace`, which is empty for cluster-scoped objects.
     pub fn new(namespace: impl Into<Box<str>>, name: impl Into<Box<str>>) -> Key {
         Key {
             namespace: namespace.into(),
@@ -19,7 +20,7 @@ impl Key {
         }
     }
 
-    /// The object `name` in no namespace.
+    /// The cluster-scoped object `name`.
     pub fn cluster(name: impl Into<Box<str>>) -> Key {
         Key::new("", name)
     }
@@ -34,7 +35,7 @@ impl Key {
         }
     }
 
-    /// Its namespace, empty for objects in none.
+    /// Its namespace, empty for cluster-scoped objects.
     pub fn namespace(&self) -> &str {
         &self.namespace
     }
@@ -54,7 +55,7 @@ impl fmt::Display for Key {
     }
 }
 
-/// A text that is no key.
+/// Text that is no key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("unexpected key format: {0:?}")]
 pub struct ParseKeyError(String);

@@ -1,4 +1,4 @@
-//! How do I talk to a Kubernetes API server and react to what it says? The parts that every controller is
+//! A client library for Kubernetes controllers, as client-go is: the parts that every controller is
 //! made of, each usable alone, on the `kube` crate's client.
 //!
 //! ```no_run
@@ -14,29 +14,29 @@
 //! # }
 //! ```
 //!
-//! | part | the question it answers |
+//! | part | what it has |
 //! |---|---|
-//! | [`watch`] | How does one follow a kind, whatever happens? |
-//! | [`fifo`] | What happened, object by object? |
-//! | [`cache`] | What is known of the objects of a kind? |
-//! | [`informer`] | How do many follow a kind by one watch? |
-//! | [`queue`] | What is to be done next, each thing once? |
-//! | [`Object`], [`resource`], [`api`] | How are objects of any kind read and written? |
-//! | [`yaml`] | How are objects read from files? |
-//! | [`protobuf`] | How does a client speak protobuf? |
-//! | [`kubeconfig`] | How does a client reach the server that a file names? |
-//! | [`rate_limit`] | How many requests a second does a client send? |
-//! | [`expectations`] | Has the cache seen what I did? |
-//! | [`write`](mod@write) | How does one write what others write, too? |
-//! | [`owner`], [`condition`] | Whose is it, what holds it, what does its status say? |
-//! | [`event`] | How do people hear what a controller did? |
-//! | [`election`] | Who of several leads? |
-//! | [`discover`] | Which kinds does a server have, and what are they called? |
-//! | [`timeline`] | How long ago was that, whatever the wall clock did since? |
-//! | [`metrics`] | How are the parts doing? |
-//! | [`failure_log`] | Which failures of a loop are logged? |
+//! | [`watch`] | list and watch: reflectors |
+//! | [`fifo`] | the delta FIFO: changes by object |
+//! | [`cache`] | caches, indexes and listers |
+//! | [`informer`] | shared informers and their factory |
+//! | [`queue`] | work queues with rate limits |
+//! | [`Object`], [`resource`], [`api`] | untyped objects and requests |
+//! | [`yaml`] | objects from files |
+//! | [`protobuf`] | the protobuf content type |
+//! | [`kubeconfig`] | clients from kubeconfig files |
+//! | [`rate_limit`] | the client-side rate limit |
+//! | [`expectations`] | expected creations and deletions |
+//! | [`write`](mod@write) | optimistic concurrency and server-side apply |
+//! | [`owner`], [`condition`] | owner references, finalizers, conditions |
+//! | [`event`] | event recorders |
+//! | [`election`] | leader election |
+//! | [`discover`] | discovery, REST mapping and schemes |
+//! | [`timeline`] | durations that survive steps of the wall clock |
+//! | [`metrics`] | the metrics of all parts |
+//! | [`failure_log`] | log back-off for repeated failures |
 //!
-//! Invariant: nothing here knows a server; what works with ours works with any.
+//! Invariant: nothing here depends on our server; it works with any API server.
 
 pub mod api;
 pub mod cache;

@@ -1,4 +1,4 @@
-//! An object of any kind, read forgivingly: no type to be compiled, and nothing that is not known gets lost.
+//! Untyped objects of any kind, without loss of unknown fields.
 //!
 //! ```
 //! use mizzen_sdk::Object;
@@ -21,7 +21,7 @@ use serde_json::value::RawValue;
 
 use crate::key::Key;
 
-/// An object of any kind.
+/// An untyped object of any kind.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Object(pub Value);
 
@@ -36,17 +36,17 @@ impl Object {
         self.meta("name").str()
     }
 
-    /// Its namespace, empty for objects in none.
+    /// Its namespace, empty for cluster-scoped objects.
     pub fn namespace(&self) -> &str {
         self.meta("namespace").str()
     }
 
-    /// What tells it from an earlier object of the same name.
+    /// Its UID.
     pub fn uid(&self) -> &str {
         self.meta("uid").str()
     }
 
-    /// When it was written last, as the server counts.
+    /// Its resource version.
     pub fn version(&self) -> &str {
         self.meta("resourceVersion").str()
     }
@@ -66,17 +66,17 @@ impl Object {
         self.meta("annotations")[name].as_str()
     }
 
-    /// Whether it is being deleted.
+    /// Whether it is terminating.
     pub fn is_going(&self) -> bool {
         !self.meta("deletionTimestamp").is_null()
     }
 
-    /// When it was made, in seconds since 1970; 0 if that is not known.
+    /// Its creation time in Unix seconds; 0 if it is unknown.
     pub fn created(&self) -> i64 {
         time::to_unix(self.meta("creationTimestamp").str()).unwrap_or_default()
     }
 
-    /// Whether it stays until `finalizer` is removed.
+    /// Whether it has a finalizer.
     pub fn has_finalizer(&self, finalizer: &str) -> bool {
         self.meta("finalizers")
             .list()
@@ -84,17 +84,17 @@ impl Object {
             .any(|known| known.str() == finalizer)
     }
 
-    /// Those that own it.
+    /// Its owner references.
     pub fn owners(&self) -> &[Value] {
         self.meta("ownerReferences").list()
     }
 
-    /// The reference to the one that controls it.
+    /// The owner reference of its controller.
     pub fn controller(&self) -> Option<&Value> {
         owner_references::controller_of(self)
     }
 
-    /// Whether the object with this uid controls it.
+    /// Whether the object with this UID controls it.
     pub fn is_controlled_by(&self, uid: &str) -> bool {
         owner_references::is_controlled_by(self, uid)
     }
@@ -124,7 +124,7 @@ impl From<Value> for Object {
     }
 }
 
-/// From JSON alone: numbers are kept as they were written.
+/// From JSON only: numbers keep their notation.
 impl<'de> Deserialize<'de> for Object {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Object, D::Error> {
         let text = Box::<RawValue>::deserialize(deserializer)?;
@@ -132,7 +132,7 @@ impl<'de> Deserialize<'de> for Object {
     }
 }
 
-/// To JSON alone.
+/// To JSON only.
 impl Serialize for Object {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         RawValue::from_string(json::to_string(&self.0))
@@ -148,7 +148,7 @@ mod tests {
     const POD: &str = r#"{"metadata":{"name":"web","namespace":"shop","uid":"u","creationTimestamp":"2026-01-01T00:00:00Z","finalizers":["a"],"ownerReferences":[{"uid":"x"},{"uid":"o","controller":true}]},"spec":{"weight":1.50}}"#;
 
     #[test]
-    fn numbers_survive_as_they_were_written() {
+    fn numbers_keep_their_notation() {
         let pod: Object = serde_json::from_str(POD).unwrap();
         assert_eq!(serde_json::to_string(&pod).unwrap(), POD);
     }
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_json_is_refused() {
+    fn invalid_json_is_rejected() {
         assert!(serde_json::from_str::<Object>("{").is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! Whose object is this, and who must be asked before it goes?
+//! Owner references and finalizers.
 //!
 //! ```
 //! use k8s_openapi::api::core::v1::{ConfigMap, Pod};
@@ -20,7 +20,7 @@ use kube::Resource;
 /// Why an object cannot be owned.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OwnError {
-    /// Another controls it already.
+    /// Another controller owns it already.
     #[error("{object} is controlled by {kind} {owner} already")]
     Controlled {
         /// The object.
@@ -30,7 +30,7 @@ pub enum OwnError {
         /// The name of its controller.
         owner: String,
     },
-    /// Owners live in the same namespace as what they own, or in none.
+    /// An owner must be in the same namespace, or cluster-scoped.
     #[error(
         "{object} in namespace {namespace:?} cannot be owned from namespace {owner_namespace:?}"
     )]
@@ -39,15 +39,15 @@ pub enum OwnError {
         object: String,
         /// Its namespace.
         namespace: String,
-        /// Its owner's.
+        /// The owner's namespace.
         owner_namespace: String,
     },
-    /// The owner is not stored yet, so that nothing tells it from another of its name.
+    /// The owner has no UID yet.
     #[error("the owner has no uid; store it first")]
     Unstored,
 }
 
-/// The reference by which an owner is named.
+/// The owner reference to an owner.
 pub fn owner_reference<O: Resource>(
     owner: &O,
     kind: &O::DynamicType,
@@ -55,7 +55,7 @@ pub fn owner_reference<O: Resource>(
     owner.owner_ref(kind).ok_or(OwnError::Unstored)
 }
 
-/// Makes `owner` the one that controls `object`.
+/// Makes `owner` the controller of `object`.
 pub fn set_controller<O: Resource, K: Resource>(
     owner: &O,
     kind: &O::DynamicType,
@@ -103,7 +103,7 @@ fn check_namespaces<O: Resource, K: Resource>(owner: &O, object: &K) -> Result<(
     })
 }
 
-/// The reference to the one that controls an object.
+/// The owner reference of an object's controller.
 pub fn controller_of<K: Resource>(object: &K) -> Option<&OwnerReference> {
     object
         .meta()
@@ -118,7 +118,7 @@ pub fn is_controlled_by<O: Resource, K: Resource>(object: &K, owner: &O) -> bool
     controller_of(object).is_some_and(|reference| Some(&reference.uid) == owner.meta().uid.as_ref())
 }
 
-/// Lets go of an object; whether it was owned.
+/// Removes an owner reference; true if it existed.
 pub fn remove_owner<O: Resource, K: Resource>(owner: &O, object: &mut K) -> bool {
     let uid = owner.meta().uid.clone().unwrap_or_default();
     let Some(references) = &mut object.meta_mut().owner_references else {
@@ -129,12 +129,12 @@ pub fn remove_owner<O: Resource, K: Resource>(owner: &O, object: &mut K) -> bool
     references.len() != before
 }
 
-/// Whether an object is being deleted.
+/// Whether an object is terminating.
 pub fn is_going<K: Resource>(object: &K) -> bool {
     object.meta().deletion_timestamp.is_some()
 }
 
-/// Whether an object stays until `finalizer` is removed.
+/// Whether an object has a finalizer.
 pub fn has_finalizer<K: Resource>(object: &K, finalizer: &str) -> bool {
     object
         .meta()
@@ -144,7 +144,7 @@ pub fn has_finalizer<K: Resource>(object: &K, finalizer: &str) -> bool {
         .any(|known| known == finalizer)
 }
 
-/// Lets an object stay until `finalizer` is removed; whether that is new.
+/// Adds a finalizer; true if it is new.
 pub fn add_finalizer<K: Resource>(object: &mut K, finalizer: &str) -> bool {
     let missing = !has_finalizer(object, finalizer);
     if missing {
@@ -157,7 +157,7 @@ pub fn add_finalizer<K: Resource>(object: &mut K, finalizer: &str) -> bool {
     missing
 }
 
-/// Lets an object go; whether it was held.
+/// Removes a finalizer; true if it existed.
 pub fn remove_finalizer<K: Resource>(object: &mut K, finalizer: &str) -> bool {
     let held = has_finalizer(object, finalizer);
     if let Some(finalizers) = &mut object.meta_mut().finalizers {

@@ -1,11 +1,11 @@
-//! How does a client speak protobuf? Objects go over the wire as protobuf messages and are JSON on either side.
+//! The protobuf content type: objects are sent as protobuf messages and are JSON on either side.
 //!
-//! As client-go with the content type `application/vnd.kubernetes.protobuf`: reads accept protobuf and JSON, so that
-//! a server answers for custom resources in JSON, and objects whose type is known are written as protobuf. Watches,
-//! patches, deletions and discovery stay JSON.
+//! As client-go with the content type `application/vnd.kubernetes.protobuf`: reads accept protobuf
+//! and JSON, so that a server can return custom resources in JSON, and objects of known types are
+//! written as protobuf. Watches, patches, deletions and discovery stay JSON.
 //!
-//! The caller supplies the types, such as those of `mizzen_kinds::catalog()`; fields that a type does not have are not
-//! sent.
+//! The caller supplies the types, such as those of `mizzen_kinds::catalog()`. Fields that a type
+//! does not have are not sent.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,17 +27,17 @@ const PROTOBUF_OR_JSON: &str = "application/vnd.kubernetes.protobuf,application/
 
 /// The message types of kinds, by `apiVersion` and `kind`. Cheap to clone.
 #[derive(Clone)]
-pub struct Protobuf(Arc<Types>);
+pub struct Protobuf(Arc<MessageTypes>);
 
 #[derive(Default)]
-struct Types {
+struct MessageTypes {
     objects: HashMap<(String, String), (GroupVersionKind, Arc<Struct>)>,
-    /// The types of the items of lists.
+    /// The types of list items.
     items: HashMap<(String, String), Arc<Struct>>,
     list_meta: Option<Arc<Struct>>,
 }
 
-/// Why a response in protobuf cannot be read.
+/// Why a protobuf response cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 enum DecodeError {
     #[error(transparent)]
@@ -47,11 +47,11 @@ enum DecodeError {
 }
 
 impl Protobuf {
-    /// Speaks protobuf for `kinds`. `schemas` has the types that all kinds share: `Status` and `ListMeta`.
+    /// Protobuf for `kinds`. `schemas` has the types that all kinds share: `Status` and `ListMeta`.
     pub fn new<'a>(schemas: &Schemas, kinds: impl IntoIterator<Item = &'a KindData>) -> Protobuf {
-        let mut types = Types {
+        let mut types = MessageTypes {
             list_meta: schemas.types.get("meta/v1.ListMeta").cloned(),
-            ..Types::default()
+            ..MessageTypes::default()
         };
         let status = GroupVersionKind {
             group: "".into(),
@@ -96,7 +96,7 @@ fn name(gvk: &GroupVersionKind, kind: &str) -> (String, String) {
     (gvk.api_version().to_string(), kind.to_string())
 }
 
-impl Types {
+impl MessageTypes {
     async fn send(&self, client: &Client, request: Request<Body>) -> Result<Response<Body>, Error> {
         let (mut parts, mut body) = request.into_parts();
         let is_read = parts.method == Method::GET;
@@ -133,7 +133,7 @@ impl Types {
         }
         let text = match (self.decode(&body.collect_bytes().await?), again) {
             (Ok(value), _) => json::to_string(&value),
-            // The kind has no known type, such as that of a subresource: read again, in JSON.
+            // The type of the kind is unknown, such as that of a subresource: read again, in JSON.
             (Err(DecodeError::UnknownKind(..)), Some((uri, mut headers))) => {
                 headers.insert(ACCEPT, HeaderValue::from_static(JSON));
                 let mut request = Request::get(uri)
@@ -150,7 +150,7 @@ impl Types {
         Ok(Response::from_parts(head, text.into_bytes().into()))
     }
 
-    /// The message of a JSON object whose type is known.
+    /// The message of a JSON object of a known type.
     fn encode(&self, text: &[u8]) -> Option<Vec<u8>> {
         let value = json::parse(text).ok()?;
         let name = (
@@ -205,7 +205,7 @@ fn decode_list(list_meta: &Struct, item: &Struct, message: &[u8]) -> Result<Valu
     Ok(list)
 }
 
-/// Whether a read is for objects in JSON: not a watch, not discovery, and in no other form, such as metadata alone.
+/// Whether a read is for objects in JSON: not a watch, not discovery, and not metadata alone.
 fn is_object(parts: &request::Parts) -> bool {
     let mut segments = parts.uri.path().split('/').skip(1);
     let n_before = match segments.next() {

@@ -1,7 +1,7 @@
-//! How many requests a second does a client send? client-go's client-side rate limit, as a layer.
+//! The client-side rate limit of client-go, as a layer.
 //!
-//! A token bucket of so many queries per second and a burst, shared by all clients that the layer wraps. Requests
-//! wait for their token in the order in which they were made. Watches are not limited: they are few and last long.
+//! A token bucket shared by all clients that the layer wraps. Requests wait for their token in
+//! order. Watches are not limited: they are few and long.
 //!
 //! ```
 //! # use mizzen_apiserver::User;
@@ -36,27 +36,27 @@ use crate::queue::TokenBucket;
 const DEFAULT_QPS: f64 = 5.0;
 /// client-go's `rest.DefaultBurst`.
 const DEFAULT_BURST: u32 = 10;
-/// Requests that waited longer are logged.
+/// Longer waits are logged.
 const LONG_WAIT: Duration = Duration::from_secs(1);
 
-/// Limits the requests of the clients that it wraps, all together. Clones share their tokens.
+/// Limits the requests of all clients that it wraps. Clones share the tokens.
 #[derive(Clone)]
-pub struct RateLimitLayer(Option<Arc<Bucket>>);
+pub struct RateLimitLayer(Option<Arc<RequestBucket>>);
 
-struct Bucket {
+struct RequestBucket {
     tokens: TokenBucket,
     /// Held by the request that waits for the next token.
     turn: Mutex<()>,
 }
 
 impl RateLimitLayer {
-    /// `qps` requests a second, and up to `burst` at once. As in client-go's `rest.Config`, zero stands for the
-    /// defaults (5 and 10), and a negative `qps` for no limit.
+    /// `qps` requests a second, and up to `burst` at once. As in client-go's `rest.Config`, zero
+    /// stands for the defaults (5 and 10), and a negative `qps` for no limit.
     pub fn new(qps: f64, burst: u32) -> RateLimitLayer {
         let qps = if qps == 0.0 { DEFAULT_QPS } else { qps };
         let burst = if burst == 0 { DEFAULT_BURST } else { burst };
         let bucket = || {
-            Arc::new(Bucket {
+            Arc::new(RequestBucket {
                 tokens: TokenBucket::new(qps, burst),
                 turn: Mutex::default(),
             })
@@ -96,7 +96,7 @@ impl<S> Layer<S> for RateLimitLayer {
     }
 }
 
-impl Bucket {
+impl RequestBucket {
     async fn acquire(&self) {
         let _turn = self.turn.lock().await;
         let wait = self.tokens.wait(Instant::now());
@@ -110,7 +110,7 @@ impl Bucket {
 /// A service whose requests wait for a token.
 pub struct RateLimit<S> {
     inner: Arc<Mutex<S>>,
-    bucket: Option<Arc<Bucket>>,
+    bucket: Option<Arc<RequestBucket>>,
 }
 
 impl<S, B> Service<Request<B>> for RateLimit<S>
@@ -149,7 +149,7 @@ where
     }
 }
 
-/// Whether a request is for a watch.
+/// Whether a request is a watch.
 pub(crate) fn is_watch(method: &Method, uri: &Uri) -> bool {
     let mut parameters = uri.query().unwrap_or_default().split('&');
     method == Method::GET && parameters.any(|one| ["watch", "watch=true", "watch=1"].contains(&one))

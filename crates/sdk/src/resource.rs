@@ -1,4 +1,4 @@
-//! Where objects of a kind are found.
+//! Resources of the API and their paths.
 
 use std::borrow::Cow;
 
@@ -7,20 +7,20 @@ use crate::key::Key;
 /// A resource of the API.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Resource {
-    /// The group, empty for the core.
+    /// The group, empty for the core group.
     pub group: Cow<'static, str>,
     /// The version.
     pub version: Cow<'static, str>,
-    /// The name in paths.
+    /// The plural name in paths.
     pub plural: Cow<'static, str>,
     /// The kind of its objects.
     pub kind: Cow<'static, str>,
-    /// Whether its objects live in namespaces.
+    /// Whether its objects are namespaced.
     pub namespaced: bool,
 }
 
 impl Resource {
-    /// A resource whose objects live in namespaces.
+    /// A namespaced resource.
     pub const fn namespaced(
         group: &'static str,
         version: &'static str,
@@ -36,7 +36,7 @@ impl Resource {
         }
     }
 
-    /// A resource whose objects live in no namespace.
+    /// A cluster-scoped resource.
     pub const fn cluster(
         group: &'static str,
         version: &'static str,
@@ -48,7 +48,7 @@ impl Resource {
         resource
     }
 
-    /// The version as objects name it.
+    /// The `apiVersion` of its objects.
     pub fn api_version(&self) -> String {
         match &*self.group {
             "" => self.version.to_string(),
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_are_the_servers() {
+    fn paths_are_those_of_the_api() {
         assert_eq!(PODS.path("shop"), "/api/v1/namespaces/shop/pods");
         assert_eq!(PODS.path(""), "/api/v1/pods");
         assert_eq!(NODES.path_of(&Key::cluster("n1")), "/api/v1/nodes/n1");

@@ -1,18 +1,18 @@
-//! Where the time of day and chance come from. Nothing else in this crate reads the wall clock or draws a number; waiting
-//! is tokio's, which tests pause.
+//! The clock and the random source. Nothing else in this crate reads the wall clock or a random
+//! source; timers are tokio's, which tests pause.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 
-/// Tells the time of day.
+/// Reads the wall clock.
 pub type Clock = Arc<dyn Fn() -> Timestamp + Send + Sync>;
 
-/// Draws a number from 0 up to 1, another each time.
+/// Returns a random number from 0 up to 1.
 pub type Chance = Arc<dyn Fn() -> f64 + Send + Sync>;
 
-/// The time of day.
+/// The system clock.
 #[expect(
     clippy::disallowed_methods,
     reason = "this is the clock that loops read"
@@ -21,7 +21,7 @@ pub fn wall_clock() -> Clock {
     Arc::new(Timestamp::now)
 }
 
-/// The time of day as another part's clock tells it: one that runs beside a server may go by the server's.
+/// A clock that follows that of a server in the same process.
 pub fn told_by(clock: impl mizzen_value::clock::Clock + 'static) -> Clock {
     Arc::new(move || {
         let (seconds, nanos) = clock.now();
@@ -29,7 +29,7 @@ pub fn told_by(clock: impl mizzen_value::clock::Clock + 'static) -> Clock {
     })
 }
 
-/// Numbers from the keys that the standard library draws for its hash maps.
+/// Random numbers from the hash keys of the standard library.
 pub fn chance() -> Chance {
     Arc::new(|| (RandomState::new().hash_one(0) >> 11) as f64 / (1u64 << 53) as f64)
 }

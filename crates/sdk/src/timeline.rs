@@ -1,7 +1,7 @@
-//! What time is it, and how long ago was that? The monotonic and the wall clock together, and the steps that the wall clock made.
+//! The monotonic and the wall clock together, with the steps of the wall clock.
 //!
-//! Durations that one process measures are measured on the monotonic clock, because the wall clock can be set. Objects have
-//! wall-clock times; the steps are kept so that such a time finds its place on the monotonic clock again.
+//! Durations are measured on the monotonic clock, because the wall clock can be set. Objects have
+//! wall-clock times; the steps are kept to map such a time to the monotonic clock.
 //!
 //! ```
 //! use mizzen_sdk::{seam, timeline::Timeline};
@@ -22,32 +22,33 @@ use tokio::time::Instant;
 
 use crate::seam::Clock;
 
-/// How far the wall clock may be from where it is expected before that is a step.
+/// The deviation from which a change of the wall clock is a step.
 const TOLERANCE: SignedDuration = SignedDuration::from_secs(1);
-/// How far ahead of ours the clock of another machine may be.
+/// The tolerated clock skew of other machines.
 const SKEW: SignedDuration = SignedDuration::from_secs(60);
-/// How many steps are kept; the oldest go first.
+/// The most steps that are kept; the oldest are dropped.
 const MOST_STEPS: usize = 64;
 
 /// One moment on both clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reading {
-    /// On the monotonic clock, which began with the wall clock's time.
+    /// The monotonic clock, which started at the wall-clock time.
     pub monotonic: Timestamp,
-    /// The time of day.
+    /// The wall clock.
     pub wall: Timestamp,
 }
 
-/// Both clocks.
+/// Both clocks, and the steps of the wall clock.
 pub struct Timeline {
     clock: Clock,
     origin: Instant,
-    /// The first reading, and the first one after each step of the wall clock, oldest first. Never empty.
+    /// The first reading, and the first one after each step of the wall clock, oldest first. Never
+    /// empty.
     steps: Mutex<Vec<Reading>>,
 }
 
 impl Timeline {
-    /// A timeline that begins now.
+    /// A timeline that starts now.
     pub fn new(clock: Clock) -> Timeline {
         let wall = clock();
         let first = Reading {
@@ -61,7 +62,7 @@ impl Timeline {
         }
     }
 
-    /// The present moment.
+    /// The current reading.
     pub fn now(&self) -> Reading {
         let mut steps = self.steps.lock();
         let (first, last) = (steps[0], steps[steps.len() - 1]);
@@ -77,7 +78,7 @@ impl Timeline {
         let step = moved(|it| it.wall) - moved(|it| it.monotonic);
         if step.abs() > TOLERANCE {
             tracing::warn!(?step, "the wall clock was set");
-            // The first one stays: it is where the monotonic clock begins.
+            // The first one stays: it is the origin of the monotonic clock.
             if steps.len() == MOST_STEPS {
                 steps.remove(1);
             }
@@ -86,8 +87,9 @@ impl Timeline {
         now
     }
 
-    /// The latest moment, on the monotonic clock, at which the wall clock showed `wall`. A time that is yet to come may be that of
-    /// another machine; one that is far ahead was written before this process began, when the clock was not yet set back.
+    /// The latest moment, on the monotonic clock, at which the wall clock showed `wall`. A time
+    /// slightly in the future may be that of another machine; one far in the future was written
+    /// before this process started, before the clock was set back.
     pub fn find(&self, wall: Timestamp) -> Timestamp {
         let now = self.now();
         let ahead = wall.duration_since(now.wall);
@@ -114,7 +116,7 @@ impl Timeline {
             .unwrap_or(Timestamp::MIN)
     }
 
-    /// How long ago the wall clock showed `wall`; zero if that is yet to come.
+    /// How long ago the wall clock showed `wall`; zero if that is in the future.
     pub fn elapsed(&self, wall: Timestamp) -> Duration {
         let since = self.now().monotonic.duration_since(self.find(wall));
         Duration::try_from(since).unwrap_or_default()
@@ -132,7 +134,7 @@ mod tests {
 
     const BEGIN: i64 = 1_700_000_000;
 
-    /// A timeline, and the seconds by which its wall clock is off.
+    /// A timeline, and the offset of its wall clock in seconds.
     fn timeline() -> (Timeline, Arc<AtomicI64>) {
         let (began, off) = (Instant::now(), Arc::new(AtomicI64::new(0)));
         let offset = off.clone();
@@ -152,7 +154,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn time_passes_at_one_pace_whatever_the_wall_clock_does() {
+    async fn the_monotonic_clock_ignores_steps_of_the_wall_clock() {
         let (timeline, off) = timeline();
         for (step, passed) in [(-3600, 10), (0, 20), (3600, 30)] {
             pass(10).await;
@@ -168,7 +170,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_wall_clock_time_finds_its_place_after_a_step() {
+    async fn a_wall_clock_time_is_mapped_across_a_step() {
         for step in [-3600, 3600] {
             let (timeline, off) = timeline();
             pass(10).await;
@@ -187,7 +189,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_was_never_shown_was_before_the_beginning_or_is_another_machines() {
+    async fn unknown_times_are_before_the_start_or_of_another_machine() {
         let (timeline, _) = timeline();
         pass(10).await;
         assert_eq!(timeline.find(wall(5000)), wall(0));
@@ -197,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_steps_that_are_kept_are_bounded() {
+    async fn the_number_of_kept_steps_is_bounded() {
         let (timeline, off) = timeline();
         for n in 1..1000 {
             pass(1).await;

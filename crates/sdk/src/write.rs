@@ -1,4 +1,4 @@
-//! Writing objects when others write them, too.
+//! Writes with optimistic concurrency, and server-side apply.
 //!
 //! ```
 //! # use mizzen_apiserver::User;
@@ -34,31 +34,31 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::time::sleep;
 
-/// How often a write that lost a race is tried again.
+/// The number of attempts on conflicts.
 const TRIES: usize = 5;
-/// How long to wait before the first of them; each next one waits longer.
+/// The wait before the first retry; doubled each time.
 const WAIT: Duration = Duration::from_millis(10);
 
-/// Whether somebody else was faster.
+/// Whether a write failed with a conflict.
 pub fn is_conflict(error: &Error) -> bool {
     has_code(error, 409)
 }
 
-/// Whether there is no such object.
+/// Whether the object does not exist.
 pub fn is_not_found(error: &Error) -> bool {
     has_code(error, 404)
 }
 
-/// Whether there is such an object already. It is told from a conflict by its reason.
+/// Whether the object exists already. Its reason distinguishes it from a conflict.
 pub fn is_already_exists(error: &Error) -> bool {
     matches!(error, Error::Api(status) if status.reason == "AlreadyExists")
 }
 
-/// What the server said, or why it could not be asked, for people.
+/// The server's message, or the error of the request.
 pub fn message(error: &Error) -> String {
     match error {
         Error::Api(status) if !status.message.is_empty() => status.message.clone(),
-        // Its own words, without the library's word for where they come from.
+        // The error itself, without the prefix of the library.
         Error::Service(error) => error.to_string(),
         error => error.to_string(),
     }
@@ -68,13 +68,13 @@ fn has_code(error: &Error, code: u16) -> bool {
     matches!(error, Error::Api(status) if status.code == code)
 }
 
-/// Reads, changes and writes an object until nobody else is faster. `change` may be called several times, each time
-/// with what is there then; if it changes nothing, nothing is written.
+/// Reads, changes and writes an object, with retries on conflicts. `change` may be called several
+/// times, each time with the current object; if it changes nothing, nothing is written.
 pub async fn update<K>(api: &Api<K>, name: &str, change: impl FnMut(&mut K)) -> Result<K, Error>
 where
     K: Resource + Clone + DeserializeOwned + Serialize + Debug + PartialEq,
 {
-    Part::Whole.update(api, name, change).await
+    WriteTarget::Whole.update(api, name, change).await
 }
 
 /// The same for an object's status.
@@ -86,16 +86,16 @@ pub async fn update_status<K>(
 where
     K: Resource + Clone + DeserializeOwned + Serialize + Debug + PartialEq,
 {
-    Part::Status.update(api, name, change).await
+    WriteTarget::Status.update(api, name, change).await
 }
 
-/// What of an object is written.
-enum Part {
+/// The part of an object that is written.
+enum WriteTarget {
     Whole,
     Status,
 }
 
-impl Part {
+impl WriteTarget {
     async fn update<K>(
         &self,
         api: &Api<K>,
@@ -105,11 +105,11 @@ impl Part {
     where
         K: Resource + Clone + DeserializeOwned + Serialize + Debug + PartialEq,
     {
-        let mut patience = Patience::default();
+        let mut retries = RetryState::default();
         loop {
             let current = match self {
-                Part::Whole => api.get(name).await?,
-                Part::Status => api.get_status(name).await?,
+                WriteTarget::Whole => api.get(name).await?,
+                WriteTarget::Status => api.get_status(name).await?,
             };
             let mut new = current.clone();
             change(&mut new);
@@ -117,46 +117,46 @@ impl Part {
                 return Ok(current);
             }
             let outcome = match self {
-                Part::Whole => api.replace(name, &PostParams::default(), &new).await,
-                Part::Status => api.replace_status(name, &PostParams::default(), &new).await,
+                WriteTarget::Whole => api.replace(name, &PostParams::default(), &new).await,
+                WriteTarget::Status => api.replace_status(name, &PostParams::default(), &new).await,
             };
             match outcome {
-                Err(error) if patience.has_more(&error) => patience.wait().await,
+                Err(error) if retries.has_more(&error) => retries.wait().await,
                 outcome => return outcome,
             }
         }
     }
 }
 
-/// Tries something again that lost a race, a few times, and waits a bit longer each time.
+/// Retries a write on conflicts, with back-off.
 pub async fn retry<T, F: Future<Output = Result<T, Error>>>(
     mut write: impl FnMut() -> F,
 ) -> Result<T, Error> {
-    let mut patience = Patience::default();
+    let mut retries = RetryState::default();
     loop {
         match write().await {
-            Err(error) if patience.has_more(&error) => patience.wait().await,
+            Err(error) if retries.has_more(&error) => retries.wait().await,
             outcome => return outcome,
         }
     }
 }
 
-/// How often and how long to wait for others.
-struct Patience {
+/// The attempts and the back-off of a write.
+struct RetryState {
     n_tries: usize,
     wait: Duration,
 }
 
-impl Default for Patience {
-    fn default() -> Patience {
-        Patience {
+impl Default for RetryState {
+    fn default() -> RetryState {
+        RetryState {
             n_tries: 1,
             wait: WAIT,
         }
     }
 }
 
-impl Patience {
+impl RetryState {
     fn has_more(&self, error: &Error) -> bool {
         is_conflict(error) && self.n_tries < TRIES
     }
@@ -168,28 +168,28 @@ impl Patience {
     }
 }
 
-/// Applies objects under one name, so that what it owns is told from what others own.
+/// Applies objects with one field manager.
 #[derive(Debug, Clone)]
 pub struct Applier {
     params: PatchParams,
 }
 
 impl Applier {
-    /// Applies as `manager`, and takes over what others own: a controller knows what it wants.
+    /// Applies as `manager` with force: conflicting fields are taken over, as controllers should.
     pub fn new(manager: &str) -> Applier {
         Applier {
             params: PatchParams::apply(manager).force(),
         }
     }
 
-    /// Applies as `manager`, and fails where another owns a field with another value.
-    pub fn polite(manager: &str) -> Applier {
+    /// Applies as `manager` without force: a conflict with another manager is an error.
+    pub fn without_force(manager: &str) -> Applier {
         Applier {
             params: PatchParams::apply(manager),
         }
     }
 
-    /// Lets the object be as `wanted` says; what this manager no longer names goes.
+    /// Applies `wanted`; fields that this manager no longer sets are removed.
     pub async fn apply<K, P>(&self, api: &Api<K>, name: &str, wanted: &P) -> Result<K, Error>
     where
         K: Clone + DeserializeOwned + Debug,

@@ -1,4 +1,4 @@
-//! Objects from YAML and JSON texts, as people write them into files.
+//! Objects from YAML and JSON files.
 //!
 //! ```
 //! use k8s_openapi::api::core::v1::ConfigMap;
@@ -16,16 +16,16 @@ use mizzen_value::yaml::{self, YamlError};
 use serde::de::DeserializeOwned;
 use serde_json::value::RawValue;
 
-/// Why a text is no object.
+/// Why text cannot be read as an object.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// It is no YAML.
+    /// It is no valid YAML.
     #[error(transparent)]
     Yaml(#[from] YamlError),
     /// Something other than a comment follows a document separator.
     #[error("invalid Yaml document separator: {0}")]
     Separator(String),
-    /// It is not of the type.
+    /// It does not decode as the type.
     #[error("cannot read the object: {0}")]
     Read(#[from] serde_json::Error),
 }
@@ -35,8 +35,8 @@ pub fn read<K: DeserializeOwned>(text: &[u8]) -> Result<K, ReadError> {
     Ok(serde_json::from_slice(&yaml::to_json(text)?)?)
 }
 
-/// Reads every object of a text: YAML documents separated by `---`, JSON objects one after the other, or both.
-/// Documents that say nothing are left out. Of a repeated key the last one counts.
+/// Reads all objects of a text: YAML documents separated by `---`, JSON objects one after the
+/// other, or both. Empty documents are skipped. Of a repeated key the last one counts.
 pub fn read_all<K: DeserializeOwned>(text: &[u8]) -> Result<Vec<K>, ReadError> {
     let mut objects = Vec::new();
     for document in documents(text)? {
@@ -64,8 +64,8 @@ fn to_json(document: &[u8]) -> Result<Vec<Vec<u8>>, YamlError> {
     })
 }
 
-/// The documents between lines that begin with `---`. Kubernetes: only a comment may follow on such a line
-/// (apimachinery's util/yaml/decoder.go).
+/// The documents between lines that begin with `---`. Kubernetes: only a comment may follow on such
+/// a line (apimachinery's util/yaml/decoder.go).
 fn documents(text: &[u8]) -> Result<Vec<&[u8]>, ReadError> {
     let (mut documents, mut start, mut at) = (Vec::new(), 0, 0);
     for line in text.split_inclusive(|byte| *byte == b'\n') {
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn documents_are_split_at_separators_and_empty_ones_left_out() {
+    fn documents_are_split_at_separators_and_empty_ones_skipped() {
         let check =
             |text: &str, expected: &[&str]| assert_eq!(kinds(text).unwrap(), expected, "{text:?}");
         check("", &[]);
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_kept_as_they_were_written_and_words_mean_what_yaml_says() {
+    fn numbers_keep_their_notation_and_words_follow_yaml_1_1() {
         let object: Object =
             read(b"kind: A\nspec: {on: yes, mode: 0644, large: 9007199254740993}").unwrap();
         assert_eq!(
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_refused_with_its_reason() {
+    fn invalid_objects_are_rejected_with_a_reason() {
         let error = kinds("kind: A\n---kind: B").unwrap_err();
         assert_eq!(
             error.to_string(),

@@ -133,7 +133,7 @@ mod tests {
         check(
             Event::Deleted {
                 last: pod("StatefulSet/x"),
-                unseen: false,
+                final_state_unknown: false,
             },
             &["a/x"],
         );
@@ -151,7 +151,7 @@ mod tests {
         check(
             Event::Deleted {
                 last: pod(""),
-                unseen: false,
+                final_state_unknown: false,
             },
             &[],
         );

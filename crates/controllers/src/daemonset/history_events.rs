@@ -157,7 +157,7 @@ mod tests {
     fn a_controller_reference_must_match_by_uid() {
         let deleted = |owner: &str| Event::Deleted {
             last: revision(1, "web", owner, ""),
-            unseen: false,
+            final_state_unknown: false,
         };
         check(deleted(WEB), &["a/web"]);
         check(deleted("DaemonSet/web/another"), &[]);

@@ -280,7 +280,7 @@ mod tests {
     fn a_deletion_by_another_client_enqueues_the_service() {
         let deleted = || Event::Deleted {
             last: slice("web", MANAGER, "8"),
-            unseen: false,
+            final_state_unknown: false,
         };
         check(deleted(), &["a/web"]);
         let own = SliceTracker::default();

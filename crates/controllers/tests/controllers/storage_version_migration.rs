@@ -14,7 +14,7 @@ use kube::Client;
 use kube::client::Body as Sent;
 use mizzen_apiserver::{Body, InProcess, User};
 use mizzen_sdk::resource::{CUSTOM_RESOURCE_DEFINITIONS, STORAGE_VERSION_MIGRATIONS};
-use mizzen_sdk::watch::{ListWatch, Said};
+use mizzen_sdk::watch::{ListWatch, WatchEvent};
 use mizzen_sdk::{Object, Resource};
 use mizzen_value::value;
 use tower_service::Service;
@@ -109,7 +109,7 @@ async fn writes(cluster: &Cluster, version: &str) -> BTreeMap<String, usize> {
     let mut stream = source.watch(version, 5).await.unwrap();
     let mut writes = BTreeMap::new();
     while let Some(event) = stream.next().await.unwrap() {
-        if let Said::Delta(delta) = event {
+        if let WatchEvent::Delta(delta) = event {
             *writes
                 .entry(delta.entry().key().name().to_string())
                 .or_default() += 1;

@@ -1,6 +1,6 @@
-//! What both sides are fed: 100,000 pods in pages, then as many updates as they can take.
+//! The input of both sides: 100,000 pods in pages, then updates without pause.
 //!
-//! Pages are made before anything is measured, so that what is measured is the work of whoever reads them.
+//! Pages are encoded before the measurement, so that only the reader's work is measured.
 
 use parking_lot::Mutex;
 use std::convert::Infallible;
@@ -17,21 +17,21 @@ use kube::client::Body as ClientBody;
 use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tower::Service;
 
-/// How many pods there are.
+/// The number of pods.
 pub(crate) const N_PODS: usize = 100_000;
-/// On how many nodes, namespaces, and under how many owners they are.
+/// The number of nodes, namespaces and owners.
 const NODES: usize = 5_000;
 const NAMESPACES: usize = 100;
 const PODS_OF_AN_OWNER: usize = 3;
-/// How many lines of a watch arrive together: 16 of 4 KB.
+/// The number of watch lines per chunk: 16 of 4 KB.
 const LINES: usize = 16;
-/// How many pods a page has; what both sides ask for.
+/// The page size that both sides request.
 const PAGE: usize = 500;
 
-/// A pod of two containers, 4 KB. Between `~` and `~` is what differs.
+/// A pod with two containers, 4 KB. The text between `~` and `~` differs per pod.
 const POD: &str = include_str!("pod.json");
 
-/// Writes the text of a pod as it is at a version.
+/// Writes the JSON of a pod at a version.
 pub(crate) fn write_pod(text: &mut String, number: usize, version: usize) {
     for (at, part) in POD.trim_end().split('~').enumerate() {
         match (at % 2, part) {
@@ -46,10 +46,10 @@ pub(crate) fn write_pod(text: &mut String, number: usize, version: usize) {
     }
 }
 
-/// The version of the list.
+/// The resource version of the list.
 pub(crate) const LISTED: usize = N_PODS + 1;
 
-/// A server that knows one list and one watch.
+/// A server with one list and one watch.
 #[derive(Clone)]
 pub(crate) struct Feed {
     pages: Arc<Vec<Bytes>>,
@@ -57,7 +57,7 @@ pub(crate) struct Feed {
 }
 
 impl Feed {
-    /// A client of it, and where its watch takes its lines from.
+    /// A client, and the sender of its watch lines.
     pub(crate) fn open() -> (Client, Sender<Bytes>) {
         let (sender, updates) = channel(64);
         let pages = (0..N_PODS).step_by(PAGE).map(page).collect();
@@ -110,7 +110,7 @@ fn page(first: usize) -> Bytes {
     text.into()
 }
 
-/// Updates one pod after the other for as long as somebody takes them, up to `n_updates`.
+/// Sends updates of one pod after the other, up to `n_updates`.
 pub(crate) async fn update(sender: Sender<Bytes>, n_updates: usize) -> Sender<Bytes> {
     for first in (0..n_updates).step_by(LINES) {
         let mut text = String::with_capacity(LINES * (POD.len() + 100));
@@ -141,7 +141,7 @@ impl Service<Request<ClientBody>> for Feed {
     }
 }
 
-/// A page, or a watch that never ends.
+/// A page, or an endless watch.
 pub(crate) struct Lines {
     page: Option<Bytes>,
     updates: Option<Receiver<Bytes>>,

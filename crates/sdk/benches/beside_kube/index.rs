@@ -1,4 +1,4 @@
-//! Looking up by index while the cache is written as fast as it can be.
+//! Look-ups by index during continuous writes.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::Figures;
 use crate::feed::{Feed, N_PODS, update};
 use crate::sides::runtime;
 
-/// How long it is measured.
+/// The duration of the measurement.
 const TIME: Duration = Duration::from_secs(3);
 
 pub(crate) fn measure() -> Figures {
@@ -42,7 +42,7 @@ pub(crate) fn measure() -> Figures {
     ]
 }
 
-/// The times of look-ups in nanoseconds, shortest first; each is the mean of a hundred.
+/// The durations of look-ups in nanoseconds, sorted; each is the mean of a hundred.
 fn look_up(informer: &Informer<Pod>) -> Vec<f64> {
     let owners: Vec<String> = (0..100)
         .map(|at| format!("owner-{}", at * 331 % (N_PODS / 3)))

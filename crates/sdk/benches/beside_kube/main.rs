@@ -1,8 +1,8 @@
-//! Informers and queues beside `kube-runtime`'s reflector and store, on the same data in one run. Claims: at most half
+//! Informers and queues against `kube-runtime`'s reflector and store, on the same data in one run. Claims: at most half
 //! the memory, synced in at most half the time, 50,000 updates a second into handlers, a look-up by index within 1 µs
-//! while writes go on, 1,000,000 keys a second through a queue by 4 tasks.
+//! during writes, 1,000,000 keys a second through a queue by 4 tasks.
 //!
-//! `cargo bench -p mizzen-sdk`. Each side runs in a process of its own, so that neither lives in what the other left.
+//! `cargo bench -p mizzen-sdk`. Each side runs in its own process, so that neither affects the other's memory.
 
 #![expect(
     clippy::disallowed_methods,
@@ -16,7 +16,7 @@ mod sides;
 
 use std::process::{Command, Stdio};
 
-/// What a side found out: names and numbers.
+/// The results of a side: names and numbers.
 type Figures = Vec<(String, f64)>;
 
 fn main() {
@@ -29,7 +29,7 @@ fn main() {
         Some("kube") => print(sides::measure_kube()),
         Some("index") => print(index::measure()),
         Some("queue") => print(queue::measure()),
-        // Whoever runs all targets as tests runs this, too, and wants no figures.
+        // Test runs over all targets include this one and need no figures.
         _ if arguments.iter().any(|argument| argument == "--bench") => report(),
         _ => {}
     }
@@ -41,7 +41,7 @@ fn print(figures: Figures) {
     }
 }
 
-/// Runs one side in a process of its own.
+/// Runs one side in its own process.
 fn run(side: &str) -> Figures {
     let program = std::env::current_exe().expect("we know who we are");
     let output = Command::new(program)

@@ -1,4 +1,4 @@
-//! Keys through a queue by four tasks, each of which adds, takes and finishes.
+//! Queue throughput of four tasks, each of which adds, gets and finishes keys.
 
 use std::time::Instant;
 
@@ -46,7 +46,7 @@ fn rate<T: std::hash::Hash + Eq + Clone + Send + Sync + 'static>(name: impl Fn(u
     (N_TASKS * N_KEYS) as f64 / started.elapsed().as_secs_f64()
 }
 
-/// Adds each key, and finishes the next that is there.
+/// Adds each key and finishes the next ready one.
 async fn work<T: std::hash::Hash + Eq + Clone + Send + Sync + 'static>(
     queue: Queue<T>,
     keys: Vec<T>,

@@ -1,4 +1,4 @@
-//! Following 100,000 pods: by an informer, and by `kube-runtime`.
+//! Caching 100,000 pods: with an informer, and with `kube-runtime`.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -17,10 +17,10 @@ use tokio::sync::mpsc::Sender;
 use crate::Figures;
 use crate::feed::{Feed, LISTED, N_PODS, update};
 
-/// How many updates are sent.
+/// The number of updates.
 const N_UPDATES: usize = 160_000;
 
-/// A runtime with as many threads as both sides get.
+/// A runtime with the same number of threads for both sides.
 pub(crate) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(2)
@@ -29,7 +29,7 @@ pub(crate) fn runtime() -> tokio::runtime::Runtime {
         .expect("a runtime")
 }
 
-/// What this process has in memory, in MB.
+/// The resident memory of this process in MB.
 fn resident() -> f64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status
@@ -43,7 +43,7 @@ fn resident() -> f64 {
         / 1024.0
 }
 
-/// How long this process has computed, in ms: what repeats on a machine that others use, too.
+/// The CPU time of this process in ms, which repeats on a shared machine.
 fn computed() -> f64 {
     let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let fields = stat.rsplit(") ").next().unwrap_or_default();
@@ -56,7 +56,7 @@ fn computed() -> f64 {
     (ticks(11).unwrap_or(f64::NAN) + ticks(12).unwrap_or(f64::NAN)) * 10.0
 }
 
-/// What a side has done: synced, and heard of updates up to a version.
+/// The progress of a side: synced, and the version of the last update.
 #[derive(Clone, Default)]
 struct Heard {
     events: Arc<AtomicUsize>,
@@ -70,7 +70,7 @@ impl Heard {
     }
 }
 
-/// Measures one side: `follow` begins to follow, and is done when it has synced.
+/// Measures one side. `follow` returns when the cache has synced.
 async fn measure<F: Future<Output = ()>>(begin: impl FnOnce(kube::Client, Heard) -> F) -> Figures {
     let (client, sender) = Feed::open();
     let heard = Heard::default();
@@ -93,7 +93,7 @@ async fn measure<F: Future<Output = ()>>(begin: impl FnOnce(kube::Client, Heard)
     ]
 }
 
-/// Sends updates until the last was heard; how many were heard a second.
+/// Sends updates until the handler has the last one. Returns the updates per second.
 async fn stream(sender: Sender<Bytes>, heard: &Heard) -> f64 {
     while heard.events.load(Ordering::Relaxed) < N_PODS {
         tokio::time::sleep(Duration::from_millis(5)).await;

@@ -1,4 +1,4 @@
-//! One object in a cache: its text, and what must be known without reading it.
+//! One object in a cache: its JSON text, and the metadata that is needed without decoding it.
 
 use parking_lot::Mutex;
 use std::collections::VecDeque;
@@ -12,22 +12,22 @@ use serde::de::{DeserializeOwned, IgnoredAny};
 use super::field;
 use crate::key::Key;
 
-/// An object that cannot be read.
+/// An object that cannot be decoded.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("cannot read {key}: {source}")]
 pub struct DecodeError {
-    /// Which object.
+    /// The object.
     pub key: Key,
-    /// What is wrong with it.
+    /// The cause.
     pub source: Arc<serde_json::Error>,
 }
 
-/// When an object was written last. Versions of one kind are in order.
+/// A resource version. Versions of one kind are ordered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Version(pub u64);
 
 impl Version {
-    /// Reads `metadata.resourceVersion`; what is no number is older than everything.
+    /// Parses `metadata.resourceVersion`; anything that is no number counts as zero.
     pub fn parse(text: &str) -> Version {
         Version(text.parse().unwrap_or_default())
     }
@@ -39,26 +39,26 @@ impl fmt::Display for Version {
     }
 }
 
-/// An object as it was sent. Cheap to clone.
-pub struct Entry<K>(Arc<Inner<K>>);
+/// An object as the server sent it. Cheap to clone.
+pub struct Entry<K>(Arc<EntryInner<K>>);
 
-struct Inner<K> {
+struct EntryInner<K> {
     key: Key,
     uid: Box<str>,
     version: Version,
     text: Box<[u8]>,
-    /// The object as somebody looks at it right now.
+    /// The decoded object, while it is in use.
     object: Mutex<Weak<K>>,
-    /// Those that were looked at last, if it is in a store.
+    /// The recently decoded objects of its store.
     recent: OnceLock<Arc<Recent<K>>>,
     kind: PhantomData<K>,
 }
 
-/// The objects that were looked at last. Whoever hears of a change does so at about the same time, and shall not read it anew.
-/// Once all is quiet they are forgotten.
+/// Recently decoded objects. Handlers use a changed object at about the same time, so it is decoded
+/// once for all. They are dropped when the informer is idle.
 pub(super) struct Recent<K>(Mutex<VecDeque<Arc<K>>>);
 
-/// How many objects are kept readable.
+/// The most objects that stay decoded.
 const RECENT: usize = 512;
 
 impl<K> Default for Recent<K> {
@@ -76,7 +76,7 @@ impl<K> Recent<K> {
         kept.push_back(object.clone());
     }
 
-    /// Keeps none of them any longer.
+    /// Drops all of them.
     pub(super) fn forget(&self) {
         *self.0.lock() = VecDeque::new();
     }
@@ -94,7 +94,7 @@ impl<K> fmt::Debug for Entry<K> {
     }
 }
 
-/// What is read of every object.
+/// The metadata that is parsed of every object.
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct Metadata {
@@ -112,7 +112,7 @@ impl<K> Entry<K> {
         Entry::of_json(text)
     }
 
-    /// An object from a text of which is known that it is JSON.
+    /// An object from text that is known to be valid JSON.
     pub(crate) fn of_json(text: impl Into<Box<[u8]>>) -> Result<Entry<K>, serde_json::Error> {
         let text = text.into();
         let metadata: Option<Metadata> = field::read(&text, &["metadata"])?;
@@ -122,7 +122,7 @@ impl<K> Entry<K> {
             uid,
             resource_version,
         } = metadata.unwrap_or_default();
-        Ok(Entry(Arc::new(Inner {
+        Ok(Entry(Arc::new(EntryInner {
             key: Key::new(namespace, name),
             uid,
             version: Version::parse(&resource_version),
@@ -133,22 +133,22 @@ impl<K> Entry<K> {
         })))
     }
 
-    /// Which object it is.
+    /// Its namespace and name.
     pub fn key(&self) -> &Key {
         &self.0.key
     }
 
-    /// What tells it from an earlier object of the same name.
+    /// Its UID.
     pub fn uid(&self) -> &str {
         &self.0.uid
     }
 
-    /// When it was written last.
+    /// Its resource version.
     pub fn version(&self) -> Version {
         self.0.version
     }
 
-    /// Lets the object stay readable for a moment after somebody looked.
+    /// Keeps the object decoded for a while after each use.
     pub(super) fn remember_in(&self, recent: &Arc<Recent<K>>) {
         let _ = self.0.recent.set(recent.clone());
     }
@@ -158,14 +158,15 @@ impl<K> Entry<K> {
         &self.0.text
     }
 
-    /// The text of one field, such as `["spec", "nodeName"]`; nothing behind it is read. None if there is no text.
+    /// The string at a path, such as `["spec", "nodeName"]`; nothing behind it is parsed. `None` if
+    /// there is no string.
     pub fn text_at(&self, path: &[&str]) -> Option<String> {
         field::read(self.text(), path).ok().flatten()
     }
 }
 
 impl<K: DeserializeOwned> Entry<K> {
-    /// The object. It is read once for all who look at it at the same time, or soon after.
+    /// The decoded object. It is decoded once for all concurrent and recent uses.
     pub fn object(&self) -> Result<Arc<K>, DecodeError> {
         let mut known = self.0.object.lock();
         if let Some(object) = known.upgrade() {
@@ -179,7 +180,7 @@ impl<K: DeserializeOwned> Entry<K> {
         Ok(object)
     }
 
-    /// A copy of the object to be changed.
+    /// A copy of the object that can be changed.
     pub fn read(&self) -> Result<K, DecodeError> {
         serde_json::from_slice(&self.0.text).map_err(|error| DecodeError {
             key: self.0.key.clone(),

@@ -1,5 +1,5 @@
-//! What does one field of a text say? What is before it is passed over, what is behind it is not looked at: of a large
-//! object mostly its metadata is asked for, and that comes first.
+//! Reading one field of a JSON text. Parsing stops behind the field: mostly metadata is read, and
+//! that comes first.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::de::{
     Deserialize, DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor,
 };
 
-/// The value at a path; none if there is no such field.
+/// The value at a path; `None` if there is no such field.
 pub(crate) fn read<'a, T: Deserialize<'a>>(
     text: &'a [u8],
     path: &[impl AsRef<str>],
@@ -19,7 +19,7 @@ pub(crate) fn read<'a, T: Deserialize<'a>>(
         found: &mut found,
     };
     let outcome = seek.deserialize(&mut serde_json::Deserializer::from_slice(text));
-    // Whoever has found it stops by an error.
+    // The error stops the parser once the field is found.
     if found.is_none() {
         outcome.map(|()| None)
     } else {
@@ -73,7 +73,7 @@ impl<'de, T: Deserialize<'de>> Visitor<'de> for Seek<'_, T> {
     }
 }
 
-/// Whether a field has a name.
+/// Whether a field has this name.
 struct Is<'a>(&'a str);
 
 impl<'de> DeserializeSeed<'de> for Is<'_> {
@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_field_is_found_or_not_there() {
+    fn a_field_is_found_or_missing() {
         check(r#"{"x": [1], "a": {"c": 1, "b": 2}, "z": 3}"#, Some(2));
         check(r#"{"a": {"c": 1}, "z": 3}"#, None);
         check(r#"{"a": {}}"#, None);
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_is_refused() {
+    fn a_value_that_is_no_object_is_rejected() {
         assert!(read::<i32>(b"[1]", &["a"]).is_err());
         assert!(read::<i32>(br#"{"a": 1}"#, &["a", "b"]).is_err());
     }

@@ -1,4 +1,4 @@
-//! Under which values is an object to be found?
+//! Indexes of a cache.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use super::entry::Entry;
 use super::field;
 use crate::key::Key;
 
-/// The values under which an index has an object.
+/// Returns the index values of an object.
 pub type IndexFunction<K> = Arc<dyn Fn(&Entry<K>) -> Vec<String> + Send + Sync>;
 
 type Hasher = foldhash::fast::RandomState;
 
-/// A map of which a copy costs nothing.
+/// A persistent map: copies are cheap.
 pub(super) type Shared<A, B> = GenericHashMap<A, B, Hasher, DefaultSharedPtr>;
 
-/// One index: where objects with a value are.
+/// One index: the keys of objects by value.
 pub(super) struct Index<K> {
     pub function: IndexFunction<K>,
     values: Shared<String, OrdSet<Key>>,
@@ -70,26 +70,26 @@ impl<K> Index<K> {
         }
     }
 
-    /// The objects with this value.
+    /// The keys of objects with this value.
     pub(super) fn get(&self, value: &str) -> Option<&OrdSet<Key>> {
         self.values.get(value)
     }
 
-    /// Every value that an object has.
+    /// All values in the index.
     pub(super) fn values(&self) -> impl Iterator<Item = &str> {
         self.values.keys().map(String::as_str)
     }
 }
 
-/// All indexes by their names.
+/// All indexes by name.
 pub(super) type Indexes<K> = HashMap<String, Index<K>, Hasher>;
 
-/// Finds objects by their namespace.
+/// Indexes objects by namespace.
 pub fn by_namespace<K>() -> IndexFunction<K> {
     Arc::new(|entry| vec![entry.key().namespace().into()])
 }
 
-/// Finds objects by the uid of the object that controls them.
+/// Indexes objects by the UID of their controller.
 pub fn by_owner<K: 'static>() -> IndexFunction<K> {
     Arc::new(|entry| {
         let owners = metadata::<Owned>(entry).owner_references.into_iter();
@@ -100,7 +100,7 @@ pub fn by_owner<K: 'static>() -> IndexFunction<K> {
     })
 }
 
-/// Finds objects by the value of a label.
+/// Indexes objects by the value of a label.
 pub fn by_label<K: 'static>(label: impl Into<String>) -> IndexFunction<K> {
     let label = label.into();
     Arc::new(move |entry| {
@@ -112,7 +112,7 @@ pub fn by_label<K: 'static>(label: impl Into<String>) -> IndexFunction<K> {
     })
 }
 
-/// Finds objects by their namespace and any of their labels: `namespace/label=value`.
+/// Indexes objects by namespace and each of their labels: `namespace/label=value`.
 pub fn by_labels<K: 'static>() -> IndexFunction<K> {
     Arc::new(|entry| {
         let namespace = entry.key().namespace();
@@ -123,8 +123,8 @@ pub fn by_labels<K: 'static>() -> IndexFunction<K> {
     })
 }
 
-/// Finds objects by the value of a field, such as `spec.nodeName`. Numbers and truth values are found by their text,
-/// objects without the field not at all. Nothing but the field is read.
+/// Indexes objects by the value of a field, such as `spec.nodeName`. Numbers and booleans are
+/// indexed by their text, objects without the field not at all. Only the field is parsed.
 pub fn by_field<K: 'static>(path: &str) -> IndexFunction<K> {
     let path: Vec<String> = path.split('.').map(String::from).collect();
     Arc::new(move |entry| match field::read(entry.text(), &path) {
@@ -137,12 +137,12 @@ pub fn by_field<K: 'static>(path: &str) -> IndexFunction<K> {
 #[derive(Deserialize, Default)]
 #[serde(rename_all = "camelCase", default)]
 struct Owned {
-    owner_references: Vec<Owner>,
+    owner_references: Vec<OwnerUid>,
 }
 
 #[derive(Deserialize, Default)]
 #[serde(default)]
-struct Owner {
+struct OwnerUid {
     uid: String,
     controller: bool,
 }
@@ -153,7 +153,7 @@ struct Labelled {
     labels: HashMap<String, String>,
 }
 
-/// What is wanted of an object's metadata, without the rest of it.
+/// A part of an object's metadata.
 fn metadata<M: DeserializeOwned + Default>(entry: &Entry<impl Sized>) -> M {
     field::read(entry.text(), &["metadata"])
         .ok()

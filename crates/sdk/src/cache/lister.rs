@@ -1,4 +1,4 @@
-//! Reading a cache as one would read the API.
+//! Listers: read access to a cache.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ impl<K> Clone for Lister<K> {
     }
 }
 
-/// The index by which namespaced listers find their objects.
+/// The index of namespaced listers.
 pub(crate) const NAMESPACE: &str = "namespace";
 
 impl<K: DeserializeOwned> Lister<K> {
@@ -51,17 +51,17 @@ impl<K: DeserializeOwned> Lister<K> {
         ))
     }
 
-    /// The object with this key, in whatever namespace.
+    /// The object with this key, in any namespace.
     pub fn by_key(&self, key: &Key) -> Result<Option<Arc<K>>, DecodeError> {
         self.store.get(key).map(|entry| entry.object()).transpose()
     }
 
-    /// Every object.
+    /// All objects.
     pub fn list(&self) -> Result<Vec<Arc<K>>, DecodeError> {
         self.list_where(|_| true)
     }
 
-    /// Every object that `wanted` wants; only those are read.
+    /// All objects that `wanted` accepts; only those are decoded.
     pub fn list_where(
         &self,
         wanted: impl Fn(&Entry<K>) -> bool,
@@ -89,7 +89,7 @@ impl<K: DeserializeOwned> Lister<K> {
         }
     }
 
-    /// The objects that an index has under `value`. None if there is no such index.
+    /// The objects with this index value. `None` if there is no such index.
     pub fn by_index(&self, index: &str, value: &str) -> Option<Result<Vec<Arc<K>>, DecodeError>> {
         Some(
             self.store
@@ -100,12 +100,12 @@ impl<K: DeserializeOwned> Lister<K> {
         )
     }
 
-    /// Waits until the cache has seen a write.
+    /// Waits until the cache has a resource version.
     pub async fn wait_for(&self, version: Version) {
         self.store.wait_for(version).await;
     }
 
-    /// The store that is read.
+    /// The underlying store.
     pub fn store(&self) -> &Store<K> {
         &self.store
     }

@@ -1,8 +1,8 @@
-//! What is known of the objects of a kind: a cache that many read while one writes.
+//! The cache of one kind, with many readers and one writer.
 //!
-//! Objects are kept as the server sent them and read when somebody looks: an object as Rust's types has
-//! it is several times larger than its text, and most objects of a large cluster are looked at seldom.
-//! Whoever looks gets an `Arc`; nobody can change what the cache has.
+//! Objects are kept as the server sent them and decoded on use: a decoded object is several times
+//! larger than its text, and most objects of a large cluster are seldom used. Readers get an `Arc`,
+//! so they cannot change the cache.
 //!
 //! ```
 //! use k8s_openapi::api::core::v1::Pod;

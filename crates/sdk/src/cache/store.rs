@@ -1,6 +1,6 @@
-//! The objects of a kind, and how they are found.
+//! The store: objects of a kind and their indexes.
 
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
+use parking_lot::RwLock;
 use std::borrow::Cow;
 use std::sync::Arc;
 
@@ -10,22 +10,22 @@ use super::entry::{Entry, Recent, Version};
 use super::index::{Index, IndexFunction, Indexes, Shared};
 use crate::key::Key;
 
-/// The key under which a store keeps an object.
+/// Returns the key under which a store keeps an object.
 pub type KeyFunction<K> = Arc<dyn Fn(&Entry<K>) -> Key + Send + Sync>;
 
-/// The objects of a kind. Clones are the same store.
-pub struct Store<K>(Arc<Inner<K>>);
+/// The objects of a kind. Clones share the store.
+pub struct Store<K>(Arc<StoreInner<K>>);
 
-struct Inner<K> {
+struct StoreInner<K> {
     state: RwLock<Snapshot<K>>,
-    /// None for namespace and name.
+    /// `None` for namespace and name.
     key_function: Option<KeyFunction<K>>,
     recent: Arc<Recent<K>>,
-    /// Up to when the store knows what happened.
+    /// The resource version up to which the store is complete.
     version: watch::Sender<Version>,
 }
 
-/// A store as it was at one moment; it costs nothing to take one.
+/// A store at one moment; taking one is cheap.
 pub struct Snapshot<K> {
     entries: Shared<Key, Entry<K>>,
     indexes: Indexes<K>,
@@ -58,8 +58,8 @@ impl<K> Store<K> {
         Store::default()
     }
 
-    /// An empty store that keeps objects under the keys that `function` returns. Of two objects with the same key
-    /// the later replaces the earlier.
+    /// An empty store that keeps objects under the keys that `function` returns. Of two objects
+    /// with the same key the later replaces the earlier.
     pub fn with_key_function(function: KeyFunction<K>) -> Store<K> {
         Store::with_optional_key_function(Some(function))
     }
@@ -69,7 +69,7 @@ impl<K> Store<K> {
             entries: Shared::default(),
             indexes: Indexes::default(),
         };
-        Store(Arc::new(Inner {
+        Store(Arc::new(StoreInner {
             state: RwLock::new(state),
             key_function,
             recent: Arc::default(),
@@ -85,10 +85,10 @@ impl<K> Store<K> {
         }
     }
 
-    /// Adds an index. What is there already is found by it, too. A second index of the same name replaces the
+    /// Adds an index, also for existing objects. A second index of the same name replaces the
     /// first.
     pub fn add_index(&self, name: impl Into<String>, function: IndexFunction<K>) {
-        let mut state = self.write();
+        let mut state = self.0.state.write();
         let mut index = Index::new(function);
         for (key, entry) in state.entries.iter() {
             index.change(key, None, Some(entry));
@@ -96,21 +96,21 @@ impl<K> Store<K> {
         state.indexes.insert(name.into(), index);
     }
 
-    /// Puts an object in; returns what was there.
+    /// Inserts an object; returns the old one.
     pub fn insert(&self, entry: Entry<K>) -> Option<Entry<K>> {
         entry.remember_in(&self.0.recent);
         let key = self.key_of(&entry).into_owned();
-        self.write().insert(key, entry)
+        self.0.state.write().insert(key, entry)
     }
 
-    /// Takes an object away.
+    /// Removes an object.
     pub fn remove(&self, key: &Key) -> Option<Entry<K>> {
-        self.write().remove(key)
+        self.0.state.write().remove(key)
     }
 
-    /// Replaces everything at once.
+    /// Replaces all objects.
     pub fn replace(&self, entries: Vec<Entry<K>>, version: Version) {
-        let mut state = self.write();
+        let mut state = self.0.state.write();
         state.entries = Shared::default();
         let indexes = state.indexes.iter();
         state.indexes = indexes
@@ -124,12 +124,12 @@ impl<K> Store<K> {
         self.advance(version);
     }
 
-    /// Keeps objects that were looked at lately as text alone.
+    /// Drops decoded objects and keeps their text.
     pub(crate) fn rest(&self) {
         self.0.recent.forget();
     }
 
-    /// Says that everything up to `version` is in the store.
+    /// Advances the version up to which the store is complete.
     pub fn advance(&self, version: Version) {
         self.0.version.send_if_modified(|known| {
             let newer = version > *known;
@@ -138,27 +138,26 @@ impl<K> Store<K> {
         });
     }
 
-    /// Up to when the store knows what happened.
+    /// The version up to which the store is complete.
     pub fn version(&self) -> Version {
         *self.0.version.borrow()
     }
 
-    /// Waits until the store has seen a write. Whoever wrote something and then waits for its version reads his
-    /// own write.
+    /// Waits until the store has a resource version, to read one's own write.
     pub async fn wait_for(&self, version: Version) {
         let mut known = self.0.version.subscribe();
-        // The sender lives as long as the store, so that this cannot fail.
+        // The sender lives as long as the store, so this cannot fail.
         let _ = known.wait_for(|known| *known >= version).await;
     }
 
     /// One object.
     pub fn get(&self, key: &Key) -> Option<Entry<K>> {
-        self.read().get(key).cloned()
+        self.0.state.read().get(key).cloned()
     }
 
-    /// How many objects there are.
+    /// The number of objects.
     pub fn len(&self) -> usize {
-        self.read().entries.len()
+        self.0.state.read().entries.len()
     }
 
     /// Whether there are none.
@@ -166,27 +165,26 @@ impl<K> Store<K> {
         self.len() == 0
     }
 
-    /// Every object, in no particular order.
+    /// All objects, in no particular order.
     pub fn list(&self) -> Vec<Entry<K>> {
-        self.read().iter().cloned().collect()
+        self.0.state.read().iter().cloned().collect()
     }
 
-    /// The objects that an index has under `value`, by key. None if there is no such index.
+    /// The objects with this index value, by key. `None` if there is no such index.
     pub fn by_index(&self, index: &str, value: &str) -> Option<Vec<Entry<K>>> {
-        Some(self.read().by_index(index, value)?.cloned().collect())
+        Some(
+            self.0
+                .state
+                .read()
+                .by_index(index, value)?
+                .cloned()
+                .collect(),
+        )
     }
 
-    /// Everything as it is now.
+    /// The current state.
     pub fn snapshot(&self) -> Snapshot<K> {
-        self.read().clone()
-    }
-
-    fn read(&self) -> RwLockReadGuard<'_, Snapshot<K>> {
-        self.0.state.read()
-    }
-
-    fn write(&self) -> RwLockWriteGuard<'_, Snapshot<K>> {
-        self.0.state.write()
+        self.0.state.read().clone()
     }
 }
 
@@ -212,12 +210,12 @@ impl<K> Snapshot<K> {
         self.entries.get(key)
     }
 
-    /// Every object, in no particular order.
+    /// All objects, in no particular order.
     pub fn iter(&self) -> impl Iterator<Item = &Entry<K>> {
         self.entries.values()
     }
 
-    /// The objects that an index has under `value`, by key. None if there is no such index.
+    /// The objects with this index value, by key. `None` if there is no such index.
     pub fn by_index(&self, index: &str, value: &str) -> Option<impl Iterator<Item = &Entry<K>>> {
         let keys = self.indexes.get(index)?.get(value);
         Some(
@@ -227,7 +225,7 @@ impl<K> Snapshot<K> {
         )
     }
 
-    /// Every value of an index. None if there is no such index.
+    /// All values of an index. `None` if there is no such index.
     pub fn index_values(&self, index: &str) -> Option<impl Iterator<Item = &str>> {
         Some(self.indexes.get(index)?.values())
     }
@@ -239,7 +237,7 @@ mod tests {
     use crate::Object;
 
     #[test]
-    fn what_was_looked_at_lately_is_not_read_anew_until_all_is_quiet() {
+    fn recent_objects_stay_decoded_until_the_informer_is_idle() {
         let store: Store<Object> = Store::new();
         let text = br#"{"metadata":{"name":"a"}}"#;
         store.insert(Entry::new(text.as_slice()).unwrap());

@@ -1,4 +1,4 @@
-//! From what people say (`po`, `pods`, `Pod`, `pods.v1.apps`) to what the server calls it, and back.
+//! REST mapping: from resource names (`po`, `pods`, `Pod`, `pods.v1.apps`) to kinds, and back.
 
 use parking_lot::RwLock;
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use kube::api::ApiResource;
 use kube::core::{GroupVersionKind, GroupVersionResource};
 use kube::{Client, Error};
 
-/// One kind in one version, under all its names.
+/// One kind in one version, with all its names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Mapping {
     /// Group, version, kind and plural.
     pub resource: ApiResource,
-    /// Its name for one.
+    /// The singular name.
     pub singular: String,
-    /// Abbreviations.
+    /// Short names, such as `po`.
     pub short_names: Vec<String>,
-    /// Groups of resources it belongs to, such as `all`.
+    /// Categories, such as `all`.
     pub categories: Vec<String>,
-    /// Whether its objects live in a namespace.
+    /// Whether its objects are namespaced.
     pub namespaced: bool,
-    /// What can be done with it.
+    /// Its verbs.
     pub verbs: Vec<String>,
-    /// What can be asked for below an object: `status`, `scale`.
+    /// Its subresources: `status`, `scale`.
     pub subresources: Vec<String>,
 }
 
@@ -68,19 +68,19 @@ impl Mapping {
     }
 }
 
-/// Why a name leads to no kind.
+/// Why a name maps to no kind.
 #[derive(Debug, thiserror::Error)]
 pub enum MapError {
-    /// Nothing of that name.
+    /// The server has no such resource type.
     #[error("the server doesn't have a resource type {0:?}")]
     Unknown(String),
-    /// The server could not be asked.
+    /// The request failed.
     #[error(transparent)]
     Client(#[from] Error),
 }
 
-/// Knows what a server calls its kinds. It asks once, and again when somebody asks for what it does not know: a
-/// new definition is found without a restart. Cheap to clone.
+/// Maps names to kinds by discovery. It reads discovery once, and again for an unknown name, so
+/// that a new CRD is found without a restart. Cheap to clone.
 #[derive(Clone)]
 pub struct Mapper {
     client: Client,
@@ -88,7 +88,7 @@ pub struct Mapper {
 }
 
 impl Mapper {
-    /// Knows nothing yet.
+    /// A mapper without any data yet.
     pub fn new(client: Client) -> Mapper {
         Mapper {
             client,
@@ -96,22 +96,22 @@ impl Mapper {
         }
     }
 
-    /// The kind that somebody means: `pods`, `pod`, `po`, `Pod`, `deployments.apps`, `deployments.v1.apps`. Of
-    /// several groups the first counts, and of several versions the one that its group prefers.
+    /// The kind of a name: `pods`, `pod`, `po`, `Pod`, `deployments.apps`, `deployments.v1.apps`.
+    /// Of several groups the first counts, and of several versions the preferred one.
     pub async fn find(&self, name: &str) -> Result<Mapping, MapError> {
         self.find_where(|mapping| is_called(mapping, name))
             .await?
             .ok_or_else(|| MapError::Unknown(name.into()))
     }
 
-    /// A kind in a version.
+    /// The mapping of a kind in a version.
     pub async fn by_kind(&self, gvk: &GroupVersionKind) -> Result<Mapping, MapError> {
         let found = self.find_where(|mapping| mapping.gvk() == *gvk).await?;
         found
             .ok_or_else(|| MapError::Unknown(format!("{}/{} {}", gvk.group, gvk.version, gvk.kind)))
     }
 
-    /// A resource in a version.
+    /// The mapping of a resource in a version.
     pub async fn by_resource(&self, gvr: &GroupVersionResource) -> Result<Mapping, MapError> {
         let found = self.find_where(|mapping| mapping.gvr() == *gvr).await?;
         found.ok_or_else(|| {
@@ -119,14 +119,14 @@ impl Mapper {
         })
     }
 
-    /// Every kind of a category, such as `all`.
+    /// All kinds of a category, such as `all`.
     pub async fn by_category(&self, category: &str) -> Result<Vec<Mapping>, MapError> {
         let known = self.all().await?;
         let belongs = |mapping: &&Mapping| mapping.categories.iter().any(|known| known == category);
         Ok(known.iter().filter(belongs).cloned().collect())
     }
 
-    /// Everything, preferred versions first within their group.
+    /// All kinds, preferred versions first within their group.
     pub async fn all(&self) -> Result<Arc<Vec<Mapping>>, MapError> {
         let known = self.known.read().clone();
         if known.is_empty() {
@@ -150,7 +150,7 @@ impl Mapper {
             .cloned())
     }
 
-    /// Asks the server again.
+    /// Reads discovery again.
     pub async fn refresh(&self) -> Result<Arc<Vec<Mapping>>, MapError> {
         let mut mappings = Vec::new();
         let core: APIVersions = self.client.list_core_api_versions().await?;
@@ -169,7 +169,7 @@ impl Mapper {
                 versions.sort_by_key(|version| version.version != preferred.version);
             }
             for version in versions {
-                // A group whose server is away does not hide the others.
+                // An unavailable group does not hide the rest.
                 match self
                     .client
                     .list_api_group_resources(&version.group_version)
@@ -177,7 +177,7 @@ impl Mapper {
                 {
                     Ok(list) => append(&mut mappings, &group.name, &version.version, list),
                     Err(error) => {
-                        tracing::debug!(%error, group = version.group_version, "cannot be discovered")
+                        tracing::debug!(%error, group = version.group_version, "cannot discover an API group")
                     }
                 }
             }
@@ -230,7 +230,7 @@ fn mapping(
     }
 }
 
-/// Whether somebody who says `name` may mean this kind.
+/// Whether a name refers to this kind.
 fn is_called(mapping: &Mapping, name: &str) -> bool {
     let ApiResource {
         group,

@@ -1,4 +1,4 @@
-//! Which kinds does a server have, and what are they called?
+//! Discovery: the kinds of a server and their names.
 //!
 //! ```
 //! # use mizzen_apiserver::User;
@@ -23,7 +23,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Objects whose type is not known are read and written by path, and those of a [`Scheme`] by what they say they are:
+//! Objects of unknown types are read and written by path, those of a [`Scheme`] by their apiVersion
+//! and kind:
 //!
 //! ```
 //! use k8s_openapi::api::core::v1::Pod;

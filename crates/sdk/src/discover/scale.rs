@@ -1,4 +1,4 @@
-//! How many replicas of anything that has them?
+//! The scale subresource of any kind.
 
 use k8s_openapi::api::autoscaling::v1::Scale;
 use kube::Client;
@@ -11,18 +11,18 @@ use crate::key::Key;
 /// Why something cannot be scaled.
 #[derive(Debug, thiserror::Error)]
 pub enum ScaleError {
-    /// There is no such kind.
+    /// The kind is unknown.
     #[error(transparent)]
     Unknown(#[from] MapError),
-    /// Its objects have no number of replicas.
+    /// The kind has no `/scale`.
     #[error("{0} cannot be scaled")]
     NotScalable(String),
-    /// The server refused.
+    /// The request failed.
     #[error(transparent)]
     Client(#[from] kube::Error),
 }
 
-/// Reads and sets the replicas of any kind that has a `/scale`.
+/// Reads and sets the replicas of any kind with a `/scale`.
 #[derive(Clone)]
 pub struct ScaleClient {
     client: Client,
@@ -30,12 +30,12 @@ pub struct ScaleClient {
 }
 
 impl ScaleClient {
-    /// Asks `mapper` what is meant.
+    /// Resolves kinds by `mapper`.
     pub fn new(client: Client, mapper: Mapper) -> ScaleClient {
         ScaleClient { client, mapper }
     }
 
-    /// The scale of an object: `kind` is whatever [`Mapper::find`] understands.
+    /// The scale of an object: `kind` is any name that [`Mapper::find`] resolves.
     pub async fn get(&self, kind: &str, key: &Key) -> Result<Scale, ScaleError> {
         Ok(self.api(kind, key).await?.get_scale(key.name()).await?)
     }

@@ -1,4 +1,4 @@
-//! Which Rust type is an object of?
+//! Schemes: Rust types by group, version and kind.
 
 use std::any::{Any, TypeId, type_name};
 use std::collections::HashMap;
@@ -10,15 +10,15 @@ use serde::de::DeserializeOwned;
 
 type Read = fn(&[u8]) -> Result<Box<dyn Any + Send>, serde_json::Error>;
 
-/// The types that a program knows, by what the API calls them. A type may have several kinds, a kind has one type.
+/// Rust types by kind. A type may have several kinds, a kind has one type.
 #[derive(Default, Clone)]
 pub struct Scheme {
-    kinds: HashMap<GroupVersionKind, Known>,
+    kinds: HashMap<GroupVersionKind, RegisteredKind>,
     types: HashMap<TypeId, Vec<GroupVersionKind>>,
 }
 
 #[derive(Clone)]
-struct Known {
+struct RegisteredKind {
     resource: GroupVersionResource,
     type_id: TypeId,
     type_name: &'static str,
@@ -28,7 +28,7 @@ struct Known {
 /// Why a type cannot be registered. The scheme is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RegisterError {
-    /// Another type has the kind.
+    /// Another type is registered for the kind.
     #[error(
         "double registration of different types for kind {:?} in version {:?}: old={old}, new={new}",
         .gvk.kind, .gvk.api_version()
@@ -36,34 +36,34 @@ pub enum RegisterError {
     DoubleRegistration {
         /// The kind.
         gvk: GroupVersionKind,
-        /// The type that has it.
+        /// The registered type.
         old: &'static str,
-        /// The type that was to be registered.
+        /// The new type.
         new: &'static str,
     },
-    /// A kind needs a version.
+    /// The kind has no version.
     #[error("version is required on all types: kind {kind:?}, type {type_name}")]
     NoVersion {
         /// The kind.
         kind: String,
-        /// The type that was to be registered.
+        /// The new type.
         type_name: &'static str,
     },
 }
 
-/// Why an object cannot be read as any type.
+/// Why an object cannot be decoded.
 #[derive(Debug, thiserror::Error)]
 pub enum SchemeError {
-    /// No type was registered for what it says it is.
+    /// No type is registered for its kind.
     #[error("no type is registered for kind {:?} in version {:?}", .0.kind, .0.api_version())]
     Unknown(GroupVersionKind),
-    /// It does not say what it is, or cannot be read as that.
+    /// It has no kind, or does not decode as its type.
     #[error("cannot read the object: {0}")]
     Read(#[from] serde_json::Error),
 }
 
 impl Scheme {
-    /// Knows nothing yet.
+    /// An empty scheme.
     pub fn new() -> Scheme {
         Scheme::default()
     }
@@ -76,8 +76,8 @@ impl Scheme {
         self.register_as::<K>(&ApiResource::erase::<K>(&()))
     }
 
-    /// Registers a type under any kind, such as a type that several versions share. The same type under the same
-    /// kind again changes nothing; another type under a kind that is taken is refused.
+    /// Registers a type under any kind, such as a type that several versions share. Registering the
+    /// same type again changes nothing; another type under a registered kind is an error.
     pub fn register_as<K>(&mut self, resource: &ApiResource) -> Result<&mut Scheme, RegisterError>
     where
         K: DeserializeOwned + Send + 'static,
@@ -110,7 +110,7 @@ impl Scheme {
         self.types.entry(type_id).or_default().push(gvk.clone());
         self.kinds.insert(
             gvk,
-            Known {
+            RegisteredKind {
                 resource,
                 type_id,
                 type_name,
@@ -120,19 +120,19 @@ impl Scheme {
         Ok(self)
     }
 
-    /// The kinds of a type, in the order in which they were registered.
+    /// The kinds of a type, in order of registration.
     pub fn kinds_of<K: 'static>(&self) -> &[GroupVersionKind] {
         self.types
             .get(&TypeId::of::<K>())
             .map_or(&[], Vec::as_slice)
     }
 
-    /// The kind under which a type was registered first.
+    /// The first kind of a type.
     pub fn kind_of<K: 'static>(&self) -> Option<&GroupVersionKind> {
         self.kinds_of::<K>().first()
     }
 
-    /// Whether a kind has a type.
+    /// Whether a type is registered for a kind.
     pub fn recognizes(&self, gvk: &GroupVersionKind) -> bool {
         self.kinds.contains_key(gvk)
     }
@@ -147,7 +147,7 @@ impl Scheme {
         Some(self.kinds.get(gvk)?.type_name)
     }
 
-    /// Reads an object as the type of what it says it is; take it out with `downcast`.
+    /// Decodes an object as the type of its kind; use `downcast` on the result.
     pub fn read(&self, text: &[u8]) -> Result<Box<dyn Any + Send>, SchemeError> {
         let said: kube::core::TypeMeta = serde_json::from_slice(text)?;
         let (group, version) = said

@@ -1,25 +1,25 @@
-//! Reading and writing fields of objects whose type is not known.
+//! Access to fields of objects with unknown types.
 //!
-//! As client-go's accessors do, each returns none if a field of the path is missing, and an error if one is there and
-//! of another type.
+//! As client-go's accessors do, each returns `None` if a field of the path is missing, and an error
+//! if a field has another type.
 
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// A field that is not what it was taken for. It names the place up to which the path led.
+/// A field of an unexpected type, with its path.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(".{path}: expected {expected}, found {found}")]
 pub struct FieldError {
-    /// The field.
+    /// The path of the field.
     pub path: String,
-    /// What it should be.
+    /// The expected type.
     pub expected: &'static str,
-    /// What it is.
+    /// The actual type.
     pub found: &'static str,
 }
 
-/// The value at a path; none if a field on the way is missing or null.
+/// The value at a path; `None` if a field on the way is missing or null.
 pub fn get<'a>(object: &'a Value, path: &[&str]) -> Result<Option<&'a Value>, FieldError> {
     let mut value = object;
     for (depth, name) in path.iter().enumerate() {
@@ -37,7 +37,7 @@ pub fn get<'a>(object: &'a Value, path: &[&str]) -> Result<Option<&'a Value>, Fi
     Ok(Some(value))
 }
 
-/// The value at a path as `convert` returns it.
+/// The value at a path, converted by `convert`.
 fn get_as<'a, T>(
     object: &'a Value,
     path: &[&str],
@@ -64,14 +64,14 @@ pub fn get_i64(object: &Value, path: &[&str]) -> Result<Option<i64>, FieldError>
     get_as(object, path, "integer", Value::as_i64)
 }
 
-/// The number at a path that was written with a fraction or an exponent. An integer is an error.
+/// The number at a path that has a fraction or an exponent. An integer is an error.
 pub fn get_f64(object: &Value, path: &[&str]) -> Result<Option<f64>, FieldError> {
     get_as(object, path, "float", |value| {
         value.as_f64().filter(|_| value.is_f64())
     })
 }
 
-/// The number at a path, however it was written.
+/// The number at a path, in any notation.
 pub fn get_number_as_f64(object: &Value, path: &[&str]) -> Result<Option<f64>, FieldError> {
     get_as(object, path, "number", Value::as_f64)
 }
@@ -147,7 +147,7 @@ fn str_map<'a>(
     map.iter().map(item).collect::<Result<_, _>>().map(Some)
 }
 
-/// Sets the list of strings at a path; objects on the way are made.
+/// Sets the list of strings at a path; missing objects are created.
 pub fn set_str_list<S: Into<String>>(
     object: &mut Value,
     path: &[&str],
@@ -162,7 +162,7 @@ pub fn set_str_list<S: Into<String>>(
     )
 }
 
-/// Sets the map of strings at a path; objects on the way are made.
+/// Sets the map of strings at a path; missing objects are created.
 pub fn set_str_map<N: Into<String>, S: Into<String>>(
     object: &mut Value,
     path: &[&str],
@@ -175,7 +175,7 @@ pub fn set_str_map<N: Into<String>, S: Into<String>>(
     set(object, path, map)
 }
 
-/// Sets the value at a path, such as a string, a boolean, a number, a list or a map; objects on the way are made.
+/// Sets the value at a path; missing objects are created.
 pub fn set(object: &mut Value, path: &[&str], value: impl Into<Value>) -> Result<(), FieldError> {
     let mut place = object;
     for (depth, name) in path.iter().enumerate() {
@@ -196,7 +196,7 @@ pub fn set(object: &mut Value, path: &[&str], value: impl Into<Value>) -> Result
     Ok(())
 }
 
-/// Removes the value at a path; what it was.
+/// Removes the value at a path and returns it.
 pub fn remove(object: &mut Value, path: &[&str]) -> Result<Option<Value>, FieldError> {
     let Some((last, parents)) = path.split_last() else {
         return Ok(None);

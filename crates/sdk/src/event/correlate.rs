@@ -1,7 +1,5 @@
-//! Which events are worth telling, and which are another of the same?
-//!
-//! Three steps, as client-go takes them: what is said too often about one object by one source is left out; many
-//! events that differ only in their message become one; the same again is counted.
+//! Event correlation, in the three steps of client-go: a spam filter per source and object,
+//! aggregation of events that differ only in their message, and a count of repetitions.
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -12,18 +10,18 @@ use tokio::time::Instant;
 
 use super::Occurrence;
 
-/// How much is told.
+/// The limits of correlation.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// How many events about one object a source may send at once.
+    /// The burst of events about one object by one source.
     pub burst: u32,
-    /// How many seconds it then waits for each further one.
+    /// The seconds until each further one is allowed.
     pub refill_seconds: u32,
-    /// How many similar events within `similar_seconds` become one.
+    /// The number of similar events within `similar_seconds` that are aggregated.
     pub similar: usize,
     /// For how long similar events are counted together.
     pub similar_seconds: i64,
-    /// How many things are remembered; the oldest are forgotten.
+    /// The most entries of each cache; the least recently used are dropped.
     pub remembered: usize,
 }
 
@@ -39,41 +37,41 @@ impl Default for Limits {
     }
 }
 
-/// An event to be sent.
+/// An event to send.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Told {
-    /// What happened, the last time.
+pub struct CorrelatedEvent {
+    /// The latest occurrence.
     pub occurrence: Occurrence,
-    /// Its name, the same for each time.
+    /// Its name, the same for each repetition.
     pub name: String,
-    /// How often it happened.
+    /// The number of occurrences.
     pub count: u32,
-    /// When it happened first.
+    /// When it occurred first.
     pub first: Timestamp,
-    /// Whether it stands for many that differ in their message.
+    /// Whether it aggregates events with different messages.
     pub combined: bool,
 }
 
 pub(super) struct Correlator {
     limits: Limits,
-    spam: Memory<Tokens>,
-    similar: Memory<Similar>,
-    known: Memory<Known>,
-    /// The time in the name that was given last, in nanoseconds: two that happen at once need two names.
+    spam: LruCache<SpamBucket>,
+    similar: LruCache<AggregateRecord>,
+    known: LruCache<EventLog>,
+    /// The time in the latest name, in nanoseconds: simultaneous events need different names.
     named: i128,
 }
 
-struct Tokens {
+struct SpamBucket {
     left: f64,
     at: Instant,
 }
 
-struct Similar {
+struct AggregateRecord {
     messages: Vec<String>,
     since: Instant,
 }
 
-struct Known {
+struct EventLog {
     name: String,
     count: u32,
     first: Timestamp,
@@ -84,16 +82,20 @@ impl Correlator {
         let memory = limits.remembered;
         Correlator {
             limits,
-            spam: Memory::new(memory),
-            similar: Memory::new(memory),
-            known: Memory::new(memory),
+            spam: LruCache::new(memory),
+            similar: LruCache::new(memory),
+            known: LruCache::new(memory),
             named: i128::MIN,
         }
     }
 
-    /// What to send of an occurrence that was recorded at `at`; none if it is one too many. How often is counted on the
-    /// monotonic clock.
-    pub(super) fn tell(&mut self, mut occurrence: Occurrence, at: Instant) -> Option<Told> {
+    /// The event to send for an occurrence recorded at `at`; `None` if the spam filter drops it.
+    /// Intervals are measured on the monotonic clock.
+    pub(super) fn correlate(
+        &mut self,
+        mut occurrence: Occurrence,
+        at: Instant,
+    ) -> Option<CorrelatedEvent> {
         if self.is_spam(&occurrence, at) {
             return None;
         }
@@ -112,7 +114,7 @@ impl Correlator {
             refill_seconds,
             ..
         } = self.limits;
-        let full = Tokens {
+        let full = SpamBucket {
             left: f64::from(burst),
             at,
         };
@@ -128,7 +130,7 @@ impl Correlator {
     }
 
     fn is_one_of_many(&mut self, occurrence: &Occurrence, at: Instant) -> bool {
-        let fresh = || Similar {
+        let fresh = || AggregateRecord {
             messages: Vec::new(),
             since: at,
         };
@@ -144,17 +146,18 @@ impl Correlator {
         if is_new && !is_full {
             similar.messages.push(message.clone());
         }
-        // Kubernetes: what was told apart before stays so (client-go forgets one of those messages, any of them).
+        // Kubernetes: a message that was sent before the limit stays separate (client-go drops a
+        // random one of them).
         is_new && is_full
     }
 
-    fn count(&mut self, occurrence: Occurrence, combined: bool) -> Told {
+    fn count(&mut self, occurrence: Occurrence, combined: bool) -> CorrelatedEvent {
         let message = if combined {
             ""
         } else {
             &occurrence.note.message
         };
-        // Two containers of a pod have a history each.
+        // Two containers of a pod are counted separately.
         let part = occurrence
             .regarding
             .field_path
@@ -164,14 +167,14 @@ impl Correlator {
         let named = &mut self.named;
         let known = self.known.get(key, || {
             *named = occurrence.at.as_nanosecond().max(named.saturating_add(1));
-            Known {
+            EventLog {
                 name: event_name(&occurrence, *named),
                 count: 0,
                 first: occurrence.at,
             }
         });
         known.count += 1;
-        Told {
+        CorrelatedEvent {
             name: known.name.clone(),
             count: known.count,
             first: known.first,
@@ -181,7 +184,7 @@ impl Correlator {
     }
 }
 
-/// Who talks about what.
+/// The key of the spam filter: source and object.
 fn source(occurrence: &Occurrence) -> String {
     let Occurrence {
         regarding,
@@ -202,7 +205,7 @@ fn source(occurrence: &Occurrence) -> String {
     .join("|")
 }
 
-/// What is the same in events that differ only in their message.
+/// The key of the aggregation: everything but the message.
 fn kind(occurrence: &Occurrence) -> String {
     let note = &occurrence.note;
     format!(
@@ -214,11 +217,11 @@ fn kind(occurrence: &Occurrence) -> String {
     )
 }
 
-/// The longest name that an object can have.
+/// The longest name of an object.
 const LONGEST_NAME: usize = 253;
 
-/// The object's name and the time, as client-go names events. Where that is no name of an event (roles may be called
-/// `system:node`), a number stands for the object.
+/// The object's name and the time, as client-go names events. If that is no valid event name (roles
+/// may be called `system:node`), a hash replaces the object's name.
 fn event_name(occurrence: &Occurrence, nanos: i128) -> String {
     let time = format!("{nanos:x}");
     let name = occurrence.regarding.name.as_deref().unwrap_or_default();
@@ -238,16 +241,16 @@ fn event_name(occurrence: &Occurrence, nanos: i128) -> String {
     }
 }
 
-/// Remembers so many things; the one that was used longest ago is forgotten.
-struct Memory<T> {
+/// A cache with a size limit; the least recently used half is dropped.
+struct LruCache<T> {
     things: HashMap<String, (u64, T)>,
     room: usize,
     clock: u64,
 }
 
-impl<T> Memory<T> {
-    fn new(room: usize) -> Memory<T> {
-        Memory {
+impl<T> LruCache<T> {
+    fn new(room: usize) -> LruCache<T> {
+        LruCache {
             things: HashMap::new(),
             room,
             clock: 0,
@@ -264,7 +267,7 @@ impl<T> Memory<T> {
         thing
     }
 
-    /// Forgets the older half, so that forgetting is seldom.
+    /// Drops the older half, so that this happens seldom.
     fn forget(&mut self) {
         let mut ages: Vec<u64> = self.things.values().map(|(used, _)| *used).collect();
         let middle = ages.len() / 2;

@@ -1,4 +1,4 @@
-//! Telling people what a controller did: events that `kubectl describe` shows.
+//! Events that `kubectl describe` shows.
 //!
 //! ```
 //! # use mizzen_apiserver::User;
@@ -19,19 +19,19 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! What is recorded goes to every sink, and a sink is quickly written:
+//! Each recorded event goes to every sink, and a sink is easily written:
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 //! use k8s_openapi::api::core::v1::ObjectReference;
-//! use mizzen_sdk::event::{Broadcaster, Note, Sink, Told};
+//! use mizzen_sdk::event::{Broadcaster, CorrelatedEvent, Note, Sink};
 //! # use std::pin::Pin;
 //!
 //! struct Print;
 //!
 //! impl Sink for Print {
-//!     fn send<'a>(&'a mut self, told: &'a Told) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
-//!         println!("{} ({} times)", told.occurrence.note.message, told.count);
+//!     fn send<'a>(&'a mut self, event: &'a CorrelatedEvent) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+//!         println!("{} ({} times)", event.occurrence.note.message, event.count);
 //!         Box::pin(std::future::ready(()))
 //!     }
 //! }
@@ -44,13 +44,13 @@
 //! # });
 //! ```
 //!
-//! Recording never waits: what cannot be kept is dropped and counted. Events of one kind about one object are
-//! counted instead of repeated, many similar ones become one, and who talks too much is not heard.
+//! Recording never waits: if the queue is full, an event is dropped and counted. Repetitions are
+//! counted, similar events are aggregated, and a spam filter limits each source.
 
 mod correlate;
 mod sink;
 
-pub use correlate::{Limits, Told};
+pub use correlate::{CorrelatedEvent, Limits};
 pub use sink::{ApiSink, LogSink, Sink};
 
 use std::collections::BTreeMap;
@@ -67,15 +67,15 @@ use tokio::time::Instant;
 use crate::seam::{self, Clock};
 use correlate::Correlator;
 
-/// How many events may wait to be sent.
+/// The capacity of the queue.
 const ROOM: usize = 1000;
 
-/// Whether an event is good news.
+/// The type of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Severity {
-    /// All is well.
+    /// Something expected happened.
     Normal,
-    /// Something should not be so.
+    /// Something needs attention.
     Warning,
 }
 
@@ -89,16 +89,16 @@ impl Severity {
     }
 }
 
-/// What is told of an object.
+/// The content of an event.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Note {
-    /// Whether it is good news.
+    /// The type.
     pub severity: Severity,
-    /// Why, in one CamelCase word for machines.
+    /// The reason: one CamelCase word for machines.
     pub reason: String,
-    /// What was done, in one CamelCase word for machines.
+    /// The action: one CamelCase word for machines.
     pub action: String,
-    /// What happened, for people.
+    /// The message for users.
     pub message: String,
     /// Another object that it is about.
     pub related: Option<ObjectReference>,
@@ -107,12 +107,12 @@ pub struct Note {
 }
 
 impl Note {
-    /// Good news.
+    /// An event of type Normal.
     pub fn normal(reason: &str, action: &str, message: impl Into<String>) -> Note {
         Note::new(Severity::Normal, reason, action, message.into())
     }
 
-    /// Bad news.
+    /// An event of type Warning.
     pub fn warning(reason: &str, action: &str, message: impl Into<String>) -> Note {
         Note::new(Severity::Warning, reason, action, message.into())
     }
@@ -129,7 +129,7 @@ impl Note {
         }
     }
 
-    /// The same, about another object too.
+    /// The same with a related object.
     pub fn related(self, related: ObjectReference) -> Note {
         Note {
             related: Some(related),
@@ -144,18 +144,18 @@ impl Note {
     }
 }
 
-/// A note, who made it, of what, and when.
+/// A recorded event: its content, object, source and time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Occurrence {
     /// The object.
     pub regarding: ObjectReference,
-    /// What is told of it.
+    /// The content.
     pub note: Note,
-    /// Which controller tells it.
+    /// The reporting controller.
     pub controller: String,
-    /// Which instance of it.
+    /// The reporting instance.
     pub instance: String,
-    /// When.
+    /// The time.
     pub at: Timestamp,
 }
 
@@ -164,8 +164,8 @@ pub fn reference<K: Resource>(object: &K, kind: &K::DynamicType) -> ObjectRefere
     object.object_ref(kind)
 }
 
-/// What reaches whoever sends events.
-enum Letter {
+/// A message to the sending task.
+enum RecorderMessage {
     /// An occurrence, and when it was recorded.
     Occurrence(Box<Occurrence>, Instant),
     Stop,
@@ -176,7 +176,7 @@ enum Letter {
 pub struct Recorder {
     controller: String,
     instance: String,
-    channel: Sender<Letter>,
+    channel: Sender<RecorderMessage>,
     dropped: Arc<AtomicU64>,
     clock: Clock,
 }
@@ -191,16 +191,16 @@ impl Recorder {
             instance: self.instance.clone(),
             at: (self.clock)(),
         };
-        let letter = Letter::Occurrence(Box::new(occurrence), Instant::now());
-        if self.channel.try_send(letter).is_err() {
+        let message = RecorderMessage::Occurrence(Box::new(occurrence), Instant::now());
+        if self.channel.try_send(message).is_err() {
             self.dropped.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
 
-/// Sends what recorders record.
+/// Sends recorded events to sinks.
 pub struct Broadcaster {
-    channel: Sender<Letter>,
+    channel: Sender<RecorderMessage>,
     dropped: Arc<AtomicU64>,
     clock: Clock,
     task: JoinHandle<()>,
@@ -212,7 +212,7 @@ impl Broadcaster {
         Broadcaster::with(sinks, Limits::default(), seam::wall_clock())
     }
 
-    /// The same with limits and a clock of one's own.
+    /// With limits and a clock.
     pub fn with(sinks: Vec<Box<dyn Sink>>, limits: Limits, clock: Clock) -> Broadcaster {
         let (channel, waiting) = channel(ROOM);
         let task = tokio::spawn(send(waiting, sinks, Correlator::new(limits)));
@@ -235,31 +235,31 @@ impl Broadcaster {
         }
     }
 
-    /// How many events were dropped because too many waited.
+    /// The number of events dropped because the queue was full.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }
 
-    /// Sends what waits, and nothing that is recorded later.
+    /// Sends what is queued, and nothing that is recorded later.
     pub async fn stop(self) {
         let Broadcaster { channel, task, .. } = self;
-        // Recorders may live on, so that the channel does not close by itself.
-        let _ = channel.send(Letter::Stop).await;
+        // Recorders may live on, so the channel does not close by itself.
+        let _ = channel.send(RecorderMessage::Stop).await;
         let _ = task.await;
     }
 }
 
 async fn send(
-    mut waiting: Receiver<Letter>,
+    mut waiting: Receiver<RecorderMessage>,
     mut sinks: Vec<Box<dyn Sink>>,
     mut correlator: Correlator,
 ) {
-    while let Some(Letter::Occurrence(occurrence, at)) = waiting.recv().await {
-        let Some(told) = correlator.tell(*occurrence, at) else {
+    while let Some(RecorderMessage::Occurrence(occurrence, at)) = waiting.recv().await {
+        let Some(event) = correlator.correlate(*occurrence, at) else {
             continue;
         };
         for sink in &mut sinks {
-            sink.send(&told).await;
+            sink.send(&event).await;
         }
     }
 }

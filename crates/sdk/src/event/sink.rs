@@ -1,4 +1,4 @@
-//! Where events go: the API server, or a log.
+//! Sinks of events: the API server, or the log.
 
 use std::collections::HashSet;
 use std::future::Future;
@@ -13,22 +13,25 @@ use kube::{Client, Error};
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::correlate::Told;
+use super::correlate::CorrelatedEvent;
 use crate::write::is_already_exists;
 
-/// How often a failed event is sent again.
+/// The number of attempts to send an event.
 const TRIES: usize = 12;
-/// Of how many events it is remembered that they were written.
+/// The most names of written events that are remembered.
 const REMEMBERED: usize = 4096;
-/// How many bytes of a message the server takes.
+/// The most bytes of a message.
 const LONGEST_MESSAGE: usize = 1024;
-/// How long to wait between tries.
+/// The interval between attempts.
 const WAIT: Duration = Duration::from_secs(10);
 
-/// Takes events.
+/// A destination of events.
 pub trait Sink: Send {
-    /// Takes one. It does not fail: what cannot be sent is lost.
-    fn send<'a>(&'a mut self, told: &'a Told) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
+    /// Sends one event. It does not fail: what cannot be sent is lost.
+    fn send<'a>(
+        &'a mut self,
+        correlated: &'a CorrelatedEvent,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 }
 
 /// Writes events to the log.
@@ -36,15 +39,21 @@ pub trait Sink: Send {
 pub struct LogSink;
 
 impl Sink for LogSink {
-    fn send<'a>(&'a mut self, told: &'a Told) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
-        let (note, regarding) = (&told.occurrence.note, &told.occurrence.regarding);
+    fn send<'a>(
+        &'a mut self,
+        correlated: &'a CorrelatedEvent,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+        let (note, regarding) = (
+            &correlated.occurrence.note,
+            &correlated.occurrence.regarding,
+        );
         tracing::info!(
             object = regarding.name,
             namespace = regarding.namespace,
             kind = regarding.kind,
             r#type = note.severity.as_str(),
             reason = note.reason,
-            count = told.count,
+            count = correlated.count,
             "{}",
             note.message
         );
@@ -52,39 +61,39 @@ impl Sink for LogSink {
     }
 }
 
-/// In which form events are written.
+/// The API of written events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+enum EventApi {
     Core,
     Events,
 }
 
 /// Writes events to the API server.
 pub struct ApiSink {
-    /// The way to the API for an instance of whoever reports.
+    /// Makes the client of a reporting instance.
     client_of: Box<dyn Fn(&str) -> Client + Send + Sync>,
-    form: Form,
-    /// The events that are known to be there.
+    form: EventApi,
+    /// The names of written events.
     written: HashSet<String>,
 }
 
 impl ApiSink {
-    /// Writes them as events.k8s.io/v1 has them.
+    /// Writes events.k8s.io/v1 Events.
     pub fn new(client: Client) -> ApiSink {
-        ApiSink::of(Form::Events, move |_| client.clone())
+        ApiSink::of(EventApi::Events, move |_| client.clone())
     }
 
-    /// Writes them as v1 has them, with a count.
+    /// Writes v1 Events, with a count.
     pub fn core(client: Client) -> ApiSink {
         ApiSink::core_of(move |_| client.clone())
     }
 
-    /// The same, each event through the client of the instance that reports it.
+    /// Writes v1 Events, each with the client of its reporting instance.
     pub fn core_of(client_of: impl Fn(&str) -> Client + Send + Sync + 'static) -> ApiSink {
-        ApiSink::of(Form::Core, client_of)
+        ApiSink::of(EventApi::Core, client_of)
     }
 
-    fn of(form: Form, client_of: impl Fn(&str) -> Client + Send + Sync + 'static) -> ApiSink {
+    fn of(form: EventApi, client_of: impl Fn(&str) -> Client + Send + Sync + 'static) -> ApiSink {
         ApiSink {
             client_of: Box::new(client_of),
             form,
@@ -92,24 +101,26 @@ impl ApiSink {
         }
     }
 
-    fn client(&self, told: &Told) -> Client {
-        (self.client_of)(&told.occurrence.instance)
+    fn client(&self, correlated: &CorrelatedEvent) -> Client {
+        (self.client_of)(&correlated.occurrence.instance)
     }
 
-    async fn write(&mut self, told: &Told) -> Result<(), Error> {
-        if told.count > 1 && self.written.contains(&told.name) {
-            match self.count(told).await {
-                // It has lived as long as events do: tell it anew.
+    async fn write(&mut self, correlated: &CorrelatedEvent) -> Result<(), Error> {
+        if correlated.count > 1 && self.written.contains(&correlated.name) {
+            match self.count(correlated).await {
+                // Its TTL has passed: create it again.
                 Err(Error::Api(status)) if status.code == 404 => {}
                 outcome => return outcome,
             }
         }
-        match self.create(told).await {
-            // It was written after all, or longer ago than we remember.
-            Err(error) if told.count > 1 && is_already_exists(&error) => self.count(told).await?,
+        match self.create(correlated).await {
+            // It was written before, or longer ago than is remembered.
+            Err(error) if correlated.count > 1 && is_already_exists(&error) => {
+                self.count(correlated).await?
+            }
             outcome => outcome?,
         }
-        self.remember(&told.name);
+        self.remember(&correlated.name);
         Ok(())
     }
 
@@ -120,42 +131,45 @@ impl ApiSink {
         self.written.insert(name.into());
     }
 
-    async fn create(&self, told: &Told) -> Result<(), Error> {
-        let (client, namespace, params) =
-            (self.client(told), namespace(told), PostParams::default());
+    async fn create(&self, correlated: &CorrelatedEvent) -> Result<(), Error> {
+        let (client, namespace, params) = (
+            self.client(correlated),
+            namespace(correlated),
+            PostParams::default(),
+        );
         match self.form {
-            Form::Core => Api::namespaced(client, namespace)
-                .create(&params, &core_event(told))
+            EventApi::Core => Api::namespaced(client, namespace)
+                .create(&params, &core_event(correlated))
                 .await
                 .map(drop),
-            Form::Events => Api::namespaced(client, namespace)
-                .create(&params, &event(told))
+            EventApi::Events => Api::namespaced(client, namespace)
+                .create(&params, &event(correlated))
                 .await
                 .map(drop),
         }
     }
 
-    async fn count(&self, told: &Told) -> Result<(), Error> {
-        let (client, namespace) = (self.client(told), namespace(told));
-        let now = told.occurrence.at;
+    async fn count(&self, correlated: &CorrelatedEvent) -> Result<(), Error> {
+        let (client, namespace) = (self.client(correlated), namespace(correlated));
+        let now = correlated.occurrence.at;
         let patch = match self.form {
-            Form::Core => json!({
-                "count": told.count,
+            EventApi::Core => json!({
+                "count": correlated.count,
                 "lastTimestamp": Time(now),
-                "message": message(told),
+                "message": message(correlated),
             }),
-            Form::Events => {
-                json!({"series": {"count": told.count, "lastObservedTime": MicroTime(now)}})
+            EventApi::Events => {
+                json!({"series": {"count": correlated.count, "lastObservedTime": MicroTime(now)}})
             }
         };
         let (patch, params) = (Patch::Merge(patch), PatchParams::default());
         match self.form {
-            Form::Core => Api::<CoreEvent>::namespaced(client, namespace)
-                .patch(&told.name, &params, &patch)
+            EventApi::Core => Api::<CoreEvent>::namespaced(client, namespace)
+                .patch(&correlated.name, &params, &patch)
                 .await
                 .map(drop),
-            Form::Events => Api::<Event>::namespaced(client, namespace)
-                .patch(&told.name, &params, &patch)
+            EventApi::Events => Api::<Event>::namespaced(client, namespace)
+                .patch(&correlated.name, &params, &patch)
                 .await
                 .map(drop),
         }
@@ -163,17 +177,20 @@ impl ApiSink {
 }
 
 impl Sink for ApiSink {
-    fn send<'a>(&'a mut self, told: &'a Told) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
+    fn send<'a>(
+        &'a mut self,
+        correlated: &'a CorrelatedEvent,
+    ) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
         Box::pin(async move {
             for _ in 0..TRIES {
-                match self.write(told).await {
+                match self.write(correlated).await {
                     Ok(()) => return,
-                    // What the server refuses it will refuse again.
+                    // A rejected event will be rejected again.
                     Err(Error::Api(status)) if status.code < 500 && status.code != 429 => {
-                        tracing::debug!(message = status.message, "an event was refused");
+                        tracing::debug!(message = status.message, "the server rejected an event");
                         return;
                     }
-                    Err(error) => tracing::debug!(%error, "an event could not be sent"),
+                    Err(error) => tracing::debug!(%error, "cannot send an event, retrying"),
                 }
                 sleep(WAIT).await;
             }
@@ -181,9 +198,10 @@ impl Sink for ApiSink {
     }
 }
 
-/// Events live beside what they are about; those about objects in no namespace in `default`.
-fn namespace(told: &Told) -> &str {
-    told.occurrence
+/// Events are in the namespace of their object; those about cluster-scoped objects in `default`.
+fn namespace(correlated: &CorrelatedEvent) -> &str {
+    correlated
+        .occurrence
         .regarding
         .namespace
         .as_deref()
@@ -191,19 +209,19 @@ fn namespace(told: &Told) -> &str {
         .unwrap_or("default")
 }
 
-fn metadata(told: &Told) -> ObjectMeta {
+fn metadata(correlated: &CorrelatedEvent) -> ObjectMeta {
     ObjectMeta {
-        name: Some(told.name.clone()),
-        namespace: Some(namespace(told).into()),
-        annotations: Some(told.occurrence.note.annotations.clone())
+        name: Some(correlated.name.clone()),
+        namespace: Some(namespace(correlated).into()),
+        annotations: Some(correlated.occurrence.note.annotations.clone())
             .filter(|notes| !notes.is_empty()),
         ..ObjectMeta::default()
     }
 }
 
-/// As much of the message as the server takes: better a part of it than nothing.
-fn message(told: &Told) -> String {
-    let message = &told.occurrence.note.message;
+/// The message, truncated to what the server accepts.
+fn message(correlated: &CorrelatedEvent) -> String {
+    let message = &correlated.occurrence.note.message;
     if message.len() <= LONGEST_MESSAGE {
         return message.clone();
     }
@@ -214,51 +232,51 @@ fn message(told: &Told) -> String {
     format!("{}...", &message[..end])
 }
 
-fn event(told: &Told) -> Event {
-    let occurrence = &told.occurrence;
+fn event(correlated: &CorrelatedEvent) -> Event {
+    let occurrence = &correlated.occurrence;
     let series = EventSeries {
-        count: told.count as i32,
+        count: correlated.count as i32,
         last_observed_time: MicroTime(occurrence.at),
     };
     Event {
-        metadata: metadata(told),
-        event_time: Some(MicroTime(told.first)),
+        metadata: metadata(correlated),
+        event_time: Some(MicroTime(correlated.first)),
         reporting_controller: Some(occurrence.controller.clone()),
         reporting_instance: Some(occurrence.instance.clone()),
         action: Some(occurrence.note.action.clone()),
         reason: Some(occurrence.note.reason.clone()),
         regarding: Some(occurrence.regarding.clone()),
         related: occurrence.note.related.clone(),
-        note: Some(message(told)),
+        note: Some(message(correlated)),
         type_: Some(occurrence.note.severity.as_str().into()),
-        series: (told.count > 1).then_some(series),
+        series: (correlated.count > 1).then_some(series),
         ..Event::default()
     }
 }
 
-fn core_event(told: &Told) -> CoreEvent {
-    let occurrence = &told.occurrence;
-    // Kubernetes: who reports is said in the source alone where many events are one.
+fn core_event(correlated: &CorrelatedEvent) -> CoreEvent {
+    let occurrence = &correlated.occurrence;
+    // Kubernetes: an aggregated event has its reporter in the source alone.
     let reporter = |name: &String| {
-        Some(if told.combined {
+        Some(if correlated.combined {
             String::new()
         } else {
             name.clone()
         })
     };
     CoreEvent {
-        metadata: metadata(told),
+        metadata: metadata(correlated),
         involved_object: occurrence.regarding.clone(),
         related: occurrence.note.related.clone(),
         reason: Some(occurrence.note.reason.clone()),
-        message: Some(message(told)),
+        message: Some(message(correlated)),
         source: Some(EventSource {
             component: Some(occurrence.controller.clone()),
             host: Some(occurrence.instance.clone()).filter(|instance| !instance.is_empty()),
         }),
-        first_timestamp: Some(Time(told.first)),
+        first_timestamp: Some(Time(correlated.first)),
         last_timestamp: Some(Time(occurrence.at)),
-        count: Some(told.count as i32),
+        count: Some(correlated.count as i32),
         type_: Some(occurrence.note.severity.as_str().into()),
         reporting_component: reporter(&occurrence.controller),
         reporting_instance: reporter(&occurrence.instance),

@@ -1,31 +1,32 @@
-//! What a handler hears.
+//! Events of informers.
 
 use crate::cache::Entry;
 use crate::key::Key;
 
-/// Something that happened to an object.
+/// A change of an object.
 #[derive(Debug)]
 pub enum Event<K> {
-    /// It is there.
+    /// It was added.
     Added {
         /// The object.
         object: Entry<K>,
-        /// Whether it was there when the handler began to listen.
+        /// Whether it existed when the handler was added.
         initial: bool,
     },
-    /// It changed, or is to be looked at again: then `old` and `new` are the same.
+    /// It was updated, or resynced: then `old` and `new` are the same.
     Updated {
-        /// As the handler heard of it last.
+        /// The last state that the handler got.
         old: Entry<K>,
-        /// As it is.
+        /// The new state.
         new: Entry<K>,
     },
-    /// It is gone.
+    /// It was deleted.
     Deleted {
-        /// As it was last, as far as anybody saw.
+        /// Its last known state.
         last: Entry<K>,
-        /// Whether nobody saw how it went; `last` may then be out of date.
-        unseen: bool,
+        /// Whether the final state is unknown because the watch was interrupted; `last` may then be
+        /// out of date (upstream: DeletedFinalStateUnknown).
+        final_state_unknown: bool,
     },
 }
 
@@ -40,16 +41,19 @@ impl<K> Clone for Event<K> {
                 old: old.clone(),
                 new: new.clone(),
             },
-            Event::Deleted { last, unseen } => Event::Deleted {
+            Event::Deleted {
+                last,
+                final_state_unknown,
+            } => Event::Deleted {
                 last: last.clone(),
-                unseen: *unseen,
+                final_state_unknown: *final_state_unknown,
             },
         }
     }
 }
 
 impl<K> Event<K> {
-    /// The object as it is, or was last.
+    /// The current or last state of the object.
     pub fn object(&self) -> &Entry<K> {
         match self {
             Event::Added { object, .. } => object,
@@ -58,12 +62,12 @@ impl<K> Event<K> {
         }
     }
 
-    /// Which object.
+    /// The key of the object.
     pub fn key(&self) -> &Key {
         self.object().key()
     }
 
-    /// This and what happened next to the same object as one event; none if nothing is left of both.
+    /// Merges two consecutive events of one object; empty if they cancel out.
     pub(super) fn then(self, next: Event<K>) -> Vec<Event<K>> {
         match (self, next) {
             (Event::Added { initial, .. }, Event::Updated { new, .. }) => {
@@ -77,7 +81,7 @@ impl<K> Event<K> {
                 vec![Event::Updated { old, new }]
             }
             (Event::Updated { .. }, deleted @ Event::Deleted { .. }) => vec![deleted],
-            // It went and another came: only together do they say so.
+            // A deletion and a new object stay separate.
             (first, next) => vec![first, next],
         }
     }

@@ -1,4 +1,4 @@
-//! One informer per kind and scope, however many ask.
+//! The informer factory: one informer per kind and scope.
 
 use parking_lot::Mutex;
 use std::any::{Any, TypeId};
@@ -10,34 +10,34 @@ use kube::{Client, Resource};
 use mizzen_metrics::{Collector, Families};
 use serde::de::DeserializeOwned;
 
-use super::guest::Guest;
+use super::handler_scope::HandlerScope;
 use super::shared::{Informer, Options};
 use crate::object::Object;
 use crate::resource;
 use crate::watch::ListWatch;
 
-/// Hands out informers, the same one to everybody who asks for the same thing. Clones are the same factory.
+/// Shares informers: the same one for the same kind and scope. Clones share the factory.
 #[derive(Clone)]
-pub struct Factory(Arc<Inner>, Option<Guest>);
+pub struct Factory(Arc<FactoryInner>, Option<HandlerScope>);
 
-/// What all informers of a factory have in common.
+/// The options of all informers of a factory.
 #[derive(Clone, Default)]
 pub struct FactoryOptions {
-    /// The namespaces to be followed, all if there are none here. Types that live in no namespace are followed anyway.
+    /// The namespaces to watch; empty for all. Cluster-scoped kinds are watched anyway.
     pub namespaces: Vec<String>,
-    /// How each informer is set up, its default resync period included; each has the name of what it follows.
+    /// The options of each informer; its name is that of its resource.
     pub informer: Options,
 }
 
-struct Inner {
+struct FactoryInner {
     client: Client,
     options: FactoryOptions,
-    informers: Mutex<HashMap<Wanted, Arc<dyn Shared>>>,
+    informers: Mutex<HashMap<InformerKey, Arc<dyn SharedInformer>>>,
 }
 
-/// What somebody follows.
+/// The key of a shared informer.
 #[derive(PartialEq, Eq, Hash)]
-struct Wanted {
+struct InformerKey {
     ty: TypeId,
     path: String,
     labels: Option<String>,
@@ -46,14 +46,14 @@ struct Wanted {
 }
 
 /// An informer of any kind.
-trait Shared: Collector {
+trait SharedInformer: Collector {
     fn start(&self);
     fn stop(&self);
     fn synced(&self) -> futures_util::future::BoxFuture<'_, ()>;
     fn as_any(&self) -> &dyn Any;
 }
 
-impl<K: DeserializeOwned + Send + Sync + 'static> Shared for Informer<K> {
+impl<K: DeserializeOwned + Send + Sync + 'static> SharedInformer for Informer<K> {
     fn start(&self) {
         Informer::start(self);
     }
@@ -72,15 +72,15 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Shared for Informer<K> {
 }
 
 impl Factory {
-    /// Informers of every namespace.
+    /// Informers of all namespaces.
     pub fn new(client: Client) -> Factory {
         Factory::with(client, FactoryOptions::default())
     }
 
-    /// Informers of some namespaces, or set up in one's own way.
+    /// Informers with options.
     pub fn with(client: Client, options: FactoryOptions) -> Factory {
         Factory(
-            Arc::new(Inner {
+            Arc::new(FactoryInner {
                 client,
                 options,
                 informers: Mutex::default(),
@@ -89,10 +89,10 @@ impl Factory {
         )
     }
 
-    /// The same informers for somebody who may leave while others go on: to stop this factory ends the handlers that came
-    /// by it, and nothing else.
-    pub fn lend(&self) -> Factory {
-        Factory(self.0.clone(), Some(Guest::default()))
+    /// The same informers in a scope of their own: stopping this factory removes the handlers that
+    /// were added through it, and nothing else.
+    pub fn scoped(&self) -> Factory {
+        Factory(self.0.clone(), Some(HandlerScope::default()))
     }
 
     /// The informer of a kind.
@@ -107,8 +107,9 @@ impl Factory {
         self.informer_of(&K::DynamicType::default(), |_| {})
     }
 
-    /// The informer of a kind that is known at run time, or of a part of a kind: `choose` may set selectors. Whoever
-    /// asks for the same gets the same, and what the first chose besides counts for all.
+    /// The informer of a kind that is known at run time, or of a part of a kind: `choose` may set
+    /// selectors. The same selectors share an informer, and the other settings of the first call
+    /// apply to all.
     pub fn informer_of<K>(
         &self,
         kind: &K::DynamicType,
@@ -125,7 +126,7 @@ impl Factory {
         self.informer_from(self.namespaces::<K>(), source)
     }
 
-    /// The informer of the objects of a resource, whatever their kind. Who owns which field is not kept.
+    /// The informer of a resource, as untyped objects without managed fields.
     pub fn objects(&self, of: &resource::Resource) -> Informer<Object> {
         let namespaces = if of.namespaced {
             &self.0.options.namespaces[..]
@@ -146,7 +147,7 @@ impl Factory {
         source: impl Fn(Option<&str>) -> ListWatch<K>,
     ) -> Informer<K> {
         let all = source(None);
-        let wanted = Wanted {
+        let key = InformerKey {
             ty: TypeId::of::<K>(),
             path: all.path().into(),
             labels: all.labels.clone(),
@@ -154,7 +155,7 @@ impl Factory {
             metadata_only: all.metadata_only,
         };
         let mut informers = self.0.informers.lock();
-        let shared = informers.entry(wanted).or_insert_with(|| {
+        let shared = informers.entry(key).or_insert_with(|| {
             let options = Options {
                 name: String::new(),
                 ..self.0.options.informer.clone()
@@ -172,10 +173,10 @@ impl Factory {
         let informer = shared.as_any().downcast_ref::<Informer<K>>();
         informer
             .expect("the type is part of the key")
-            .lent(self.1.clone())
+            .scoped(self.1.clone())
     }
 
-    /// The namespaces in which a kind is followed one by one.
+    /// The namespaces in which a kind is watched separately.
     fn namespaces<K: Resource<Scope: 'static>>(&self) -> &[String] {
         match TypeId::of::<K::Scope>() == TypeId::of::<ClusterResourceScope>() {
             true => &[],
@@ -183,33 +184,33 @@ impl Factory {
         }
     }
 
-    /// Starts every informer that was asked for and does not run yet.
+    /// Starts all informers that do not run yet.
     pub fn start(&self) {
         self.all().iter().for_each(|informer| informer.start());
     }
 
-    /// Stops them all; one that is lent stops only what came by it.
+    /// Stops all informers; a scoped factory removes only its handlers.
     pub fn stop(&self) {
-        if let Some(guest) = &self.1 {
-            return guest.leave();
+        if let Some(handler_scope) = &self.1 {
+            return handler_scope.remove_all();
         }
         self.all().iter().for_each(|informer| informer.stop());
     }
 
-    /// Waits until every informer that was asked for has what there was when it began.
+    /// Waits until all informers have synced.
     pub async fn wait_for_sync(&self) {
         for informer in self.all() {
             informer.synced().await;
         }
     }
 
-    fn all(&self) -> Vec<Arc<dyn Shared>> {
+    fn all(&self) -> Vec<Arc<dyn SharedInformer>> {
         let informers = self.0.informers.lock();
         informers.values().cloned().collect()
     }
 }
 
-/// Those of all informers. A factory that is lent has none: its owner shows them.
+/// The metrics of all informers. A scoped factory has none: its owner shows them.
 impl Collector for Factory {
     fn collect(&self, families: &mut Families) {
         if self.1.is_none() {

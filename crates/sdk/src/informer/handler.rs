@@ -1,4 +1,4 @@
-//! Who listens, and how.
+//! Event handlers of informers.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,12 +6,12 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 use super::event::Event;
-use super::mailbox::{Letter, Mailbox};
+use super::mailbox::{Mailbox, QueuedEvent};
 
-/// Listens to what happens. A handler is called for one event after the other, never for two at once; how long it takes
-/// is nobody else's business.
+/// Handles events. A handler is called for one event after the other; a slow handler delays no
+/// other handler.
 pub trait Handler<K>: Send + 'static {
-    /// Hears one event.
+    /// Handles one event.
     fn handle(&mut self, event: Event<K>) -> impl Future<Output = ()> + Send;
 }
 
@@ -21,13 +21,12 @@ impl<K: Send + Sync, F: FnMut(Event<K>) + Send + 'static> Handler<K> for F {
     }
 }
 
-/// How a handler listens.
+/// The options of a handler.
 #[derive(Debug, Clone)]
 pub struct HandlerOptions {
-    /// How many events may wait before those about the same object are joined.
+    /// The number of queued events from which events of the same object are merged.
     pub limit: usize,
-    /// How often it hears of every object, whether or not anything happened: none for the informer's default, zero
-    /// for never.
+    /// The resync period: `None` for the informer's default, zero for never.
     pub resync: Option<Duration>,
 }
 
@@ -40,45 +39,46 @@ impl Default for HandlerOptions {
     }
 }
 
-/// A handler that listens. It does so for as long as the informer runs, or until [`remove`](Registration::remove).
+/// A registered handler. It gets events while the informer runs, or until
+/// [`remove`](Registration::remove).
 pub struct Registration<K> {
     pub(super) mailbox: Arc<Mailbox<K>>,
     pub(super) synced: watch::Receiver<bool>,
 }
 
 impl<K> Registration<K> {
-    /// Waits until the handler has heard of everything that was there when it began.
+    /// Waits until the handler has got all initial objects.
     pub async fn wait_for_sync(&self) {
         let mut synced = self.synced.clone();
         let _ = synced.wait_for(|synced| *synced).await;
     }
 
-    /// Whether the handler has heard of everything that was there when it began.
+    /// Whether the handler has got all initial objects.
     pub fn has_synced(&self) -> bool {
         *self.synced.borrow()
     }
 
-    /// How many events wait.
+    /// The number of queued events.
     pub fn waiting(&self) -> usize {
         self.mailbox.len()
     }
 
-    /// Lets the handler hear what waits, and nothing more.
+    /// Removes the handler; it still gets the queued events.
     pub fn remove(self) {
         self.mailbox.close();
     }
 }
 
-/// Reads a handler its letters.
+/// Calls a handler for its queued events.
 pub(super) async fn read_out<K, H: Handler<K>>(
     mailbox: Arc<Mailbox<K>>,
     mut handler: H,
     synced: watch::Sender<bool>,
 ) {
-    while let Some(letter) = mailbox.next().await {
-        match letter {
-            Letter::Event(event) => handler.handle(event).await,
-            Letter::Synced => drop(synced.send_replace(true)),
+    while let Some(queued) = mailbox.next().await {
+        match queued {
+            QueuedEvent::Event(event) => handler.handle(event).await,
+            QueuedEvent::Synced => drop(synced.send_replace(true)),
         }
     }
 }

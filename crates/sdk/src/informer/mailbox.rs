@@ -1,10 +1,11 @@
-//! What one handler has still to hear.
+//! The event queue of one handler.
 //!
-//! Up to a limit every event is kept. Beyond it, what happens to an object that waits already is joined with
-//! what waits, so that a handler that is too slow hears less of each object but still of each, and a mailbox never
-//! holds more than its limit and one event for every other object (two, for one that went and came again).
+//! Up to a limit every event is queued. Beyond it, an event is merged with the queued one of the
+//! same object, so a slow handler misses intermediate states but no object. The queue never holds
+//! more than its limit and one event per further object (two, for one that was deleted and created
+//! again).
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::{HashMap, VecDeque};
 
 use tokio::sync::Notify;
@@ -13,28 +14,28 @@ use super::event::Event;
 use crate::key::Key;
 
 pub(super) struct Mailbox<K> {
-    state: Mutex<State<K>>,
+    state: Mutex<MailboxState<K>>,
     arrived: Notify,
     limit: usize,
 }
 
-struct State<K> {
-    letters: VecDeque<Letter<K>>,
-    /// How many letters of each object wait.
+struct MailboxState<K> {
+    events: VecDeque<QueuedEvent<K>>,
+    /// The number of queued events of each object.
     waiting: HashMap<Key, usize, foldhash::fast::RandomState>,
     is_closed: bool,
 }
 
-pub(super) enum Letter<K> {
+pub(super) enum QueuedEvent<K> {
     Event(Event<K>),
-    /// All that was there when the handler began to listen has been told before this.
+    /// All initial objects come before this.
     Synced,
 }
 
 impl<K> Mailbox<K> {
     pub(super) fn new(limit: usize) -> Mailbox<K> {
-        let state = State {
-            letters: VecDeque::new(),
+        let state = MailboxState {
+            events: VecDeque::new(),
             waiting: HashMap::default(),
             is_closed: false,
         };
@@ -46,8 +47,8 @@ impl<K> Mailbox<K> {
     }
 
     pub(super) fn push(&self, event: Event<K>) {
-        let mut state = self.lock();
-        if state.letters.len() >= self.limit && state.waiting.contains_key(event.key()) {
+        let mut state = self.state.lock();
+        if state.events.len() >= self.limit && state.waiting.contains_key(event.key()) {
             state.join(event);
         } else {
             state.push(event);
@@ -57,18 +58,18 @@ impl<K> Mailbox<K> {
     }
 
     pub(super) fn push_synced(&self) {
-        self.lock().letters.push_back(Letter::Synced);
+        self.state.lock().events.push_back(QueuedEvent::Synced);
         self.arrived.notify_one();
     }
 
-    /// The next letter; none after the mailbox was closed and emptied.
-    pub(super) async fn next(&self) -> Option<Letter<K>> {
+    /// The next item; `None` after the queue was closed and emptied.
+    pub(super) async fn next(&self) -> Option<QueuedEvent<K>> {
         loop {
             let arrived = self.arrived.notified();
             {
-                let mut state = self.lock();
-                if let Some(letter) = state.pop() {
-                    return Some(letter);
+                let mut state = self.state.lock();
+                if let Some(queued) = state.pop() {
+                    return Some(queued);
                 }
                 if state.is_closed {
                     return None;
@@ -79,31 +80,27 @@ impl<K> Mailbox<K> {
     }
 
     pub(super) fn close(&self) {
-        self.lock().is_closed = true;
+        self.state.lock().is_closed = true;
         self.arrived.notify_one();
     }
 
     pub(super) fn len(&self) -> usize {
-        self.lock().letters.len()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State<K>> {
-        self.state.lock()
+        self.state.lock().events.len()
     }
 }
 
-impl<K> State<K> {
+impl<K> MailboxState<K> {
     fn push(&mut self, event: Event<K>) {
         *self.waiting.entry(event.key().clone()).or_default() += 1;
-        self.letters.push_back(Letter::Event(event));
+        self.events.push_back(QueuedEvent::Event(event));
     }
 
-    fn pop(&mut self) -> Option<Letter<K>> {
-        let letter = self.letters.pop_front()?;
-        if let Letter::Event(event) = &letter {
+    fn pop(&mut self) -> Option<QueuedEvent<K>> {
+        let queued = self.events.pop_front()?;
+        if let QueuedEvent::Event(event) = &queued {
             self.forget(event.key());
         }
-        Some(letter)
+        Some(queued)
     }
 
     fn forget(&mut self, key: &Key) {
@@ -113,19 +110,19 @@ impl<K> State<K> {
         }
     }
 
-    /// Joins an event with the latest that waits about the same object.
+    /// Merges an event with the latest queued one of the same object.
     fn join(&mut self, event: Event<K>) {
-        let same = |letter: &Letter<K>| matches!(letter, Letter::Event(waiting) if waiting.key() == event.key());
-        let Some(at) = self.letters.iter().rposition(same) else {
+        let same = |queued: &QueuedEvent<K>| matches!(queued, QueuedEvent::Event(waiting) if waiting.key() == event.key());
+        let Some(at) = self.events.iter().rposition(same) else {
             return self.push(event);
         };
-        let Some(Letter::Event(waiting)) = self.letters.remove(at) else {
+        let Some(QueuedEvent::Event(waiting)) = self.events.remove(at) else {
             return;
         };
         self.forget(event.key());
         for (offset, event) in waiting.then(event).into_iter().enumerate() {
             *self.waiting.entry(event.key().clone()).or_default() += 1;
-            self.letters.insert(at + offset, Letter::Event(event));
+            self.events.insert(at + offset, QueuedEvent::Event(event));
         }
     }
 }

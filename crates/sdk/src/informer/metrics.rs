@@ -1,5 +1,5 @@
-//! How is an informer doing? Under the names that client-go's informers have
-//! (component-base/metrics/prometheus/clientgo/fifo), and some of ours.
+//! Metrics of informers, under client-go's names (component-base/metrics/prometheus/clientgo/fifo),
+//! and some of ours.
 
 use mizzen_metrics::{Collector, Families, Histogram};
 
@@ -11,26 +11,26 @@ pub(super) const BOUNDS: [f64; 12] = [
     0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];
 
-/// What an informer did, and how it stands.
+/// The metrics of an informer.
 #[derive(Debug, Clone)]
 pub struct Metrics {
-    /// Its name; the path of what it follows, unless it was given another.
+    /// Its name; by default that of its resource.
     pub name: String,
-    /// The path of what it follows.
+    /// The path of its resource.
     pub path: String,
-    /// How each of its reflectors does: one, or one per namespace.
+    /// The metrics of its reflectors: one, or one per namespace.
     pub reflectors: Vec<watch::Metrics>,
-    /// To how many objects something happened that the cache does not know yet.
+    /// The number of objects with changes that the cache does not have yet.
     pub queued: usize,
-    /// How many seconds it took to take batches into the cache.
+    /// The seconds that batches took to process.
     pub processing: Histogram,
-    /// How many objects the cache has.
+    /// The number of objects in the cache.
     pub objects: usize,
-    /// Up to when the cache knows what happened.
+    /// The version up to which the cache is complete.
     pub version: Version,
-    /// How many events handlers have been told of, each counted once per handler.
+    /// The number of events, counted once per handler.
     pub events: u64,
-    /// How many events wait for each handler.
+    /// The number of queued events of each handler.
     pub waiting: Vec<usize>,
 }
 
@@ -43,7 +43,7 @@ impl Collector for Metrics {
             ("version", version),
             ("resource", resource),
         ];
-        // Kubernetes: the 15 last digits, since a metric is a float.
+        // Kubernetes: the last 15 digits, since a metric is a float.
         let resource_version = self.version.0 % 1_000_000_000_000_000;
         for (name, help, value) in [
             (
@@ -92,7 +92,8 @@ impl Collector for Metrics {
     }
 }
 
-/// What is at a path of the API: `/api/v1/pods`, `/apis/apps/v1/namespaces/default/deployments`.
+/// The group, version and resource of a path: `/api/v1/pods`,
+/// `/apis/apps/v1/namespaces/default/deployments`.
 fn group_version_resource(path: &str) -> [&str; 3] {
     let parts: Vec<&str> = path.trim_start_matches('/').split('/').collect();
     let resource = parts.last().copied().unwrap_or_default();

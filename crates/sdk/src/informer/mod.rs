@@ -1,4 +1,4 @@
-//! One watch and one cache for everybody who follows a kind: shared informers.
+//! Shared informers: one watch and one cache per kind.
 //!
 //! ```
 //! # use mizzen_apiserver::User;
@@ -29,7 +29,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A [`Factory`] hands out informers, the same one to everybody who asks for the same thing:
+//! A [`Factory`] shares informers, the same one for the same kind and scope:
 //!
 //! ```
 //! # use mizzen_apiserver::User;
@@ -55,14 +55,14 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Invariant: when a handler hears of a change, the cache has it. Invariant: what a handler hears of one
-//! object is a history that could have happened: it is added before it is updated or deleted, and each update begins
-//! with what the handler heard last.
+//! Invariant: when a handler gets an event, the cache has the change. Invariant: the events of one
+//! object are a consistent history: it is added before it is updated or deleted, and each update
+//! starts from the last state that the handler got.
 
 mod event;
 mod factory;
-mod guest;
 mod handler;
+mod handler_scope;
 mod mailbox;
 mod metrics;
 mod shared;

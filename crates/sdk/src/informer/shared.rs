@@ -1,6 +1,6 @@
-//! The informer itself: sources into a cache, the cache's changes to handlers.
+//! The informer: reflectors into a cache, and changes of the cache to handlers.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use tokio::task::{AbortHandle, JoinSet};
 use tokio::time::{Instant, interval};
 
 use super::event::Event;
-use super::guest::Guest;
 use super::handler::{Handler, HandlerOptions, Registration, read_out};
+use super::handler_scope::HandlerScope;
 use super::mailbox::Mailbox;
 use super::metrics::{BOUNDS, Metrics};
 use crate::cache::{IndexFunction, Lister, Store, Version, by_namespace};
@@ -20,39 +20,39 @@ use crate::fifo::{Batch, Delta, DeltaFifo};
 use crate::key::Key;
 use crate::watch::{Backoff, ErrorHandler, ListWatch, Meter, Reflector, Transform};
 
-/// How many objects are taken into the cache at a time.
+/// The most objects that are processed at a time.
 const BATCH: usize = 256;
 /// Kubernetes: shorter resync periods are raised to this (client-go's shared_informer.go).
 const MIN_RESYNC: Duration = Duration::from_secs(1);
 
-/// How an informer is set up.
+/// The options of an informer.
 #[derive(Clone, Default)]
 pub struct Options {
-    /// Its name in metrics; empty for that of what it follows.
+    /// Its name in metrics; empty for that of its resource.
     pub name: String,
-    /// How long to wait after failures.
+    /// The back-off after failures.
     pub backoff: Backoff,
-    /// Told of failures.
+    /// Called on failures.
     pub on_error: Option<ErrorHandler>,
-    /// Changes objects before they are kept, to drop what nobody needs.
+    /// Changes objects before they are cached, for example to drop unused fields.
     pub transform: Option<Transform>,
-    /// The default resync period of its handlers: how often each hears of every object, whether or not anything
-    /// happened. None, or zero, for never.
+    /// The default resync period of its handlers; `None` or zero for never.
     pub resync: Option<Duration>,
 }
 
-/// Follows a kind for everybody who asks. Clones are the same informer.
-pub struct Informer<K>(Arc<Inner<K>>, Option<Guest>);
+/// A shared informer of one kind. Clones share the informer.
+pub struct Informer<K>(Arc<InformerInner<K>>, Option<HandlerScope>);
 
-struct Inner<K> {
-    sources: Vec<Source<K>>,
+struct InformerInner<K> {
+    sources: Vec<InformerSource<K>>,
     options: Options,
     store: Store<K>,
-    /// Whoever changes the store tells the handlers under this lock, so that who comes late misses nothing.
+    /// The store is changed and events are queued under this lock, so that a new handler misses
+    /// nothing.
     handlers: Mutex<Vec<Weak<Mailbox<K>>>>,
     synced: watch::Sender<bool>,
     running: Mutex<Option<AbortHandle>>,
-    done: Mutex<Done>,
+    done: Mutex<BatchCounters>,
 }
 
 impl<K: DeserializeOwned + Send + Sync + 'static> Collector for Informer<K> {
@@ -61,29 +61,29 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Collector for Informer<K> {
     }
 }
 
-/// What was done so far.
+/// Counters of processed batches.
 #[derive(Clone)]
-struct Done {
+struct BatchCounters {
     processing: Histogram,
     events: u64,
 }
 
-impl Default for Done {
-    fn default() -> Done {
-        Done {
+impl Default for BatchCounters {
+    fn default() -> BatchCounters {
+        BatchCounters {
             processing: Histogram::new(&BOUNDS),
             events: 0,
         }
     }
 }
 
-/// One thing that is followed, and up to when it is known.
-struct Source<K> {
+/// One reflector source, and the version up to which it is processed.
+struct InformerSource<K> {
     list_watch: ListWatch<K>,
     namespace: Option<String>,
     progress: watch::Sender<(Version, bool)>,
     meter: Meter,
-    /// What is on its way to the cache, while somebody follows.
+    /// Changes on their way to the cache, while the informer runs.
     fifo: Mutex<Option<DeltaFifo<K>>>,
 }
 
@@ -94,12 +94,12 @@ impl<K> Clone for Informer<K> {
 }
 
 impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
-    /// Follows `source`.
+    /// An informer of `source`.
     pub fn new(source: ListWatch<K>) -> Informer<K> {
         Informer::with(vec![(None, source)], Options::default())
     }
 
-    /// Follows several namespaces, each by its own source, into one cache.
+    /// An informer of several namespaces, each with its own source, with one cache.
     pub fn namespaces(sources: Vec<(String, ListWatch<K>)>, options: Options) -> Informer<K> {
         Informer::with(
             sources
@@ -110,7 +110,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
         )
     }
 
-    /// Follows `source`, set up in one's own way.
+    /// An informer with options.
     pub fn with_options(source: ListWatch<K>, options: Options) -> Informer<K> {
         Informer::with(vec![(None, source)], options)
     }
@@ -121,7 +121,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
         let sources = sources.into_iter().map(|(namespace, list_watch)| {
             let progress = watch::Sender::new((Version::default(), false));
             let meter = Meter::new(list_watch.name());
-            Source {
+            InformerSource {
                 list_watch,
                 namespace,
                 progress,
@@ -129,7 +129,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
                 fifo: Mutex::default(),
             }
         });
-        let inner = Inner {
+        let inner = InformerInner {
             sources: sources.collect(),
             options,
             store,
@@ -141,12 +141,12 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
         Informer(Arc::new(inner), None)
     }
 
-    /// The same informer in the hands of a guest.
-    pub(super) fn lent(&self, guest: Option<Guest>) -> Informer<K> {
-        Informer(self.0.clone(), guest)
+    /// The same informer in a handler scope.
+    pub(super) fn scoped(&self, handler_scope: Option<HandlerScope>) -> Informer<K> {
+        Informer(self.0.clone(), handler_scope)
     }
 
-    /// Reads the cache.
+    /// A lister of the cache.
     pub fn lister(&self) -> Lister<K> {
         Lister::new(self.0.store.clone())
     }
@@ -161,12 +161,12 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
         self.0.store.add_index(name, function);
     }
 
-    /// Lets `handler` listen. It hears first of everything that is there.
+    /// Adds a handler. It first gets all objects of the cache.
     pub fn add_handler(&self, handler: impl Handler<K>) -> Registration<K> {
         self.add_handler_with(handler, HandlerOptions::default())
     }
 
-    /// Lets `handler` listen in its own way.
+    /// Adds a handler with options.
     pub fn add_handler_with(
         &self,
         handler: impl Handler<K>,
@@ -179,8 +179,8 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
             synced: synced.subscribe(),
         };
         self.introduce(&mailbox);
-        if let Some(guest) = &self.1 {
-            guest.brings(&mailbox);
+        if let Some(handler_scope) = &self.1 {
+            handler_scope.add(&mailbox);
         }
         let period = options
             .resync
@@ -199,7 +199,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
     }
 
     fn introduce(&self, mailbox: &Arc<Mailbox<K>>) {
-        let mut handlers = lock(&self.0.handlers);
+        let mut handlers = self.0.handlers.lock();
         for entry in self.0.store.list() {
             mailbox.push(Event::Added {
                 object: entry,
@@ -212,28 +212,28 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
         handlers.push(Arc::downgrade(mailbox));
     }
 
-    /// Begins to follow, in the background. A second call changes nothing; after [`stop`](Informer::stop) it begins
-    /// again with what is known.
+    /// Starts the informer in the background. A second call has no effect; after
+    /// [`stop`](Informer::stop) it resumes from the cache.
     pub fn start(&self) {
-        let mut running = lock(&self.0.running);
+        let mut running = self.0.running.lock();
         if running.as_ref().is_none_or(AbortHandle::is_finished) {
             let informer = self.clone();
             *running = Some(tokio::spawn(async move { informer.run().await }).abort_handle());
         }
     }
 
-    /// Stops to follow. Handlers hear what has come so far, and the cache stays as it is. In the hands of a guest this
-    /// ends the guest's handlers, and the informer goes on.
+    /// Stops the informer. Handlers get the queued events, and the cache stays as it is. In a
+    /// handler scope it removes the handlers of the scope, and the informer continues.
     pub fn stop(&self) {
-        if let Some(guest) = &self.1 {
-            return guest.leave();
+        if let Some(handler_scope) = &self.1 {
+            return handler_scope.remove_all();
         }
-        if let Some(running) = lock(&self.0.running).take() {
+        if let Some(running) = self.0.running.lock().take() {
             running.abort();
         }
     }
 
-    /// Follows until the future is dropped.
+    /// Runs until the future is dropped.
     pub async fn run(&self) {
         let mut tasks = JoinSet::new();
         for at in 0..self.0.sources.len() {
@@ -242,18 +242,18 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
                 reflector.run().await;
             });
             let informer = self.clone();
-            tasks.spawn(async move { informer.take_in(at, fifo).await });
+            tasks.spawn(async move { informer.process_deltas(at, fifo).await });
         }
         while tasks.join_next().await.is_some() {}
     }
 
-    /// What follows a source, and where it puts what it hears.
-    fn reflector(&self, source: &Source<K>) -> (Reflector<K, DeltaFifo<K>>, DeltaFifo<K>) {
+    /// The reflector of a source, and the queue that it fills.
+    fn reflector(&self, source: &InformerSource<K>) -> (Reflector<K, DeltaFifo<K>>, DeltaFifo<K>) {
         let fifo = match &source.namespace {
             Some(namespace) => DeltaFifo::namespaced(self.0.store.clone(), namespace),
             None => DeltaFifo::new(self.0.store.clone()),
         };
-        *lock(&source.fifo) = Some(fifo.clone());
+        *source.fifo.lock() = Some(fifo.clone());
         let mut reflector = Reflector::new(source.list_watch.clone(), fifo.clone());
         reflector.backoff = self.0.options.backoff.clone();
         reflector.on_error = self.0.options.on_error.clone();
@@ -262,8 +262,8 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
         (reflector, fifo)
     }
 
-    /// Takes what happened into the cache and tells the handlers.
-    async fn take_in(&self, source: usize, fifo: DeltaFifo<K>) {
+    /// Processes changes into the cache and to the handlers.
+    async fn process_deltas(&self, source: usize, fifo: DeltaFifo<K>) {
         while let Some(batch) = fifo.pop(BATCH).await {
             self.take(source, batch);
         }
@@ -271,11 +271,11 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
 
     fn take(&self, source: usize, batch: Batch<K>) {
         let (started, mut n_events) = (Instant::now(), 0);
-        let mut handlers = lock(&self.0.handlers);
+        let mut handlers = self.0.handlers.lock();
         handlers.retain(|mailbox| mailbox.strong_count() > 0);
         let listening: Vec<Arc<Mailbox<K>>> = handlers.iter().filter_map(Weak::upgrade).collect();
         if batch.deltas.is_empty() {
-            // A bookmark: nothing has happened for a while.
+            // A bookmark: the informer is idle.
             self.0.store.rest();
         }
         for delta in batch.deltas.into_iter().flatten() {
@@ -297,12 +297,12 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
             listening.iter().for_each(|mailbox| mailbox.push_synced());
             self.0.synced.send_replace(true);
         }
-        let mut done = lock(&self.0.done);
+        let mut done = self.0.done.lock();
         done.processing.observe(started.elapsed().as_secs_f64());
         done.events += n_events;
     }
 
-    /// Changes the cache as `delta` says; what handlers hear of it.
+    /// Applies a delta to the cache and returns the events for handlers.
     fn change(&self, delta: Delta<K>) -> Vec<Event<K>> {
         let store = &self.0.store;
         match delta {
@@ -311,7 +311,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
                 known
                     .map(|_| Event::Deleted {
                         last,
-                        unseen: false,
+                        final_state_unknown: false,
                     })
                     .into_iter()
                     .collect()
@@ -319,7 +319,10 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
             Delta::Lost(entry) => {
                 let known = store.remove(entry.key());
                 known
-                    .map(|last| Event::Deleted { last, unseen: true })
+                    .map(|last| Event::Deleted {
+                        last,
+                        final_state_unknown: true,
+                    })
                     .into_iter()
                     .collect()
             }
@@ -333,7 +336,7 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
                     Some(old) if old.uid() != new.uid() => vec![
                         Event::Deleted {
                             last: old,
-                            unseen: true,
+                            final_state_unknown: true,
                         },
                         Event::Added {
                             object: new,
@@ -357,9 +360,9 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
         self.0.store.advance(version);
     }
 
-    /// What happened so far.
+    /// The current metrics.
     pub fn metrics(&self) -> Metrics {
-        let Inner {
+        let InformerInner {
             sources,
             options,
             store,
@@ -367,8 +370,9 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
             done,
             ..
         } = &*self.0;
-        let queued = |source: &Source<K>| lock(&source.fifo).as_ref().map_or(0, DeltaFifo::len);
-        let Done { processing, events } = lock(done).clone();
+        let queued =
+            |source: &InformerSource<K>| source.fifo.lock().as_ref().map_or(0, DeltaFifo::len);
+        let BatchCounters { processing, events } = done.lock().clone();
         let followed = sources.first().map(|source| &source.list_watch);
         Metrics {
             name: if options.name.is_empty() {
@@ -383,7 +387,8 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
             objects: store.len(),
             version: store.version(),
             events,
-            waiting: lock(handlers)
+            waiting: handlers
+                .lock()
                 .iter()
                 .filter_map(Weak::upgrade)
                 .map(|mailbox| mailbox.len())
@@ -391,21 +396,21 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
         }
     }
 
-    /// Waits until the cache has everything that there was when the informer began.
+    /// Waits until the cache has the initial objects.
     pub async fn wait_for_sync(&self) {
         let mut synced = self.0.synced.subscribe();
         let _ = synced.wait_for(|synced| *synced).await;
     }
 
-    /// Whether the cache has everything that there was when the informer began.
+    /// Whether the cache has the initial objects.
     pub fn has_synced(&self) -> bool {
         *self.0.synced.borrow()
     }
 
-    /// Waits until the cache has seen a write of an object, so that one reads what one wrote. Objects that the
-    /// informer does not follow are not waited for.
+    /// Waits until the cache has a written version of an object, to read one's own write. Objects
+    /// outside the informer's namespaces are not waited for.
     pub async fn wait_for(&self, key: &Key, version: Version) {
-        let follows = |source: &&Source<K>| {
+        let follows = |source: &&InformerSource<K>| {
             source
                 .namespace
                 .as_deref()
@@ -418,9 +423,9 @@ impl<K: DeserializeOwned + Send + Sync + 'static> Informer<K> {
     }
 }
 
-impl<K> Drop for Inner<K> {
+impl<K> Drop for InformerInner<K> {
     fn drop(&mut self) {
-        let handlers = lock(&self.handlers);
+        let handlers = self.handlers.lock();
         handlers
             .iter()
             .filter_map(Weak::upgrade)
@@ -428,7 +433,7 @@ impl<K> Drop for Inner<K> {
     }
 }
 
-/// Lets a handler hear of every object again and again.
+/// Sends every object to a handler periodically.
 async fn resync<K>(store: Store<K>, mailbox: Weak<Mailbox<K>>, every: Duration) {
     let mut ticks = interval(every);
     ticks.tick().await;
@@ -444,8 +449,4 @@ async fn resync<K>(store: Store<K>, mailbox: Weak<Mailbox<K>>, every: Duration) 
             });
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock()
 }

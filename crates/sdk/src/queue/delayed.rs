@@ -1,4 +1,4 @@
-//! Which keys are to be added later, and when?
+//! Delayed keys, by due time.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -7,13 +7,13 @@ use std::hash::Hash;
 use tokio::time::Instant;
 
 pub(super) struct Delayed<T> {
-    /// When each key is due; what the heap says besides is out of date.
+    /// The current due time of each key; other entries of the heap are stale.
     due: HashMap<T, (Instant, u64), foldhash::fast::RandomState>,
-    heap: BinaryHeap<Reverse<Entry<T>>>,
+    heap: BinaryHeap<Reverse<DelayedKey<T>>>,
     count: u64,
 }
 
-struct Entry<T> {
+struct DelayedKey<T> {
     due: Instant,
     number: u64,
     key: T,
@@ -28,14 +28,14 @@ impl<T: Eq + Hash + Clone> Delayed<T> {
         }
     }
 
-    /// Adds a key at `due`, unless it comes before that anyway; whether it is now the first of all.
+    /// Adds a key at `due`, unless it is due earlier; true if it is now the first.
     pub(super) fn push(&mut self, key: T, due: Instant) -> bool {
         if self.due.get(&key).is_some_and(|(known, _)| *known <= due) {
             return false;
         }
         self.count += 1;
         self.due.insert(key.clone(), (due, self.count));
-        self.heap.push(Reverse(Entry {
+        self.heap.push(Reverse(DelayedKey {
             due,
             number: self.count,
             key,
@@ -43,7 +43,7 @@ impl<T: Eq + Hash + Clone> Delayed<T> {
         self.next_due() == Some(due)
     }
 
-    /// Takes a key that is due at `now`, and when it became due.
+    /// Takes a key that is due at `now`, with its due time.
     pub(super) fn pop(&mut self, now: Instant) -> Option<(T, Instant)> {
         if self.next_due()? > now {
             return None;
@@ -53,7 +53,7 @@ impl<T: Eq + Hash + Clone> Delayed<T> {
         Some((entry.key, entry.due))
     }
 
-    /// When the first is due.
+    /// When the first key is due.
     pub(super) fn next_due(&mut self) -> Option<Instant> {
         while let Some(Reverse(entry)) = self.heap.peek() {
             if self
@@ -74,28 +74,28 @@ impl<T: Eq + Hash + Clone> Delayed<T> {
     }
 }
 
-impl<T> Entry<T> {
+impl<T> DelayedKey<T> {
     fn rank(&self) -> (Instant, u64) {
         (self.due, self.number)
     }
 }
 
-impl<T> PartialEq for Entry<T> {
-    fn eq(&self, other: &Entry<T>) -> bool {
+impl<T> PartialEq for DelayedKey<T> {
+    fn eq(&self, other: &DelayedKey<T>) -> bool {
         self.rank() == other.rank()
     }
 }
 
-impl<T> Eq for Entry<T> {}
+impl<T> Eq for DelayedKey<T> {}
 
-impl<T> PartialOrd for Entry<T> {
-    fn partial_cmp(&self, other: &Entry<T>) -> Option<std::cmp::Ordering> {
+impl<T> PartialOrd for DelayedKey<T> {
+    fn partial_cmp(&self, other: &DelayedKey<T>) -> Option<std::cmp::Ordering> {
         Some(self.cmp(other))
     }
 }
 
-impl<T> Ord for Entry<T> {
-    fn cmp(&self, other: &Entry<T>) -> std::cmp::Ordering {
+impl<T> Ord for DelayedKey<T> {
+    fn cmp(&self, other: &DelayedKey<T>) -> std::cmp::Ordering {
         self.rank().cmp(&other.rank())
     }
 }

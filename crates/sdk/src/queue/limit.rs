@@ -1,25 +1,25 @@
-//! How long does a key wait that failed?
+//! Rate limiters of work queues.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::hash::Hash;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Decides how long a key waits before it is tried again.
+/// Decides how long a failed key waits.
 pub trait Limiter<T>: Send + Sync {
-    /// Counts a failure of `key`, and says how long it waits.
+    /// Counts a failure of `key`, and returns how long it waits.
     fn when(&self, key: &T) -> Duration;
 
-    /// Forgets that `key` ever failed.
+    /// Resets the failures of `key`.
     fn forget(&self, key: &T);
 
-    /// How often `key` has failed.
+    /// The number of failures of `key`.
     fn failures(&self, key: &T) -> usize;
 }
 
-/// How often each key has failed.
+/// The number of failures of each key.
 struct Failures<T>(Mutex<HashMap<T, u32, foldhash::fast::RandomState>>);
 
 impl<T: Eq + Hash + Clone> Failures<T> {
@@ -27,9 +27,9 @@ impl<T: Eq + Hash + Clone> Failures<T> {
         Failures(Mutex::default())
     }
 
-    /// Counts one more; how many there were before.
+    /// Counts one more; returns the number before.
     fn count(&self, key: &T) -> u32 {
-        let mut failures = lock(&self.0);
+        let mut failures = self.0.lock();
         match failures.get_mut(key) {
             Some(count) => {
                 *count = count.saturating_add(1);
@@ -43,19 +43,15 @@ impl<T: Eq + Hash + Clone> Failures<T> {
     }
 
     fn forget(&self, key: &T) {
-        lock(&self.0).remove(key);
+        self.0.lock().remove(key);
     }
 
     fn get(&self, key: &T) -> usize {
-        lock(&self.0).get(key).map_or(0, |count| *count as usize)
+        self.0.lock().get(key).map_or(0, |count| *count as usize)
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock()
-}
-
-/// Twice as long with each failure of a key.
+/// Exponential back-off per key.
 pub struct Exponential<T> {
     base: Duration,
     max: Duration,
@@ -63,7 +59,7 @@ pub struct Exponential<T> {
 }
 
 impl<T: Eq + Hash + Clone> Exponential<T> {
-    /// Waits `base`, then twice that, and so on up to `max`.
+    /// Waits `base`, doubled after each failure, up to `max`.
     pub fn new(base: Duration, max: Duration) -> Exponential<T> {
         Exponential {
             base,
@@ -90,7 +86,7 @@ impl<T: Eq + Hash + Clone + Send + Sync> Limiter<T> for Exponential<T> {
     }
 }
 
-/// A few quick tries, then slow ones.
+/// A few fast retries, then slow ones.
 pub struct FastSlow<T> {
     fast: Duration,
     slow: Duration,
@@ -128,11 +124,11 @@ impl<T: Eq + Hash + Clone + Send + Sync> Limiter<T> for FastSlow<T> {
     }
 }
 
-/// So many a second for all keys together, and a burst before that.
+/// A token bucket for all keys together.
 pub struct TokenBucket {
     per_second: f64,
     burst: f64,
-    /// How many tokens there were when. Below zero are those that are promised.
+    /// The number of tokens at a time. Negative if tokens are reserved.
     tokens: Mutex<(f64, Instant)>,
 }
 
@@ -147,16 +143,16 @@ impl TokenBucket {
         }
     }
 
-    /// Takes a token, and says how long it takes until that is there.
+    /// Takes a token, and returns how long it takes until it is available.
     pub(crate) fn take(&self, now: Instant) -> Duration {
-        let mut tokens = lock(&self.tokens);
+        let mut tokens = self.tokens.lock();
         *tokens = (self.refilled(*tokens, now) - 1.0, now);
         self.time_until(-tokens.0)
     }
 
-    /// How long it takes until a token is there; none is taken.
+    /// How long it takes until a token is available; none is taken.
     pub(crate) fn wait(&self, now: Instant) -> Duration {
-        self.time_until(1.0 - self.refilled(*lock(&self.tokens), now))
+        self.time_until(1.0 - self.refilled(*self.tokens.lock(), now))
     }
 
     fn refilled(&self, (tokens, since): (f64, Instant), now: Instant) -> f64 {
@@ -164,7 +160,7 @@ impl TokenBucket {
         (tokens + added).min(self.burst)
     }
 
-    /// How long it takes until so many tokens have been added.
+    /// How long it takes until this many tokens are added.
     fn time_until(&self, missing: f64) -> Duration {
         match missing > 0.0 {
             true => Duration::try_from_secs_f64(missing / self.per_second).unwrap_or(Duration::MAX),
@@ -210,16 +206,16 @@ impl<T> Limiter<T> for MaxOf<T> {
     }
 }
 
-/// Another limiter's wait, longer by up to a share of it, so that what failed together is not tried together.
+/// Adds jitter to another limiter, so that keys that failed together are not retried together.
 pub struct Jittered<L> {
     inner: L,
     share: f64,
-    /// A number from 0 up to 1, another each time.
+    /// The random source: from 0 up to 1.
     chance: Box<dyn Fn() -> f64 + Send + Sync>,
 }
 
 impl<L> Jittered<L> {
-    /// Waits as `inner` says and up to `share` of that longer, as `chance` (from 0 to 1) has it.
+    /// Waits as `inner` says, and up to `share` of that longer, by `chance` (from 0 to 1).
     pub fn new(
         inner: L,
         share: f64,

@@ -1,4 +1,4 @@
-//! How is a queue doing? Under the names that client-go's queues have (component-base/metrics/prometheus/workqueue).
+//! Metrics of work queues, under client-go's names (component-base/metrics/prometheus/workqueue).
 
 use std::time::Duration;
 
@@ -7,24 +7,24 @@ use mizzen_metrics::{Collector, Families, Histogram, exponential};
 /// Upper bounds in seconds.
 const BOUNDS: [f64; 10] = exponential(10e-9, 10.0);
 
-/// What happened in a queue, and how it stands.
+/// The metrics of a work queue.
 #[derive(Debug, Clone)]
 pub struct Metrics {
     /// The queue's name.
     pub name: String,
-    /// How many keys wait.
+    /// The number of queued keys.
     pub depth: usize,
-    /// How many were added; a key that waits already does not count.
+    /// The number of adds; a key that is queued already does not count.
     pub adds: u64,
-    /// How many were added with a delay or through the rate limiter.
+    /// The number of adds with a delay or through the rate limiter.
     pub retries: u64,
-    /// How many seconds keys waited.
+    /// The seconds that keys were queued.
     pub queued: Histogram,
-    /// How many seconds workers took.
+    /// The seconds that workers took.
     pub worked: Histogram,
-    /// How long the work that is not done yet has taken, all together.
+    /// The total time of the work in progress.
     pub unfinished: Duration,
-    /// How long the longest of it has.
+    /// The longest time of the work in progress.
     pub longest_running: Duration,
 }
 

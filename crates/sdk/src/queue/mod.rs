@@ -1,8 +1,8 @@
-//! What is to be done next, each thing once: a work queue.
+//! The work queue: each key once.
 //!
-//! Keys go in as often as anything happens to them, and come out one at a time. A key that is added twice
-//! before somebody takes it comes out once; a key that is added while somebody works on it comes out again
-//! when he is done, never to two workers at the same time.
+//! Keys are added as often as they change, and handed out one at a time. A key that is added twice
+//! before a worker gets it is handed out once; a key that is added while a worker has it is handed
+//! out again when that worker is done, never to two workers at the same time.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().enable_time().start_paused(true).build().unwrap().block_on(async {
@@ -22,8 +22,8 @@
 //! # });
 //! ```
 //!
-//! Invariant: what was added is handed out at least once after it was added, unless the queue was shut down
-//! before. Invariant: no key is with two workers.
+//! Invariant: an added key is handed out at least once after it was added, unless the queue was
+//! shut down before. Invariant: no key is with two workers.
 
 mod delayed;
 mod limit;
@@ -46,20 +46,20 @@ use tokio::time::{Instant, sleep_until};
 
 use state::State;
 
-/// How a queue is set up.
+/// The options of a queue.
 pub struct Options<T> {
     /// Its name in metrics.
     pub name: String,
-    /// How long a key that failed waits.
+    /// The rate limiter of failed keys.
     pub limiter: Box<dyn Limiter<T>>,
-    /// How long a key must wait until it counts as much as one whose priority is higher by one. Thus
-    /// whatever waits long enough is next, and nothing starves.
+    /// How long a key must wait to equal one whose priority is higher by one. So every key is
+    /// handed out eventually.
     pub aging: Duration,
 }
 
 impl<T: Eq + Hash + Clone + Send + Sync + 'static> Options<T> {
-    /// What most controllers want: failures wait 5 ms, twice as long each time, up to 1,000 s, and all of
-    /// them together no more than 10 a second after the first 100.
+    /// client-go's defaults: failures wait 5 ms, doubled each time, up to 1,000 s, and all together
+    /// at most 10 a second after a burst of 100.
     pub fn new(name: impl Into<String>) -> Options<T> {
         let limiters: Vec<Box<dyn Limiter<T>>> = vec![
             Box::new(Exponential::new(
@@ -76,16 +76,16 @@ impl<T: Eq + Hash + Clone + Send + Sync + 'static> Options<T> {
     }
 }
 
-/// A queue of keys. Clones are the same queue.
-pub struct Queue<T>(Arc<Inner<T>>);
+/// A work queue. Clones share the queue.
+pub struct Queue<T>(Arc<QueueInner<T>>);
 
-struct Inner<T> {
+struct QueueInner<T> {
     name: String,
     state: Mutex<State<T>>,
     limiter: Box<dyn Limiter<T>>,
-    /// Told when a key can be taken, or when a delayed one is due before the others.
+    /// Notified when a key can be taken, or when a delayed one becomes the first.
     ready: Notify,
-    /// Told when nothing is left to be done after the queue was shut down.
+    /// Notified when the queue is shut down and empty.
     drained: Notify,
 }
 
@@ -96,14 +96,14 @@ impl<T> Clone for Queue<T> {
 }
 
 impl<T: Eq + Hash + Clone + Send + Sync + 'static> Queue<T> {
-    /// A queue as most controllers want it.
+    /// A queue with the default options.
     pub fn new(name: impl Into<String>) -> Queue<T> {
         Queue::with(Options::new(name))
     }
 
-    /// A queue of one's own making.
+    /// A queue with options.
     pub fn with(options: Options<T>) -> Queue<T> {
-        Queue(Arc::new(Inner {
+        Queue(Arc::new(QueueInner {
             name: options.name.clone(),
             state: Mutex::new(State::new(options.name, options.aging)),
             limiter: options.limiter,
@@ -117,7 +117,7 @@ impl<T: Eq + Hash + Clone + Send + Sync + 'static> Queue<T> {
         self.add_with_priority(key, 0);
     }
 
-    /// Adds a key that is handed out before those of lower priority. A key that waits already keeps the higher
+    /// Adds a key that is handed out before those of lower priority. A queued key keeps the higher
     /// of its priorities.
     pub fn add_with_priority(&self, key: T, priority: i32) {
         let added = self.lock().add(key, priority, Instant::now());
@@ -126,14 +126,15 @@ impl<T: Eq + Hash + Clone + Send + Sync + 'static> Queue<T> {
         }
     }
 
-    /// Adds a key after `delay`. One that waits already comes at the earlier of both times.
+    /// Adds a key after `delay`. If it is delayed already, the earlier time counts.
     pub fn add_after(&self, key: T, delay: Duration) {
         let sooner = {
             let mut state = self.lock();
             if state.is_closed() {
                 return;
             }
-            // Kubernetes: every AddAfter counts, whatever its delay (client-go's delaying_queue.go).
+            // Kubernetes: every AddAfter counts, whatever its delay (client-go's
+            // delaying_queue.go).
             state.metrics.retries += 1;
             let now = Instant::now();
             if delay.is_zero() {
@@ -147,31 +148,31 @@ impl<T: Eq + Hash + Clone + Send + Sync + 'static> Queue<T> {
         }
     }
 
-    /// Adds a key again that failed, when its limiter lets it.
+    /// Adds a failed key again, when its rate limiter allows it.
     pub fn add_rate_limited(&self, key: T) {
         let delay = self.0.limiter.when(&key);
         self.add_after(key, delay);
     }
 
-    /// Forgets that a key ever failed.
+    /// Resets the failures of a key.
     pub fn forget(&self, key: &T) {
         self.0.limiter.forget(key);
     }
 
-    /// How often a key has failed.
+    /// The number of failures of a key.
     pub fn num_requeues(&self, key: &T) -> usize {
         self.0.limiter.failures(key)
     }
 
-    /// The next key to be worked on; waits for one. `None` after the queue was shut down and what was in it is
-    /// handed out. Whoever got a key says [`done`](Queue::done) afterwards.
+    /// The next key; waits for one. `None` after the queue was shut down and emptied. The worker
+    /// must call [`done`](Queue::done) afterwards.
     pub async fn get(&self) -> Option<T> {
         loop {
             let woken = self.0.ready.notified();
             let due = match self.try_get() {
-                Next::Key(key) => return Some(key),
-                Next::Closed => return None,
-                Next::Nothing { due } => due,
+                NextKey::Key(key) => return Some(key),
+                NextKey::Closed => return None,
+                NextKey::Nothing { due } => due,
             };
             match due {
                 Some(due) => self.watch_clock(due, woken).await,
@@ -180,8 +181,8 @@ impl<T: Eq + Hash + Clone + Send + Sync + 'static> Queue<T> {
         }
     }
 
-    /// Waits until a delayed key is due or something else happens. One of those who wait does this; when an earlier key
-    /// comes, whoever is woken does.
+    /// Waits until a delayed key is due, or for a notification. One waiting worker does this; when
+    /// an earlier key arrives, the notified worker does.
     async fn watch_clock(&self, due: Instant, woken: Notified<'_>) {
         let mut watch = ClockWatch {
             queue: self,
@@ -195,16 +196,16 @@ impl<T: Eq + Hash + Clone + Send + Sync + 'static> Queue<T> {
         watch.is_given_up = false;
     }
 
-    fn try_get(&self) -> Next<T> {
+    fn try_get(&self) -> NextKey<T> {
         let mut state = self.lock();
         let next = state.take(Instant::now());
-        if matches!(next, Next::Key(_)) && state.has_more() {
+        if matches!(next, NextKey::Key(_)) && state.has_more() {
             self.0.ready.notify_one();
         }
         next
     }
 
-    /// Says that the work on a key is over. If it was added meanwhile it can be taken again.
+    /// Ends the work on a key. If it was added meanwhile, it can be taken again.
     pub fn done(&self, key: &T) {
         let mut state = self.lock();
         let again = state.done(key, Instant::now());
@@ -219,16 +220,16 @@ impl<T: Eq + Hash + Clone + Send + Sync + 'static> Queue<T> {
         }
     }
 
-    /// Takes no more keys. Workers get what is left, delayed keys that are due included, and then `None`. Delayed
-    /// keys that are not due yet are dropped.
+    /// Accepts no more keys. Workers get the queued ones, including delayed keys that are due, and
+    /// then `None`. Delayed keys that are not due are dropped.
     pub fn shut_down(&self) {
         self.lock().close();
         self.0.ready.notify_waiters();
         self.0.drained.notify_waiters();
     }
 
-    /// Takes no more keys, and waits until workers are done with those that they have and those that are left.
-    /// A key that is added while it is worked on is handed out once more.
+    /// Accepts no more keys, and waits until workers are done with all queued keys. A key that is
+    /// added while it is worked on is handed out once more.
     pub async fn shut_down_with_drain(&self) {
         self.shut_down();
         loop {
@@ -245,7 +246,7 @@ impl<T: Eq + Hash + Clone + Send + Sync + 'static> Queue<T> {
         self.lock().is_closed()
     }
 
-    /// How many keys could be taken now, delayed keys that are due included.
+    /// The number of keys that could be taken now, including delayed keys that are due.
     pub fn len(&self) -> usize {
         self.lock().len()
     }
@@ -255,7 +256,7 @@ impl<T: Eq + Hash + Clone + Send + Sync + 'static> Queue<T> {
         self.len() == 0
     }
 
-    /// What happened so far.
+    /// The current metrics.
     pub fn metrics(&self) -> Metrics {
         self.lock().measure(Instant::now())
     }
@@ -265,8 +266,8 @@ impl<T: Eq + Hash + Clone + Send + Sync + 'static> Queue<T> {
         &self.0.name
     }
 
-    /// The state, in which every delayed key that is due is enqueued: workers, `len`, metrics and shutdown all see
-    /// the queue as of now, whether or not a worker watches the clock.
+    /// The state, with every due delayed key enqueued: workers, `len`, metrics and shutdown see the
+    /// queue as of now, whether or not a worker watches the clock.
     fn lock(&self) -> MutexGuard<'_, State<T>> {
         let mut state = self.0.state.lock();
         state.enqueue_due(Instant::now());
@@ -280,17 +281,17 @@ impl<T: Eq + Hash + Clone + Send + Sync + 'static> Collector for Queue<T> {
     }
 }
 
-/// What a worker gets who asks.
-enum Next<T> {
+/// The result of a request for a key.
+enum NextKey<T> {
     Key(T),
-    /// Nothing yet. `due` is when a delayed key is, for the one who watches the clock.
+    /// Nothing yet. `due` is when the worker that watches the clock must wake.
     Nothing {
         due: Option<Instant>,
     },
     Closed,
 }
 
-/// A worker who watches the clock for all. If he gives up, another takes over.
+/// The worker that watches the clock for all. If it is dropped, another takes over.
 struct ClockWatch<'a, T: Eq + Hash + Clone + Send + Sync + 'static> {
     queue: &'a Queue<T>,
     due: Instant,

@@ -1,55 +1,58 @@
-//! Which of the keys that can be taken comes next?
+//! The order of keys that can be taken.
 //!
-//! A key of priority p that came at time t is as urgent as one of priority 0 that came p times the aging
-//! before it. Urgency grows with time alike for all, so their order never changes while they wait: per
-//! priority a plain queue is enough, and the next is the most urgent among the fronts.
+//! A key of priority p that arrived at time t is as urgent as one of priority 0 that arrived p
+//! times the aging earlier. Urgency grows alike for all, so the order never changes while keys
+//! wait: a plain queue per priority is enough, and the next key is the most urgent of their fronts.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-pub(super) struct Ready<T> {
-    levels: BTreeMap<i32, VecDeque<Waiting<T>>>,
+pub(super) struct ReadyKeys<T> {
+    levels: BTreeMap<i32, VecDeque<ReadyKey<T>>>,
     aging: Duration,
     origin: Instant,
 }
 
-/// A key that waits to be taken. The ticket tells whether it still counts: a key whose priority rose waits
-/// elsewhere too.
-pub(super) struct Waiting<T> {
+/// A queued key. The ticket is current if it matches the state: a key whose priority rose is queued
+/// twice.
+pub(super) struct ReadyKey<T> {
     pub key: T,
     pub ticket: u64,
     pub since: Instant,
 }
 
-impl<T> Ready<T> {
-    pub(super) fn new(aging: Duration) -> Ready<T> {
-        Ready {
+impl<T> ReadyKeys<T> {
+    pub(super) fn new(aging: Duration) -> ReadyKeys<T> {
+        ReadyKeys {
             levels: BTreeMap::new(),
             aging,
             origin: Instant::now(),
         }
     }
 
-    pub(super) fn push(&mut self, priority: i32, waiting: Waiting<T>) {
-        self.levels.entry(priority).or_default().push_back(waiting);
+    pub(super) fn push(&mut self, priority: i32, ready_key: ReadyKey<T>) {
+        self.levels
+            .entry(priority)
+            .or_default()
+            .push_back(ready_key);
     }
 
-    /// Takes the most urgent.
-    pub(super) fn pop(&mut self) -> Option<Waiting<T>> {
+    /// Takes the most urgent key.
+    pub(super) fn pop(&mut self) -> Option<ReadyKey<T>> {
         let priority = match self.levels.len() {
             0 => return None,
             1 => *self.levels.keys().next()?,
             _ => self.most_urgent()?,
         };
         let level = self.levels.get_mut(&priority)?;
-        let waiting = level.pop_front();
-        // The usual level stays, so that a queue without priorities never builds one.
+        let ready_key = level.pop_front();
+        // Level 0 stays, so that a queue without priorities never rebuilds it.
         if level.is_empty() && priority != 0 {
             self.levels.remove(&priority);
         }
-        waiting
+        ready_key
     }
 
     fn most_urgent(&self) -> Option<i32> {

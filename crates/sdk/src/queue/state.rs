@@ -1,4 +1,4 @@
-//! Where is each key: waiting, with a worker, or both?
+//! The state of each key: queued, with a worker, or both.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -7,31 +7,31 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::Next;
+use super::NextKey;
 use super::delayed::Delayed;
 use super::metrics::Metrics;
-use super::ready::{Ready, Waiting};
+use super::ready::{ReadyKey, ReadyKeys};
 
 pub(super) struct State<T> {
-    places: HashMap<T, Place, foldhash::fast::RandomState>,
-    ready: Ready<T>,
+    places: HashMap<T, KeyState, foldhash::fast::RandomState>,
+    ready: ReadyKeys<T>,
     delayed: Delayed<T>,
     waiting: usize,
     working: usize,
     tickets: u64,
     is_closed: bool,
-    /// Until when somebody watches the clock for delayed keys.
+    /// Until when a worker watches the clock for delayed keys.
     watched: Option<Instant>,
     pub metrics: Metrics,
 }
 
-/// Where a key is. A key that is nowhere has no entry.
-enum Place {
-    Waiting {
+/// The state of a key. A key that is neither queued nor with a worker has no entry.
+enum KeyState {
+    Queued {
         priority: i32,
         ticket: u64,
     },
-    /// With a worker since, and added again since then with this priority.
+    /// With a worker since then, and added again with this priority.
     Working {
         since: Instant,
         again: Option<i32>,
@@ -42,7 +42,7 @@ impl<T: Eq + Hash + Clone> State<T> {
     pub(super) fn new(name: String, aging: Duration) -> State<T> {
         State {
             places: HashMap::default(),
-            ready: Ready::new(aging),
+            ready: ReadyKeys::new(aging),
             delayed: Delayed::new(),
             waiting: 0,
             working: 0,
@@ -53,7 +53,7 @@ impl<T: Eq + Hash + Clone> State<T> {
         }
     }
 
-    /// Adds a key; whether there is now one more to be taken.
+    /// Adds a key; true if there is one more to take.
     pub(super) fn add(&mut self, key: T, priority: i32, now: Instant) -> bool {
         if self.is_closed {
             return false;
@@ -64,17 +64,17 @@ impl<T: Eq + Hash + Clone> State<T> {
                 self.enqueue(key, priority, now);
                 true
             }
-            Some(Place::Working { again, .. }) => {
+            Some(KeyState::Working { again, .. }) => {
                 if again.is_none() {
                     self.metrics.adds += 1;
                 }
                 *again = Some(again.map_or(priority, |known| known.max(priority)));
                 false
             }
-            Some(Place::Waiting {
+            Some(KeyState::Queued {
                 priority: known, ..
             }) if *known >= priority => false,
-            Some(Place::Waiting { .. }) => {
+            Some(KeyState::Queued { .. }) => {
                 self.waiting -= 1;
                 self.enqueue(key, priority, now);
                 false
@@ -86,10 +86,10 @@ impl<T: Eq + Hash + Clone> State<T> {
         self.tickets += 1;
         let ticket = self.tickets;
         self.places
-            .insert(key.clone(), Place::Waiting { priority, ticket });
+            .insert(key.clone(), KeyState::Queued { priority, ticket });
         self.ready.push(
             priority,
-            Waiting {
+            ReadyKey {
                 key,
                 ticket,
                 since: now,
@@ -98,12 +98,12 @@ impl<T: Eq + Hash + Clone> State<T> {
         self.waiting += 1;
     }
 
-    /// Adds a key later; whether that is sooner than whoever watches the clock knows.
+    /// Adds a delayed key; true if it is due before the time that is watched.
     pub(super) fn delay(&mut self, key: T, due: Instant) -> bool {
         !self.is_closed && self.delayed.push(key, due)
     }
 
-    /// Enqueues the delayed keys that are due, each as of the moment it became due: the queue duration counts from
+    /// Enqueues the due delayed keys, each as of its due time: the queue duration counts from
     /// there, and keys that were added later come later.
     pub(super) fn enqueue_due(&mut self, now: Instant) {
         while let Some((key, due)) = self.delayed.pop(now) {
@@ -112,33 +112,33 @@ impl<T: Eq + Hash + Clone> State<T> {
     }
 
     /// Hands out the next key.
-    pub(super) fn take(&mut self, now: Instant) -> Next<T> {
+    pub(super) fn take(&mut self, now: Instant) -> NextKey<T> {
         while let Some(waiting) = self.ready.pop() {
             if let Some(key) = self.hand_out(waiting, now) {
-                return Next::Key(key);
+                return NextKey::Key(key);
             }
         }
         if self.is_closed && !self.will_come_again() {
-            return Next::Closed;
+            return NextKey::Closed;
         }
         let due = self
             .delayed
             .next_due()
             .filter(|due| self.watched.is_none_or(|known| *due < known));
         self.watched = due.or(self.watched);
-        Next::Nothing { due }
+        NextKey::Nothing { due }
     }
 
-    /// Ends a watch of the clock, unless somebody has taken it over who is to watch for an earlier key.
+    /// Ends a watch of the clock, unless another worker watches for an earlier key.
     pub(super) fn end_watch(&mut self, due: Instant) {
         self.watched = self.watched.filter(|watched| *watched != due);
     }
 
-    fn hand_out(&mut self, waiting: Waiting<T>, now: Instant) -> Option<T> {
-        let Waiting { key, ticket, since } = waiting;
+    fn hand_out(&mut self, waiting: ReadyKey<T>, now: Instant) -> Option<T> {
+        let ReadyKey { key, ticket, since } = waiting;
         match self.places.get_mut(&key) {
-            Some(place @ Place::Waiting { .. }) if place.has(ticket) => {
-                *place = Place::Working {
+            Some(place @ KeyState::Queued { .. }) if place.has(ticket) => {
+                *place = KeyState::Working {
                     since: now,
                     again: None,
                 };
@@ -151,12 +151,12 @@ impl<T: Eq + Hash + Clone> State<T> {
         Some(key)
     }
 
-    /// Ends the work on a key; whether it can be taken again.
+    /// Ends the work on a key; true if it can be taken again.
     pub(super) fn done(&mut self, key: &T, now: Instant) -> bool {
         let Entry::Occupied(place) = self.places.entry(key.clone()) else {
             return false;
         };
-        let Place::Working { since, again } = *place.get() else {
+        let KeyState::Working { since, again } = *place.get() else {
             return false;
         };
         let (key, _) = place.remove_entry();
@@ -168,18 +168,19 @@ impl<T: Eq + Hash + Clone> State<T> {
         again.is_some()
     }
 
-    /// Whether somebody else should be woken: there is more to take, or a clock to be watched.
+    /// Whether another worker must be notified: there is more to take, or the clock must be
+    /// watched.
     pub(super) fn has_more(&mut self) -> bool {
         self.waiting > 0 || self.watched.is_none() && self.delayed.next_due().is_some()
     }
 
-    /// Whether a key that a worker has was added again and is handed out once more.
+    /// Whether a key with a worker was added again.
     fn will_come_again(&self) -> bool {
         self.working > 0
             && self
                 .places
                 .values()
-                .any(|place| matches!(place, Place::Working { again: Some(_), .. }))
+                .any(|place| matches!(place, KeyState::Working { again: Some(_), .. }))
     }
 
     pub(super) fn close(&mut self) {
@@ -191,7 +192,7 @@ impl<T: Eq + Hash + Clone> State<T> {
         self.is_closed
     }
 
-    /// Whether the queue is closed and nothing is left.
+    /// Whether the queue is closed and empty.
     pub(super) fn is_drained(&self) -> bool {
         self.is_closed && self.waiting == 0 && self.working == 0
     }
@@ -200,11 +201,11 @@ impl<T: Eq + Hash + Clone> State<T> {
         self.waiting
     }
 
-    /// What happened so far, and how it stands now.
+    /// The current metrics.
     pub(super) fn measure(&self, now: Instant) -> Metrics {
         let running = self.places.values().filter_map(|place| match place {
-            Place::Working { since, .. } => Some(now - *since),
-            Place::Waiting { .. } => None,
+            KeyState::Working { since, .. } => Some(now - *since),
+            KeyState::Queued { .. } => None,
         });
         let mut metrics = self.metrics.clone();
         metrics.depth = self.waiting;
@@ -216,8 +217,8 @@ impl<T: Eq + Hash + Clone> State<T> {
     }
 }
 
-impl Place {
+impl KeyState {
     fn has(&self, wanted: u64) -> bool {
-        matches!(self, Place::Waiting { ticket, .. } if *ticket == wanted)
+        matches!(self, KeyState::Queued { ticket, .. } if *ticket == wanted)
     }
 }

@@ -1,4 +1,4 @@
-//! How long to wait after a failure, and after the next one.
+//! Back-off of reflectors.
 
 use std::time::Duration;
 
@@ -6,23 +6,23 @@ use tokio::time::Instant;
 
 use crate::seam::{self, Chance};
 
-/// Waits longer with each failure, and a bit by chance. After a quiet time it begins again.
+/// Exponential back-off with jitter. It resets after a time without failures.
 #[derive(Clone)]
 pub struct Backoff {
     /// The first wait.
     pub base: Duration,
-    /// The longest.
+    /// The longest wait.
     pub max: Duration,
-    /// How long nothing must fail until the first wait is the next again.
+    /// The time without failures after which the back-off resets.
     pub reset: Duration,
-    /// A number from 0 up to 1, another each time; waits are longer by this share.
+    /// The random source: waits are longer by up to this share.
     pub chance: Chance,
     wait: Option<Duration>,
     failed: Option<Instant>,
 }
 
 impl Default for Backoff {
-    /// What client-go does: from 800 ms to 30 s, begun again after two quiet minutes.
+    /// client-go's: from 800 ms to 30 s, reset after two minutes.
     fn default() -> Backoff {
         let (base, max) = (Duration::from_millis(800), Duration::from_secs(30));
         Backoff {
@@ -37,7 +37,7 @@ impl Default for Backoff {
 }
 
 impl Backoff {
-    /// Counts a failure; how long to wait now.
+    /// Counts a failure; returns how long to wait.
     pub fn next_wait(&mut self) -> Duration {
         let now = Instant::now();
         if self.failed.is_some_and(|failed| now - failed > self.reset) {
@@ -48,7 +48,7 @@ impl Backoff {
         wait.mul_f64(1.0 + (self.chance)())
     }
 
-    /// A share of `time` by chance, added to it.
+    /// Adds jitter to `time`.
     pub(crate) fn jitter(&self, time: Duration) -> Duration {
         time.mul_f64(1.0 + (self.chance)())
     }

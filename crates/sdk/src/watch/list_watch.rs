@@ -1,4 +1,4 @@
-//! What to list and watch, and one request of each kind.
+//! The list and watch requests of a kind.
 
 use std::io;
 use std::marker::PhantomData;
@@ -13,28 +13,28 @@ use serde_json::value::RawValue;
 use crate::cache::{Entry, Version, field};
 use crate::fifo::Delta;
 
-/// How the first state is fetched.
+/// How the initial objects are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Initial {
-    /// By a list, so many objects at a time.
+    /// By a list, with this page size.
     Pages(u32),
-    /// By a watch that begins with what there is; by a list if the server cannot do that.
+    /// By a streaming list (`sendInitialEvents`); by a list if the server does not support it.
     Stream,
 }
 
-/// What to follow.
+/// What to list and watch.
 pub struct ListWatch<K> {
     client: Client,
     path: String,
-    /// Which objects, by their labels.
+    /// The label selector.
     pub labels: Option<String>,
-    /// Which objects, by their fields.
+    /// The field selector.
     pub fields: Option<String>,
-    /// Ask for metadata alone; objects then have nothing else.
+    /// Read metadata alone; objects then have nothing else.
     pub metadata_only: bool,
-    /// Forget who owns which field: hardly anybody asks, and it is a third of an object.
+    /// Drop the managed fields: they are seldom used, and a third of an object.
     pub forget_managed_fields: bool,
-    /// How the first state is fetched.
+    /// How the initial objects are read.
     pub initial: Initial,
     kind: PhantomData<fn() -> K>,
 }
@@ -57,13 +57,13 @@ impl<K> Clone for ListWatch<K> {
 /// Why a list or watch failed.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
-    /// The server does not remember the version from which to go on; list again.
+    /// The resource version is too old; list again.
     #[error("the version is too old: {0}")]
     Expired(String),
-    /// The server, or the way to it, failed.
+    /// The request failed.
     #[error(transparent)]
     Client(#[from] kube::Error),
-    /// The server said something that cannot be read.
+    /// The response cannot be decoded.
     #[error("cannot read what the server sent: {0}")]
     Read(#[from] serde_json::Error),
     /// The connection broke.
@@ -75,20 +75,20 @@ pub enum WatchError {
 }
 
 impl WatchError {
-    /// Whether the server cannot begin a watch with what there is.
+    /// Whether the server does not support streaming lists.
     fn is_unsupported(&self) -> bool {
         matches!(self, WatchError::Client(kube::Error::Api(status)) if matches!(status.code, 400 | 422))
     }
 }
 
-/// A part of a list.
+/// A page of a list.
 #[derive(Debug)]
 pub struct Page<K> {
     /// The objects.
     pub entries: Vec<Entry<K>>,
-    /// As of when.
+    /// The resource version of the list.
     pub version: String,
-    /// How to ask for the next part; empty at the end.
+    /// The continue token; empty at the end.
     pub next: String,
 }
 
@@ -111,26 +111,26 @@ impl<K: kube::Resource> ListWatch<K>
 where
     K::DynamicType: Default,
 {
-    /// Follows all objects of the kind, in every namespace.
+    /// All objects of the kind, in every namespace.
     pub fn all(client: Client) -> ListWatch<K> {
         ListWatch::new(client, &K::DynamicType::default(), None)
     }
 
-    /// Follows the objects in one namespace.
+    /// The objects in one namespace.
     pub fn namespaced(client: Client, namespace: &str) -> ListWatch<K> {
         ListWatch::new(client, &K::DynamicType::default(), Some(namespace))
     }
 }
 
 impl<K: kube::Resource> ListWatch<K> {
-    /// Follows a kind that is known at run time, in a namespace or in all.
+    /// A kind that is known at run time, in a namespace or in all.
     pub fn new(client: Client, kind: &K::DynamicType, namespace: Option<&str>) -> ListWatch<K> {
         ListWatch::at(client, K::url_path(kind, namespace))
     }
 }
 
 impl<K> ListWatch<K> {
-    /// Follows what is at a path.
+    /// The collection at a path.
     pub fn at(client: Client, path: impl Into<String>) -> ListWatch<K> {
         ListWatch {
             client,
@@ -144,12 +144,12 @@ impl<K> ListWatch<K> {
         }
     }
 
-    /// The path of what is followed.
+    /// The path of the collection.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// What is followed, in one line: the path, and what is chosen of it.
+    /// The path with the selectors, in one line.
     pub fn name(&self) -> String {
         let label = self
             .labels
@@ -168,7 +168,7 @@ impl<K> ListWatch<K> {
         }
     }
 
-    /// One part of a list. `version` is empty for the latest state, `0` for any.
+    /// One page of a list. `version` is empty for the latest state, `0` for any.
     pub async fn list(&self, version: &str, next: &str) -> Result<Page<K>, WatchError> {
         let limit = match self.initial {
             Initial::Pages(limit) => Some(limit).filter(|limit| *limit > 0),
@@ -203,7 +203,7 @@ impl<K> ListWatch<K> {
         self.stream(self.watch_params(seconds), version).await
     }
 
-    /// A watch that begins with what there is; none if the server cannot do that.
+    /// A watch that starts with the initial objects; `None` if the server does not support it.
     pub async fn watch_initial(&self, seconds: u32) -> Result<Option<WatchStream<K>>, WatchError> {
         let params = self.watch_params(seconds).initial_events();
         match self.stream(params, "").await {
@@ -279,11 +279,12 @@ fn read_entry<K>(object: &RawValue, forget: bool) -> Result<Entry<K>, serde_json
     };
     let start = managed.as_ptr() as usize - text.as_ptr() as usize;
     let (before, after) = (&text[..start], &text[start + managed.len()..]);
-    // An empty list would make the server forget it as well, once the object is written back.
+    // An empty list would make the server drop the managed fields as well, once the object is
+    // written back.
     Entry::of_json([before, "null", after].concat().into_bytes())
 }
 
-/// A watch that runs.
+/// A running watch.
 pub struct WatchStream<K> {
     body: std::pin::Pin<Box<dyn AsyncBufRead + Send>>,
     line: Vec<u8>,
@@ -291,16 +292,16 @@ pub struct WatchStream<K> {
     kind: PhantomData<fn() -> K>,
 }
 
-/// Something that a watch says.
+/// One event of a watch.
 #[derive(Debug)]
-pub enum Said<K> {
-    /// Something happened to an object.
+pub enum WatchEvent<K> {
+    /// A change of an object.
     Delta(Delta<K>),
-    /// Nothing happened up to this version.
+    /// No change up to this version.
     Bookmark {
         /// The version.
         version: String,
-        /// Whether what there was when the watch began has now been told.
+        /// Whether the initial objects are complete.
         initial_end: bool,
     },
 }
@@ -319,13 +320,13 @@ struct BookmarkObject {
 }
 
 impl<K> WatchStream<K> {
-    /// The next thing; none when the server ended the watch.
-    pub async fn next(&mut self) -> Result<Option<Said<K>>, WatchError> {
+    /// The next event; `None` when the server has ended the watch.
+    pub async fn next(&mut self) -> Result<Option<WatchEvent<K>>, WatchError> {
         self.line.clear();
         if self.body.read_until(b'\n', &mut self.line).await? == 0 {
             return Ok(None);
         }
-        // A line that was cut off was never sent as far as we are concerned.
+        // A truncated line is ignored.
         if self.line.last() != Some(&b'\n')
             && serde_json::from_slice::<RawEvent>(&self.line).is_err()
         {
@@ -335,11 +336,11 @@ impl<K> WatchStream<K> {
     }
 }
 
-fn read_event<K>(line: &[u8], forget: bool) -> Result<Said<K>, WatchError> {
+fn read_event<K>(line: &[u8], forget: bool) -> Result<WatchEvent<K>, WatchError> {
     let event: RawEvent = serde_json::from_slice(line)?;
     let text = event.object.get();
     let entry = || read_entry(event.object, forget);
-    Ok(Said::Delta(match event.r#type {
+    Ok(WatchEvent::Delta(match event.r#type {
         "ADDED" => Delta::Added(entry()?),
         "MODIFIED" => Delta::Updated(entry()?),
         "DELETED" => Delta::Deleted(entry()?),
@@ -348,12 +349,12 @@ fn read_event<K>(line: &[u8], forget: bool) -> Result<Said<K>, WatchError> {
     }))
 }
 
-fn read_bookmark<K>(text: &str) -> Result<Said<K>, WatchError> {
+fn read_bookmark<K>(text: &str) -> Result<WatchEvent<K>, WatchError> {
     let BookmarkObject { metadata } = serde_json::from_str(text)?;
     let initial_end = metadata
         .annotations
         .is_some_and(|notes| notes.contains_key("k8s.io/initial-events-end"));
-    Ok(Said::Bookmark {
+    Ok(WatchEvent::Bookmark {
         version: metadata.resource_version.unwrap_or_default(),
         initial_end,
     })
@@ -366,18 +367,18 @@ fn refused(status: Status) -> WatchError {
     }
 }
 
-impl<K> Said<K> {
-    /// Up to when everything is known with this.
+impl<K> WatchEvent<K> {
+    /// The version up to which everything is known with this event.
     pub(crate) fn version(&self) -> Version {
         match self {
-            Said::Delta(delta) => delta.entry().version(),
-            Said::Bookmark { version, .. } => Version::parse(version),
+            WatchEvent::Delta(delta) => delta.entry().version(),
+            WatchEvent::Bookmark { version, .. } => Version::parse(version),
         }
     }
 }
 
 impl<K> Page<K> {
-    /// As of when the list is.
+    /// The resource version of the list.
     pub fn as_of(&self) -> Version {
         Version::parse(&self.version)
     }
@@ -396,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn who_owns_which_field_is_forgotten_if_nobody_asks() {
+    fn managed_fields_are_dropped_on_request() {
         let text = r#"{"metadata":{"name":"a","managedFields": [{"manager":"]"}] ,"uid":"u"},"managedFields":1}"#;
         let less =
             r#"{"metadata":{"name":"a","managedFields": null ,"uid":"u"},"managedFields":1}"#;

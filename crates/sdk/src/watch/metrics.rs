@@ -1,36 +1,36 @@
-//! How is a reflector doing? Under the names that client-go's reflectors use.
+//! Metrics of reflectors, under client-go's names.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::cache::Version;
 use mizzen_metrics::{Collector, Families, Summary};
 
-/// What a reflector did.
+/// The metrics of a reflector.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Metrics {
-    /// What it follows.
+    /// The name of its source.
     pub name: String,
-    /// How often it listed, by pages or by a stream; a list that failed counts.
+    /// The number of lists, paged or streamed, including failed ones.
     pub lists: u64,
-    /// How many seconds lists took that did not fail.
+    /// The seconds that successful lists took.
     pub list_seconds: Summary,
-    /// How many objects they had.
+    /// The number of objects in lists.
     pub items_per_list: Summary,
-    /// How often it watched.
+    /// The number of watches.
     pub watches: u64,
-    /// How many watches ended at once and said nothing.
+    /// The number of watches that ended at once without an event.
     pub short_watches: u64,
-    /// How many seconds watches lasted that are over.
+    /// The seconds that ended watches lasted.
     pub watch_seconds: Summary,
-    /// How many changes they told of.
+    /// The number of changes in ended watches.
     pub items_per_watch: Summary,
-    /// How many changes all watches told of, with the one that lasts.
+    /// The number of changes in all watches, including the current one.
     pub events: u64,
-    /// How often something failed.
+    /// The number of failures.
     pub errors: u64,
-    /// Up to when everything is known.
+    /// The version up to which everything is known.
     pub last_version: Version,
 }
 
@@ -99,12 +99,12 @@ impl Collector for Metrics {
     }
 }
 
-/// Counts what a reflector does. Clones count together.
+/// Counts what a reflector does. Clones share the counters.
 #[derive(Debug, Clone, Default)]
 pub struct Meter(Arc<Mutex<Metrics>>);
 
 impl Meter {
-    /// Counts for what is called `name`.
+    /// Counters for the source `name`.
     pub fn new(name: impl Into<String>) -> Meter {
         Meter(Arc::new(Mutex::new(Metrics {
             name: name.into(),
@@ -112,44 +112,40 @@ impl Meter {
         })))
     }
 
-    /// What was counted so far.
+    /// The current metrics.
     pub fn read(&self) -> Metrics {
-        self.lock().clone()
+        self.0.lock().clone()
     }
 
     pub(super) fn begin_list(&self) {
-        self.lock().lists += 1;
+        self.0.lock().lists += 1;
     }
 
     pub(super) fn end_list(&self, n_items: usize, version: Version, took: Duration) {
-        let mut metrics = self.lock();
+        let mut metrics = self.0.lock();
         metrics.list_seconds.observe(took.as_secs_f64());
         metrics.items_per_list.observe(n_items as f64);
         metrics.last_version = version;
     }
 
     pub(super) fn begin_watch(&self) {
-        self.lock().watches += 1;
+        self.0.lock().watches += 1;
     }
 
     pub(super) fn event(&self, version: Version, is_change: bool) {
-        let mut metrics = self.lock();
+        let mut metrics = self.0.lock();
         metrics.events += u64::from(is_change);
         metrics.last_version = metrics.last_version.max(version);
     }
 
     pub(super) fn end_watch(&self, n_events: u64, took: Duration, is_short: bool) {
-        let mut metrics = self.lock();
+        let mut metrics = self.0.lock();
         metrics.watch_seconds.observe(took.as_secs_f64());
         metrics.items_per_watch.observe(n_events as f64);
         metrics.short_watches += u64::from(is_short);
     }
 
     pub(super) fn error(&self) {
-        self.lock().errors += 1;
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Metrics> {
-        self.0.lock()
+        self.0.lock().errors += 1;
     }
 }

@@ -1,4 +1,4 @@
-//! How does one follow a kind? List it, then watch it, whatever happens in between.
+//! Reflectors: list a kind, then watch it.
 //!
 //! ```
 //! # use mizzen_apiserver::User;
@@ -32,6 +32,6 @@ mod metrics;
 mod reflector;
 
 pub use backoff::Backoff;
-pub use list_watch::{Initial, ListWatch, Page, Said, WatchError, WatchStream};
+pub use list_watch::{Initial, ListWatch, Page, WatchError, WatchEvent, WatchStream};
 pub use metrics::{Meter, Metrics};
 pub use reflector::{ErrorHandler, Reflector, Sink, Transform};

@@ -1,7 +1,7 @@
-//! Follows a kind for as long as it is wanted: lists it, watches it, resumes, and lists again when it must.
+//! The reflector: lists a kind, watches it, resumes the watch, and lists again when it must.
 //!
-//! Invariant: no event is lost. Whatever the connection does, the sink hears either every event after the
-//! version that it has, or a list that replaces everything.
+//! Invariant: no event is lost. Whatever the connection does, the sink gets either every event
+//! after the version that it has, or a list that replaces everything.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -10,33 +10,33 @@ use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::backoff::Backoff;
-use super::list_watch::{ListWatch, Said, WatchError, WatchStream};
+use super::list_watch::{ListWatch, WatchError, WatchEvent, WatchStream};
 use super::metrics::Meter;
 use crate::cache::{Entry, Store, Version};
 use crate::failure_log::FailureLog;
 use crate::fifo::{Delta, DeltaFifo};
 
-/// How long a watch is asked to last, at least; some last twice as long, so that not all end at once.
+/// The least watch timeout; up to twice as long by jitter, so that not all watches end at once.
 const WATCH_TIME: Duration = Duration::from_secs(300);
-/// A watch that ends sooner and said nothing has failed.
+/// A watch that ends sooner without an event has failed.
 const TOO_SHORT: Duration = Duration::from_secs(1);
 
 /// How long lists and watches may fail before that is logged at warn.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Hears what happens.
+/// Receives the changes of a reflector.
 pub trait Sink<K>: Send {
-    /// Everything that was known is replaced by this.
+    /// Replaces all known objects.
     fn replace(&mut self, entries: Vec<Entry<K>>, version: Version);
 
-    /// Something happened to one object.
+    /// Applies a change of one object.
     fn change(&mut self, delta: Delta<K>);
 
-    /// Nothing more happened up to this version.
+    /// Advances the version without a change.
     fn bookmark(&mut self, version: Version);
 
-    /// The resync period is over. A sink from which readers take deltas queues what they know once more; one that
-    /// only keeps objects has nothing to do.
+    /// The resync period has passed. A queue adds the known objects again; a store has nothing to
+    /// do.
     fn resync(&mut self) {}
 }
 
@@ -78,35 +78,35 @@ impl<K: Send + Sync> Sink<K> for Store<K> {
     }
 }
 
-/// Told of every failure; what failed is tried again whatever it does.
+/// Called on every failure; the reflector retries regardless.
 pub type ErrorHandler = Arc<dyn Fn(&WatchError) + Send + Sync>;
 
-/// Changes an object's text before it is kept.
+/// Changes an object's JSON before it is cached.
 pub type Transform = Arc<dyn Fn(&mut serde_json::Value) + Send + Sync>;
 
-/// Follows a kind and tells a sink.
+/// Reflects a kind into a sink.
 pub struct Reflector<K, S> {
     source: ListWatch<K>,
     sink: S,
-    /// How long to wait after failures.
+    /// The back-off after failures.
     pub backoff: Backoff,
-    /// Told of failures.
+    /// Called on failures.
     pub on_error: Option<ErrorHandler>,
-    /// Changes objects before they are kept, to drop what nobody needs.
+    /// Changes objects before they are cached, for example to drop unused fields.
     pub transform: Option<Transform>,
-    /// How often the sink is resynced while the kind is watched; none, or zero, for never.
+    /// The resync period of the sink; `None` or zero for never.
     pub resync: Option<Duration>,
-    /// Counts what is done.
+    /// The counters.
     pub meter: Meter,
-    /// The version up to which the sink knows everything; none if it must list.
+    /// The version up to which the sink is complete; `None` if it must list.
     version: Option<Version>,
-    /// When the next resync is due; none before the first list and without a period.
+    /// When the next resync is due; `None` before the first list and without a period.
     next_resync: Option<Instant>,
     failures: FailureLog,
 }
 
 impl<K: Send + Sync + 'static, S: Sink<K>> Reflector<K, S> {
-    /// Follows `source`.
+    /// Reflects `source` into `sink`.
     pub fn new(source: ListWatch<K>, sink: S) -> Reflector<K, S> {
         Reflector {
             meter: Meter::new(source.name()),
@@ -122,7 +122,7 @@ impl<K: Send + Sync + 'static, S: Sink<K>> Reflector<K, S> {
         }
     }
 
-    /// Follows until the future is dropped.
+    /// Runs until the future is dropped.
     pub async fn run(mut self) -> std::convert::Infallible {
         loop {
             let outcome = match self.version {
@@ -136,7 +136,7 @@ impl<K: Send + Sync + 'static, S: Sink<K>> Reflector<K, S> {
         }
     }
 
-    /// Waits, and lists again if what was known is too old to go on from.
+    /// Waits, and lists again if the version has expired.
     async fn recover(&mut self, error: &WatchError) {
         self.meter.error();
         if let Some(on_error) = &self.on_error {
@@ -170,7 +170,7 @@ impl<K: Send + Sync + 'static, S: Sink<K>> Reflector<K, S> {
         self.list().await
     }
 
-    /// Lists page by page, all of one moment.
+    /// Lists page by page, all at one resource version.
     async fn list(&mut self) -> Result<(), WatchError> {
         let started = Instant::now();
         self.meter.begin_list();
@@ -206,12 +206,12 @@ impl<K: Send + Sync + 'static, S: Sink<K>> Reflector<K, S> {
         let mut entries = Vec::new();
         loop {
             match stream.next().await? {
-                // It ended before all was told: begin again.
+                // The stream ended before the initial objects were complete: start again.
                 None => return Err(broken_off()),
-                Some(Said::Delta(delta)) if !delta.is_gone() => {
+                Some(WatchEvent::Delta(delta)) if !delta.is_gone() => {
                     entries.push(self.transformed(delta.entry().clone())?)
                 }
-                Some(Said::Bookmark {
+                Some(WatchEvent::Bookmark {
                     version,
                     initial_end: true,
                 }) => {
@@ -231,7 +231,8 @@ impl<K: Send + Sync + 'static, S: Sink<K>> Reflector<K, S> {
         self.follow(stream).await
     }
 
-    /// Passes on what a watch says until it ends. One that ends at once and said nothing has failed.
+    /// Passes on the events of a watch until it ends. One that ends at once without an event has
+    /// failed.
     async fn follow(&mut self, stream: WatchStream<K>) -> Result<(), WatchError> {
         self.meter.begin_watch();
         let (started, mut n_said) = (Instant::now(), 0);
@@ -249,16 +250,17 @@ impl<K: Send + Sync + 'static, S: Sink<K>> Reflector<K, S> {
         mut stream: WatchStream<K>,
         n_said: &mut u64,
     ) -> Result<(), WatchError> {
-        while let Some(said) = self.resync_until(stream.next()).await? {
+        while let Some(event) = self.resync_until(stream.next()).await? {
             *n_said += 1;
-            let version = said.version();
-            self.meter.event(version, matches!(said, Said::Delta(_)));
-            match said {
-                Said::Delta(delta) => {
+            let version = event.version();
+            self.meter
+                .event(version, matches!(event, WatchEvent::Delta(_)));
+            match event {
+                WatchEvent::Delta(delta) => {
                     let delta = self.transformed_delta(delta)?;
                     self.sink.change(delta);
                 }
-                Said::Bookmark { .. } => self.sink.bookmark(version),
+                WatchEvent::Bookmark { .. } => self.sink.bookmark(version),
             }
             self.version = self.version.max(Some(version));
         }

@@ -1,4 +1,4 @@
-//! Elections: one leads, and nobody else before it stopped.
+//! Leader election: at most one leader at a time.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -18,19 +18,19 @@ use crate::wire::Wire;
 const SECOND: Duration = Duration::from_secs(1);
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/default/leases/test";
 
-/// Who leads right now, and when each began and ended. Two at once are noted at once.
+/// The current leader and the terms of all. Panics on two leaders at a time.
 #[derive(Clone, Default)]
-struct Throne(Arc<Mutex<Vec<String>>>, Arc<Mutex<Option<String>>>);
+struct LeaderRecord(Arc<Mutex<Vec<String>>>, Arc<Mutex<Option<String>>>);
 
-/// Somebody on the throne.
-struct Reign(Throne, String);
+/// A term of a leader.
+struct Term(LeaderRecord, String);
 
-impl Throne {
-    fn take(&self, name: &str) -> Reign {
+impl LeaderRecord {
+    fn begin_term(&self, name: &str) -> Term {
         let before = self.1.lock().replace(name.into());
         assert_eq!(before, None, "{name} began while another led");
         self.0.lock().push(format!("+{name}"));
-        Reign(self.clone(), name.into())
+        Term(self.clone(), name.into())
     }
 
     fn history(&self) -> Vec<String> {
@@ -38,7 +38,7 @@ impl Throne {
     }
 }
 
-impl Drop for Reign {
+impl Drop for Term {
     fn drop(&mut self) {
         *self.0.1.lock() = None;
         self.0.0.lock().push(format!("-{}", self.1));
@@ -52,24 +52,29 @@ fn options(name: &str) -> Options {
     }
 }
 
-/// Stands for election and leads for `time`.
-fn stand(wire: &Wire, throne: &Throne, options: Options, time: Duration) -> JoinHandle<Option<()>> {
-    let (throne, name) = (throne.clone(), options.identity.clone());
+/// Runs for election and leads for `time`.
+fn stand(
+    wire: &Wire,
+    leaders: &LeaderRecord,
+    options: Options,
+    time: Duration,
+) -> JoinHandle<Option<()>> {
+    let (leaders, name) = (leaders.clone(), options.identity.clone());
     let election = Election::new(wire.client(), "default", "test", options).unwrap();
     tokio::spawn(election.lead(async move {
-        let _reign = throne.take(&name);
+        let _term = leaders.begin_term(&name);
         sleep(time).await;
     }))
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_leads_after_the_other_and_what_is_given_back_is_taken_at_once() {
-    let (wire, throne) = (Wire::new().await, Throne::default());
-    let a = stand(&wire, &throne, options("a"), 60 * SECOND);
+async fn released_lease_is_acquired_at_once() {
+    let (wire, leaders) = (Wire::new().await, LeaderRecord::default());
+    let a = stand(&wire, &leaders, options("a"), 60 * SECOND);
     sleep(SECOND).await;
-    let b = stand(&wire, &throne, options("b"), 10 * SECOND);
+    let b = stand(&wire, &leaders, options("b"), 10 * SECOND);
     sleep(58 * SECOND).await;
-    assert_eq!(throne.history(), ["+a"]);
+    assert_eq!(leaders.history(), ["+a"]);
     assert_eq!(a.await.unwrap(), Some(()));
     let ended = Instant::now();
     assert_eq!(b.await.unwrap(), Some(()));
@@ -77,34 +82,34 @@ async fn one_leads_after_the_other_and_what_is_given_back_is_taken_at_once() {
         ended.elapsed() < 13 * SECOND,
         "it waited although the lease was given back"
     );
-    assert_eq!(throne.history(), ["+a", "-a", "+b", "-b"]);
+    assert_eq!(leaders.history(), ["+a", "-a", "+b", "-b"]);
     let lease = wire.send("GET", LEASE, Value::Null).await;
     assert_eq!(lease["spec"]["holderIdentity"], "");
     assert_eq!(lease["spec"]["leaseTransitions"], 1);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_vanished_is_replaced_when_its_lease_has_run_out() {
-    let (wire, throne) = (Wire::new().await, Throne::default());
-    let a = stand(&wire, &throne, options("a"), 3600 * SECOND);
+async fn expired_lease_is_acquired() {
+    let (wire, leaders) = (Wire::new().await, LeaderRecord::default());
+    let a = stand(&wire, &leaders, options("a"), 3600 * SECOND);
     sleep(30 * SECOND).await;
-    let b = stand(&wire, &throne, options("b"), SECOND);
+    let b = stand(&wire, &leaders, options("b"), SECOND);
     sleep(5 * SECOND).await;
     a.abort();
     let vanished = Instant::now();
     b.await.unwrap();
     let took = vanished.elapsed().as_secs();
     assert!((13..=20).contains(&took), "it took {took} s");
-    assert_eq!(throne.history(), ["+a", "-a", "+b", "-b"]);
+    assert_eq!(leaders.history(), ["+a", "-a", "+b", "-b"]);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_that_is_cut_off_stops_before_another_leads() {
-    let (wire, throne) = (Wire::new().await, Throne::default());
+async fn disconnected_leader_stops_before_the_next_leads() {
+    let (wire, leaders) = (Wire::new().await, LeaderRecord::default());
     let (near, far) = (wire.another(), wire.another());
-    let a = stand(&near, &throne, options("a"), 3600 * SECOND);
+    let a = stand(&near, &leaders, options("a"), 3600 * SECOND);
     sleep(30 * SECOND).await;
-    let b = stand(&far, &throne, options("b"), SECOND);
+    let b = stand(&far, &leaders, options("b"), SECOND);
     sleep(7 * SECOND).await;
     near.cut_off();
     let cut = Instant::now();
@@ -114,27 +119,27 @@ async fn a_leader_that_is_cut_off_stops_before_another_leads() {
         "it led on for {:?}",
         cut.elapsed()
     );
-    assert_eq!(throne.history(), ["+a", "-a"]);
+    assert_eq!(leaders.history(), ["+a", "-a"]);
     b.await.unwrap();
-    assert_eq!(throne.history(), ["+a", "-a", "+b", "-b"]);
+    assert_eq!(leaders.history(), ["+a", "-a", "+b", "-b"]);
 }
 
-/// Clocks that run differently are times that are shorter for one and longer for the other.
+/// Clocks of different rates: durations are shorter for one and longer for the other.
 #[tokio::test(start_paused = true)]
-async fn two_never_lead_at_once_with_clocks_that_drift_as_far_as_is_tolerated() {
+async fn tolerated_clock_drift_allows_one_leader() {
     let plain = options("");
     let drift = plain.tolerated_drift();
     assert!((drift - 0.2).abs() < 1e-9, "{drift}");
     for offset in 0..20 {
-        let (wire, throne) = (Wire::new().await, Throne::default());
+        let (wire, leaders) = (Wire::new().await, LeaderRecord::default());
         let (near, far) = (wire.another(), wire.another());
-        // What the lease says counts by whichever clock reads it, so that it must not say more than the fast one waits.
+        // The reader's clock decides about the lease duration, so that it must not exceed the fast clock's wait.
         let slow = Options {
             lease_duration: 12 * SECOND,
             renew_deadline: plain.renew_deadline.mul_f64(1.0 + drift - 0.01),
             ..options("a")
         };
-        let a = stand(&near, &throne, slow, 3600 * SECOND);
+        let a = stand(&near, &leaders, slow, 3600 * SECOND);
         sleep(30 * SECOND).await;
         let fast = Options {
             lease_duration: plain.lease_duration.mul_f64(1.0 - drift + 0.01),
@@ -142,19 +147,19 @@ async fn two_never_lead_at_once_with_clocks_that_drift_as_far_as_is_tolerated() 
             retry_period: Duration::from_millis(100),
             ..options("b")
         };
-        let b = stand(&far, &throne, fast, SECOND);
+        let b = stand(&far, &leaders, fast, SECOND);
         sleep(Duration::from_millis(7_000 + 100 * offset)).await;
         near.cut_off();
         a.await.unwrap();
         b.await.unwrap();
-        assert_eq!(throne.history(), ["+a", "-a", "+b", "-b"]);
+        assert_eq!(leaders.history(), ["+a", "-a", "+b", "-b"]);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_lease_of_somebody_who_has_ended_is_taken_at_once() {
-    let (wire, throne) = (Wire::new().await, Throne::default());
-    let a = stand(&wire, &throne, options("a"), 3600 * SECOND);
+async fn lease_without_holder_is_acquired_at_once() {
+    let (wire, leaders) = (Wire::new().await, LeaderRecord::default());
+    let a = stand(&wire, &leaders, options("a"), 3600 * SECOND);
     sleep(30 * SECOND).await;
     a.abort();
     let _ = a.await;
@@ -163,7 +168,7 @@ async fn the_lease_of_somebody_who_has_ended_is_taken_at_once() {
         has_ended: Arc::new(|holder| holder == "a"),
         ..options("b")
     };
-    stand(&wire, &throne, heir, SECOND).await.unwrap();
+    stand(&wire, &leaders, heir, SECOND).await.unwrap();
     assert!(
         vanished.elapsed() < 2 * SECOND,
         "it took {:?}",
@@ -174,13 +179,13 @@ async fn the_lease_of_somebody_who_has_ended_is_taken_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_leads_and_who_does_no_longer_is_told_as_events_of_the_lease() {
-    let (wire, throne) = (Wire::new().await, Throne::default());
+async fn leadership_changes_are_recorded_as_events() {
+    let (wire, leaders) = (Wire::new().await, LeaderRecord::default());
     let broadcaster = Broadcaster::new(vec![Box::new(ApiSink::core(wire.client()))]);
     let recorder = Some(broadcaster.recorder("shop", ""));
     stand(
         &wire,
-        &throne,
+        &leaders,
         Options {
             recorder,
             ..options("a")
@@ -228,7 +233,7 @@ fn told(event: &Value) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_cannot_be_elected_says_why() {
+async fn election_errors_name_the_cause() {
     let wire = Wire::new().await;
     let election = Election::new(wire.client(), "nowhere", "test", options("a")).unwrap();
     let mut observer = election.observe();
@@ -244,10 +249,10 @@ async fn who_cannot_be_elected_says_why() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_that_nobody_touched_is_renewed_without_a_look_at_it() {
-    let (wire, throne) = (Wire::new().await, Throne::default());
+async fn unchanged_lease_is_renewed_without_a_get() {
+    let (wire, leaders) = (Wire::new().await, LeaderRecord::default());
     let reading = wire.another();
-    let leading = stand(&wire, &throne, options("a"), 3600 * SECOND);
+    let leading = stand(&wire, &leaders, options("a"), 3600 * SECOND);
     sleep(10 * SECOND).await;
     let renewed = |lease: &Value| {
         lease["metadata"]["resourceVersion"]
@@ -256,7 +261,7 @@ async fn a_lease_that_nobody_touched_is_renewed_without_a_look_at_it() {
             .to_owned()
     };
     let before = reading.send("GET", LEASE, Value::Null).await;
-    // Somebody writes: the next renewal looks, and goes on.
+    // After a foreign write, the next renewal reads the lease again and succeeds.
     let mut touched = before.clone();
     touched["metadata"]["labels"] = serde_json::json!({"by": "somebody"});
     let touched = reading.send("PUT", LEASE, touched).await;
@@ -264,14 +269,14 @@ async fn a_lease_that_nobody_touched_is_renewed_without_a_look_at_it() {
     let after = reading.send("GET", LEASE, Value::Null).await;
     assert_ne!(renewed(&touched), renewed(&after));
     assert_eq!(after["metadata"]["labels"]["by"], "somebody");
-    assert_eq!(throne.history(), ["+a"]);
+    assert_eq!(leaders.history(), ["+a"]);
     leading.abort();
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_watches_an_election_sees_who_leads_and_whether_it_hangs() {
-    let (wire, throne) = (Wire::new().await, Throne::default());
-    stand(&wire, &throne, options("a"), 3600 * SECOND);
+async fn election_observer_reports_leader_and_health() {
+    let (wire, leaders) = (Wire::new().await, LeaderRecord::default());
+    stand(&wire, &leaders, options("a"), 3600 * SECOND);
     sleep(SECOND).await;
     let way = wire.another();
     let election = Election::new(way.client(), "default", "test", options("b")).unwrap();
@@ -291,7 +296,7 @@ async fn who_watches_an_election_sees_who_leads_and_whether_it_hangs() {
 
     let own = Election::new(way.client(), "default", "other", options("c")).unwrap();
     let observer = own.observe();
-    // The work never lets the renewal run, as if the process hung.
+    // The work blocks the renewal, as in a process that hangs.
     let leading = own.lead(async { sleep(SECOND).await });
     tokio::pin!(leading);
     assert!(timeout(SECOND / 2, &mut leading).await.is_err());
@@ -309,7 +314,7 @@ async fn who_watches_an_election_sees_who_leads_and_whether_it_hangs() {
 }
 
 #[tokio::test]
-async fn times_that_make_no_sense_are_refused() {
+async fn invalid_durations_are_rejected() {
     let client = Wire::new().await.client();
     let check = |options: Options, expected: SetupError| {
         assert_eq!(
@@ -317,7 +322,7 @@ async fn times_that_make_no_sense_are_refused() {
             Some(expected)
         );
     };
-    check(options(""), SetupError::Nobody);
+    check(options(""), SetupError::EmptyIdentity);
     check(
         Options {
             lease_duration: 10 * SECOND,
@@ -345,25 +350,25 @@ fn clock(offset: &Arc<AtomicI64>) -> mizzen_sdk::seam::Clock {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_step_of_the_wall_clock_changes_no_leader() {
+async fn wall_clock_step_changes_no_leader() {
     for step in [-3600, 3600] {
-        let (wire, throne, offset) = (
+        let (wire, leaders, offset) = (
             Wire::new().await,
-            Throne::default(),
+            LeaderRecord::default(),
             Arc::new(AtomicI64::new(0)),
         );
         let with_clock = |name: &str| Options {
             clock: clock(&offset),
             ..options(name)
         };
-        let a = stand(&wire, &throne, with_clock("a"), 3600 * SECOND);
+        let a = stand(&wire, &leaders, with_clock("a"), 3600 * SECOND);
         sleep(10 * SECOND).await;
-        let b = stand(&wire, &throne, with_clock("b"), 10 * SECOND);
+        let b = stand(&wire, &leaders, with_clock("b"), 10 * SECOND);
         sleep(30 * SECOND).await;
         offset.store(step, Ordering::Relaxed);
         sleep(300 * SECOND).await;
-        assert_eq!(throne.history(), ["+a"], "{step}");
-        // A leader that vanishes is replaced in the usual time.
+        assert_eq!(leaders.history(), ["+a"], "{step}");
+        // A leader that vanishes is replaced after the lease duration.
         a.abort();
         let vanished = Instant::now();
         b.await.unwrap();
@@ -372,21 +377,21 @@ async fn a_step_of_the_wall_clock_changes_no_leader() {
             "{step}: {:?}",
             vanished.elapsed()
         );
-        assert_eq!(throne.history(), ["+a", "-a", "+b", "-b"], "{step}");
+        assert_eq!(leaders.history(), ["+a", "-a", "+b", "-b"], "{step}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn after_a_suspend_there_is_one_leader() {
-    let (wire, throne) = (Wire::new().await, Throne::default());
-    let _a = stand(&wire, &throne, options("a"), 7200 * SECOND);
+    let (wire, leaders) = (Wire::new().await, LeaderRecord::default());
+    let _a = stand(&wire, &leaders, options("a"), 7200 * SECOND);
     sleep(10 * SECOND).await;
-    let _b = stand(&wire, &throne, options("b"), 7200 * SECOND);
+    let _b = stand(&wire, &leaders, options("b"), 7200 * SECOND);
     sleep(30 * SECOND).await;
     tokio::time::advance(3600 * SECOND).await;
-    // Two leaders at once would have panicked in `Throne::take`.
+    // Two leaders at once would have panicked in `LeaderRecord::begin_term`.
     sleep(60 * SECOND).await;
-    let history = throne.history();
+    let history = leaders.history();
     let n_leaders = history.iter().filter(|one| one.starts_with('+')).count();
     let n_ended = history.iter().filter(|one| one.starts_with('-')).count();
     assert_eq!(n_leaders - n_ended, 1, "{history:?}");

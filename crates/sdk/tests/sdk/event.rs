@@ -1,4 +1,4 @@
-//! Events: told once, counted, combined, left out, never waited for.
+//! Event recording: deduplication, counting, aggregation, rate limits, and no blocking of the caller.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::jiff::Timestamp;
-use mizzen_sdk::event::{ApiSink, Broadcaster, Limits, Note, Sink, Told};
+use mizzen_sdk::event::{ApiSink, Broadcaster, CorrelatedEvent, Limits, Note, Sink};
 use mizzen_sdk::seam::Clock;
 use serde_json::{Value, json};
 
 use crate::wire::Wire;
 
-/// A clock that a test moves.
+/// A clock that only a test moves.
 #[derive(Clone, Default)]
 struct Hands(Arc<AtomicI64>);
 
@@ -26,18 +26,19 @@ impl Hands {
     }
 }
 
-/// What was sent: `message xcount`.
+/// The sent events, as `message xcount`.
 #[derive(Clone, Default)]
 struct Heard(Arc<Mutex<Vec<String>>>);
 
 impl Sink for Heard {
     fn send<'a>(
         &'a mut self,
-        told: &'a Told,
+        event: &'a CorrelatedEvent,
     ) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
-        self.0
-            .lock()
-            .push(format!("{} x{}", told.occurrence.note.message, told.count));
+        self.0.lock().push(format!(
+            "{} x{}",
+            event.occurrence.note.message, event.count
+        ));
         Box::pin(std::future::ready(()))
     }
 }
@@ -52,7 +53,7 @@ fn object(name: &str) -> ObjectReference {
     }
 }
 
-/// What is heard of events about one object with these messages.
+/// The events sent for records of one object with these messages.
 async fn hear(limits: Limits, messages: impl IntoIterator<Item = String>) -> Vec<String> {
     let heard = Heard::default();
     let broadcaster = Broadcaster::with(
@@ -70,7 +71,7 @@ async fn hear(limits: Limits, messages: impl IntoIterator<Item = String>) -> Vec
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_same_again_is_counted() {
+async fn equal_events_are_counted() {
     let messages = ["one", "one", "two", "one"].map(String::from);
     assert_eq!(
         hear(Limits::default(), messages).await,
@@ -79,7 +80,7 @@ async fn the_same_again_is_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_that_differ_only_in_their_message_become_one() {
+async fn similar_events_are_aggregated() {
     let limits = Limits {
         similar: 3,
         ..Limits::default()
@@ -102,7 +103,7 @@ async fn many_that_differ_only_in_their_message_become_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_reports_many_that_became_one_is_said_in_the_source_alone() {
+async fn aggregated_events_name_the_reporter_in_the_source_only() {
     let wire = Wire::new().await;
     let limits = Limits {
         similar: 2,
@@ -135,14 +136,14 @@ async fn who_reports_many_that_became_one_is_said_in_the_source_alone() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_talks_too_much_about_one_object_is_not_heard() {
+async fn spam_filter_limits_events_per_object() {
     let limits = Limits {
         burst: 3,
         refill_seconds: 5,
         ..Limits::default()
     };
     let heard = hear(limits, (0..12).map(|_| "again".into())).await;
-    // Three at once, then one for every five seconds; each event comes a second after the other.
+    // A burst of three, then one per five seconds; the events are a second apart.
     assert_eq!(
         heard,
         ["again x1", "again x2", "again x3", "again x4", "again x5"]
@@ -150,7 +151,7 @@ async fn who_talks_too_much_about_one_object_is_not_heard() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn limits_count_the_time_that_passes_whatever_the_clock_says() {
+async fn limits_use_the_monotonic_clock() {
     for step in [-3600, 3600] {
         let (heard, hands) = (Heard::default(), Hands::default());
         let limits = Limits {
@@ -177,7 +178,7 @@ async fn limits_count_the_time_that_passes_whatever_the_clock_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_used_longest_ago_is_forgotten() {
+async fn correlator_cache_evicts_the_least_recently_used() {
     let limits = Limits {
         remembered: 2,
         ..Limits::default()
@@ -190,12 +191,12 @@ async fn what_was_used_longest_ago_is_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn recording_never_waits_and_what_is_too_much_is_counted() {
+async fn recording_never_blocks_and_dropped_events_are_counted() {
     struct Stuck;
     impl Sink for Stuck {
         fn send<'a>(
             &'a mut self,
-            _told: &'a Told,
+            _told: &'a CorrelatedEvent,
         ) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
             Box::pin(tokio::time::sleep(Duration::from_secs(1)))
         }
@@ -213,7 +214,7 @@ async fn recording_never_waits_and_what_is_too_much_is_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_reach_the_server_in_both_forms_and_are_counted_there() {
+async fn events_are_written_to_both_apis_with_counts() {
     for core in [true, false] {
         let wire = Wire::new().await;
         let sink = if core {
@@ -262,7 +263,7 @@ async fn events_reach_the_server_in_both_forms_and_are_counted_there() {
     }
 }
 
-/// The events that the server has of one that was recorded.
+/// The stored events after one record.
 async fn recorded(regarding: ObjectReference, note: Note) -> Value {
     let wire = Wire::new().await;
     let sink = ApiSink::new(wire.client());
@@ -281,7 +282,7 @@ async fn recorded(regarding: ObjectReference, note: Note) -> Value {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_has_annotations_and_as_much_of_its_message_as_fits() {
+async fn event_has_annotations_and_a_truncated_message() {
     let note =
         Note::normal("Tested", "Testing", "\u{fc}".repeat(600)).annotated("example.com/a", "b");
     let events = recorded(object("a"), note).await;
@@ -291,7 +292,7 @@ async fn an_event_has_annotations_and_as_much_of_its_message_as_fits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_of_objects_with_unusual_names_have_usual_ones() {
+async fn event_names_are_valid_for_any_object_name() {
     for name in ["system:node", "Upper", "-", "a..b", &"long".repeat(63)] {
         let events = recorded(object(name), Note::normal("Tested", "Testing", "x")).await;
         assert_eq!(events.as_array().unwrap().len(), 1, "{name}");
@@ -308,7 +309,7 @@ async fn events_of_objects_with_unusual_names_have_usual_ones() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_that_has_run_out_is_told_anew() {
+async fn expired_event_is_created_again() {
     let wire = Wire::new().await;
     let sink = ApiSink::core(wire.client());
     let broadcaster = Broadcaster::with(
@@ -334,22 +335,22 @@ async fn an_event_that_has_run_out_is_told_anew() {
     assert_eq!(list["items"][0]["count"], 2);
 }
 
-/// Hears the names of events.
+/// A sink that records the names of events.
 #[derive(Clone, Default)]
 struct Names(Arc<Mutex<Vec<String>>>);
 
 impl Sink for Names {
     fn send<'a>(
         &'a mut self,
-        told: &'a Told,
+        event: &'a CorrelatedEvent,
     ) -> std::pin::Pin<Box<dyn Future<Output = ()> + Send + 'a>> {
-        self.0.lock().push(told.name.clone());
+        self.0.lock().push(event.name.clone());
         Box::pin(std::future::ready(()))
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn events_at_one_moment_have_different_names() {
+async fn simultaneous_events_have_distinct_names() {
     let names = Names::default();
     let still: Clock = Arc::new(|| Timestamp::from_second(1_700_000_000).unwrap());
     let broadcaster = Broadcaster::with(vec![Box::new(names.clone())], Limits::default(), still);

@@ -1,4 +1,4 @@
-//! The delta FIFO by itself: keys, what is queued, resync.
+//! The delta FIFO: keys, queued deltas and resync.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn by_uid() -> KeyFunction<Object> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn deltas_are_collected_under_the_keys_of_the_key_function() {
+async fn deltas_are_grouped_by_the_key_function() {
     let known = Store::with_key_function(by_uid());
     known.insert(entry("web", "1", 5));
     let fifo = DeltaFifo::new(known);
@@ -43,11 +43,11 @@ async fn deltas_are_collected_under_the_keys_of_the_key_function() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_replacement_compares_by_the_key_function() {
+async fn replace_compares_by_the_key_function() {
     let known = Store::with_key_function(by_uid());
     known.insert(entry("web", "1", 1));
     let fifo = DeltaFifo::new(known);
-    // The name is the same, the object is another; two entries of one object are one.
+    // Another object of the same name. Two deltas of one object are merged.
     fifo.replace(
         vec![entry("web", "2", 3), entry("old-name", "2", 2)],
         Version(3),
@@ -62,7 +62,7 @@ async fn a_replacement_compares_by_the_key_function() {
 }
 
 #[test]
-fn a_store_keeps_and_indexes_by_its_key_function() {
+fn store_uses_its_key_function() {
     let store = Store::with_key_function(by_uid());
     store.add_index("name", by_field("metadata.name"));
     store.insert(entry("web", "1", 1));
@@ -78,7 +78,7 @@ fn a_store_keeps_and_indexes_by_its_key_function() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_queued_can_be_listed_without_taking_it() {
+async fn queued_keys_can_be_listed() {
     let fifo = DeltaFifo::new(Store::new());
     fifo.push(Delta::Added(entry("b", "1", 1)));
     fifo.push(Delta::Added(entry("a", "2", 2)));
@@ -100,7 +100,7 @@ async fn what_is_queued_can_be_listed_without_taking_it() {
     assert!(fifo.list().is_empty() && fifo.list_keys().is_empty());
 }
 
-/// Takes everything into the store, and returns each delta as text.
+/// Applies all deltas to the store and returns each as text.
 async fn take(fifo: &DeltaFifo<Object>, store: &Store<Object>) -> Vec<String> {
     let batch = fifo.pop(100).await.unwrap();
     let deltas: Vec<_> = batch.deltas.into_iter().flatten().collect();
@@ -119,7 +119,7 @@ async fn take(fifo: &DeltaFifo<Object>, store: &Store<Object>) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reflector_resyncs_its_store_every_period_across_watches() {
+async fn reflector_resyncs_periodically_across_watches() {
     let wire = Wire::new().await;
     create(&wire, "a").await;
     create(&wire, "b").await;
@@ -131,7 +131,7 @@ async fn a_reflector_resyncs_its_store_every_period_across_watches() {
     let running = tokio::spawn(reflector.run());
     let start = Instant::now();
     assert_eq!(take(&fifo, &store).await, ["here a", "here b"]);
-    // The period goes on over the end of a watch and over events, and does not repeat what is queued.
+    // The resync period spans watches and events, and does not repeat queued deltas.
     tokio::time::sleep(MINUTE).await;
     wire.hang_up(End::Closed);
     tokio::time::sleep(8 * MINUTE).await;
@@ -155,7 +155,7 @@ async fn a_reflector_resyncs_its_store_every_period_across_watches() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reflector_without_a_period_never_resyncs() {
+async fn reflector_without_a_period_never_resyncs() {
     let wire = Wire::new().await;
     create(&wire, "a").await;
     let store = Store::new();

@@ -1,4 +1,4 @@
-//! Informers against a real server, over a connection that fails.
+//! Informers against a real server, over a connection with faults.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ use crate::wire::Wire;
 pub(crate) const PATH: &str = "/api/v1/namespaces/default/configmaps";
 pub(crate) const MINUTE: Duration = Duration::from_secs(60);
 
-/// What a handler heard, a word each: `+a` added, `~a=2` updated to 2, `-a` deleted.
+/// The events of a handler: `+a` added, `~a=2` updated to 2, `-a` deleted.
 #[derive(Clone, Default)]
 pub(crate) struct Diary(Arc<Mutex<Vec<String>>>);
 
@@ -30,8 +30,14 @@ impl Diary {
         let line = match event {
             Event::Added { .. } => format!("+{name}"),
             Event::Updated { new, .. } => format!("~{name}={}", step(new)),
-            Event::Deleted { unseen: false, .. } => format!("-{name}"),
-            Event::Deleted { unseen: true, .. } => format!("-{name}?"),
+            Event::Deleted {
+                final_state_unknown: false,
+                ..
+            } => format!("-{name}"),
+            Event::Deleted {
+                final_state_unknown: true,
+                ..
+            } => format!("-{name}?"),
         };
         self.0.lock().push(line);
     }
@@ -82,7 +88,7 @@ pub(crate) fn informer(wire: &Wire) -> Informer<ConfigMap> {
     Informer::new(ListWatch::namespaced(wire.client(), "default"))
 }
 
-/// A server with one object, an informer that follows it, and what its handler heard first.
+/// A server with one object, a synced informer and the first events of its handler.
 async fn follow() -> (Wire, Informer<ConfigMap>, Diary) {
     let wire = Wire::new().await;
     create(&wire, "a").await;
@@ -97,7 +103,7 @@ pub(crate) fn version(written: &Value) -> Version {
     Version::parse(written["metadata"]["resourceVersion"].as_str().unwrap())
 }
 
-/// Waits until the cache has seen what was written.
+/// Waits until the cache has an object's version.
 pub(crate) async fn see(informer: &Informer<ConfigMap>, written: &Value) {
     let key = Key::new("default", written["metadata"]["name"].as_str().unwrap());
     timeout(10 * MINUTE, informer.wait_for(&key, version(written)))
@@ -117,7 +123,7 @@ pub(crate) fn names(informer: &Informer<ConfigMap>) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_cache_follows_and_handlers_hear_of_everything() {
+async fn cache_and_handlers_follow_all_changes() {
     let (wire, informer, diary) = follow().await;
     assert_eq!(diary.take(), ["+a"]);
 
@@ -128,7 +134,7 @@ async fn a_cache_follows_and_handlers_hear_of_everything() {
     see(&informer, &written).await;
     see(&informer, &last).await;
     tokio::task::yield_now().await;
-    // The order of one object's events is that of the server.
+    // The events of one object keep the server's order.
     let (a, b): (Vec<_>, Vec<_>) = diary
         .take()
         .into_iter()
@@ -144,7 +150,7 @@ async fn a_cache_follows_and_handlers_hear_of_everything() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_state_comes_in_pages_or_as_a_stream() {
+async fn initial_state_is_listed_or_streamed() {
     for initial in [Initial::Pages(2), Initial::Pages(0), Initial::Stream] {
         let wire = Wire::new().await;
         for name in ["a", "b", "c", "d", "e"] {
@@ -174,7 +180,7 @@ async fn the_first_state_comes_in_pages_or_as_a_stream() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_cannot_stream_is_listed() {
+async fn watch_list_falls_back_to_list() {
     let wire = Wire::new().await;
     create(&wire, "a").await;
     wire.faults(|faults| faults.refused = vec![422]);
@@ -190,7 +196,7 @@ async fn a_server_that_cannot_stream_is_listed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_is_lost_or_told_twice_wherever_a_watch_breaks_off() {
+async fn broken_watch_loses_and_repeats_nothing() {
     let wire = Wire::new().await;
     create(&wire, "a").await;
     for cut in (0..2_000).step_by(7) {
@@ -217,7 +223,7 @@ async fn nothing_is_lost_or_told_twice_wherever_a_watch_breaks_off() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_expired_watch_lists_again_and_what_went_unseen_is_deleted() {
+async fn expired_watch_relists_and_reports_missed_deletions() {
     let wire = Wire::new().await;
     for name in ["a", "b"] {
         create(&wire, name).await;
@@ -227,7 +233,7 @@ async fn an_expired_watch_lists_again_and_what_went_unseen_is_deleted() {
         "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure",
         "message": "too old resource version: 1 (2)", "reason": "Expired", "code": 410,
     }});
-    // The first watch fails before it says anything; what happens meanwhile is only in the second list.
+    // The first watch fails before its first event, so that only the second list has the changes.
     wire.faults(|faults| faults.insert = Some((0, gone.to_string())));
     let registration = informer.add_handler(diary.handler());
     let seen = Arc::new(Mutex::new(false));
@@ -256,7 +262,7 @@ async fn an_expired_watch_lists_again_and_what_went_unseen_is_deleted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restarted_server_is_followed_on() {
+async fn informer_survives_a_server_restart() {
     let (wire, informer, diary) = follow().await;
     for step in 1..5 {
         wire.restart();
@@ -269,7 +275,7 @@ async fn a_restarted_server_is_followed_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failures_are_reported_and_waited_for_longer_each_time() {
+async fn failures_are_reported_with_growing_back_off() {
     let wire = Wire::new().await;
     wire.faults(|faults| faults.refused = vec![500, 503, 500]);
     let errors: Arc<Mutex<Vec<String>>> = Arc::default();
@@ -291,7 +297,7 @@ async fn failures_are_reported_and_waited_for_longer_each_time() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_that_comes_late_hears_of_everything_first() {
+async fn late_handler_gets_the_current_state_first() {
     let wire = Wire::new().await;
     create(&wire, "a").await;
     let informer = informer(&wire);
@@ -317,7 +323,7 @@ async fn a_handler_that_comes_late_hears_of_everything_first() {
     );
 }
 
-/// Takes a minute for each event.
+/// A handler that takes a minute per event.
 struct Slow(Diary);
 
 impl Handler<ConfigMap> for Slow {
@@ -328,7 +334,7 @@ impl Handler<ConfigMap> for Slow {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_slow_handler_holds_up_nobody_and_hears_of_each_object_in_the_end() {
+async fn slow_handler_delays_no_other_and_catches_up() {
     let wire = Wire::new().await;
     create(&wire, "a").await;
     let (informer, slow, fast) = (informer(&wire), Diary::default(), Diary::default());
@@ -371,7 +377,7 @@ async fn a_slow_handler_holds_up_nobody_and_hears_of_each_object_in_the_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_handler_may_hear_of_everything_again_and_again() {
+async fn handler_resync_repeats_all_objects() {
     let wire = Wire::new().await;
     create(&wire, "a").await;
     let (informer, diary) = (informer(&wire), Diary::default());
@@ -387,7 +393,7 @@ async fn a_handler_may_hear_of_everything_again_and_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn handlers_without_a_resync_period_have_the_factorys_default() {
+async fn handler_resync_defaults_to_the_factorys() {
     let wire = Wire::new().await;
     create(&wire, "a").await;
     let options = Options {
@@ -422,7 +428,7 @@ async fn handlers_without_a_resync_period_have_the_factorys_default() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_resync_period_below_a_second_is_raised_to_one() {
+async fn resync_period_is_at_least_a_second() {
     let wire = Wire::new().await;
     create(&wire, "a").await;
     let (informer, diary) = (informer(&wire), Diary::default());
@@ -438,7 +444,7 @@ async fn a_resync_period_below_a_second_is_raised_to_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_informer_that_was_stopped_begins_again_with_what_it_knows() {
+async fn restarted_informer_keeps_its_cache() {
     let wire = Wire::new().await;
     create(&wire, "a").await;
     create(&wire, "b").await;

@@ -1,4 +1,4 @@
-//! The parts of controllers, each by itself and all together.
+//! Tests of the controller runtime, per part and together.
 
 mod election;
 mod event;

@@ -1,5 +1,5 @@
-//! Any interleaving of writes, broken connections, relists and slow handlers ends with the cache as the server has
-//! it, and what each handler heard is a history that could have happened.
+//! After any sequence of writes, broken connections, relists and slow handlers the cache equals the server's state,
+//! and the events of each handler form a possible history.
 
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::wire::{End, Wire};
 
-/// Numbers that look random and are the same in every run of a seed.
+/// A seeded random number generator.
 struct Dice(u64);
 
 impl Dice {
@@ -28,7 +28,7 @@ impl Dice {
     }
 }
 
-/// What a handler believes to be there, checked against each event.
+/// The objects according to a handler, checked against each event.
 #[derive(Clone, Default)]
 struct Witness {
     believed: Arc<Mutex<HashMap<Key, (String, Version)>>>,
@@ -122,7 +122,7 @@ async fn play(wire: &Wire, seed: u64) {
     informer.stop();
 }
 
-/// Lets something go wrong, perhaps.
+/// Injects a random fault, or none.
 fn disturb(wire: &Wire, informer: &Informer<ConfigMap>, dice: &mut Dice) {
     match dice.roll(12) {
         0 => wire.faults(|faults| faults.cuts = vec![0, 1]),
@@ -133,7 +133,7 @@ fn disturb(wire: &Wire, informer: &Informer<ConfigMap>, dice: &mut Dice) {
         2 => wire.faults(|faults| faults.refused = vec![410]),
         3 => wire.faults(|faults| faults.refused = vec![500, 410]),
         4 => match dice.roll(100) {
-            // Another server costs as much as some hundred writes; its clients see no more than that it hangs up.
+            // A restart costs as much as hundreds of writes; its clients only see a closed connection.
             0 => wire.restart(),
             roll if roll % 2 == 0 => wire.hang_up(End::Closed),
             _ => wire.hang_up(End::Reset),
@@ -219,12 +219,12 @@ async fn check(
     assert!(wrong.is_empty(), "seed {seed}: no such history: {wrong:?}");
 }
 
-/// How many seeds are played by default.
+/// The default number of seeds.
 const N_SEEDS: u64 = 10_000;
-/// By how many tests at the same time.
+/// The number of tests that share the seeds.
 const N_TESTS: u64 = 4;
 
-/// Plays every fourth seed. More by `MIZZEN_SEEDS=100000`, one by `MIZZEN_SEED=42`.
+/// Runs every fourth seed. `MIZZEN_SEEDS=100000` runs more, `MIZZEN_SEED=42` one.
 async fn play_from(first: u64) {
     let wire = Wire::new().await;
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse().ok());

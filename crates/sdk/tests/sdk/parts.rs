@@ -1,4 +1,4 @@
-//! The small parts: expectations, owners, conditions, writes, names, fields.
+//! Expectations, owner references, conditions, writes, names and field paths.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::wire::Wire;
 
 #[test]
-fn keys_are_read_as_they_are_written() {
+fn keys_round_trip() {
     for text in ["default/web", "node-1"] {
         assert_eq!(text.parse::<Key>().unwrap().to_string(), text);
     }
@@ -31,7 +31,7 @@ fn keys_are_read_as_they_are_written() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn expectations_hold_back_until_everything_was_seen() {
+async fn expectations_are_fulfilled_by_observations() {
     let expectations = Expectations::default();
     assert!(expectations.is_satisfied(&"web"));
     expectations.expect_creations(&"web", 2);
@@ -45,7 +45,7 @@ async fn expectations_hold_back_until_everything_was_seen() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn expectations_are_given_up_when_nothing_comes() {
+async fn expectations_expire() {
     let expectations = Expectations::new(Duration::from_secs(60));
     expectations.expect_creations(&"web", 1);
     tokio::time::advance(Duration::from_secs(59)).await;
@@ -72,7 +72,7 @@ fn config_map(namespace: &str, name: &str, uid: &str) -> ConfigMap {
 }
 
 #[test]
-fn one_controls_and_no_other() {
+fn second_controller_reference_fails() {
     let (first, second) = (
         config_map("default", "a", "1"),
         config_map("default", "b", "2"),
@@ -89,7 +89,7 @@ fn one_controls_and_no_other() {
 }
 
 #[test]
-fn an_owner_must_be_stored_and_near() {
+fn owner_needs_a_uid_and_the_same_namespace() {
     let mut object = config_map("default", "x", "");
     let refused = |owner: &ConfigMap, object: &mut ConfigMap| {
         owner::set_controller(owner, &(), object).unwrap_err()
@@ -124,7 +124,7 @@ fn finalizers_are_added_and_removed_once() {
 }
 
 #[test]
-fn a_condition_keeps_its_time_until_its_status_changes() {
+fn transition_time_changes_with_the_status_only() {
     let at = |second| Timestamp::from_second(second).unwrap();
     let mut conditions = Vec::new();
     assert!(condition::set(
@@ -156,7 +156,7 @@ fn a_condition_keeps_its_time_until_its_status_changes() {
 }
 
 #[test]
-fn a_condition_that_is_added_comes_after_those_that_are_there() {
+fn new_condition_is_appended() {
     let object = value!({"status": {"conditions": [{"type": "Ready"}, {"type": "Known"}]}});
     let order = |type_: &str| {
         let change = condition::added(&object, value!({"type": type_, "status": "True"}));
@@ -173,7 +173,7 @@ fn a_condition_that_is_added_comes_after_those_that_are_there() {
 const PATH: &str = "/api/v1/namespaces/default/configmaps";
 
 #[tokio::test(start_paused = true)]
-async fn an_update_that_lost_a_race_is_made_again_with_what_is_there() {
+async fn conflicting_update_is_retried_with_the_current_object() {
     let wire = Wire::new().await;
     wire.send(
         "POST",
@@ -217,7 +217,7 @@ async fn an_update_that_lost_a_race_is_made_again_with_what_is_there() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_loses_every_race_is_told() {
+async fn persistent_conflict_is_returned() {
     let mut tries = 0;
     let conflict = || {
         kube::Error::Api(Box::new(
@@ -234,15 +234,15 @@ async fn whoever_loses_every_race_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_applied_is_owned_and_goes_when_it_is_no_longer_named() {
+async fn applied_field_is_owned_and_removed_when_omitted() {
     let wire = Wire::new().await;
     let api: Api<ConfigMap> = Api::namespaced(wire.client(), "default");
     let wanted = |data: Value| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a"}, "data": data});
-    let (mine, polite) = (Applier::new("mine"), Applier::polite("polite"));
+    let (mine, gentle) = (Applier::new("mine"), Applier::without_force("polite"));
     mine.apply(&api, "a", &wanted(json!({"x": "1", "y": "1"})))
         .await
         .unwrap();
-    let error = polite
+    let error = gentle
         .apply(&api, "a", &wanted(json!({"x": "2"})))
         .await
         .unwrap_err();
@@ -255,7 +255,7 @@ async fn what_is_applied_is_owned_and_goes_when_it_is_no_longer_named() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn kinds_are_found_by_all_their_names_and_new_ones_without_a_restart() {
+async fn mapper_finds_kinds_by_all_names_and_rediscovers() {
     let wire = Wire::new().await;
     let mapper = Mapper::new(wire.client());
     for name in [
@@ -304,7 +304,7 @@ async fn kinds_are_found_by_all_their_names_and_new_ones_without_a_restart() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whatever_has_replicas_can_be_scaled() {
+async fn scale_subresource_of_any_kind() {
     let wire = Wire::new().await;
     let deployment = json!({"metadata": {"name": "web"}, "spec": {
         "selector": {"matchLabels": {"a": "b"}},
@@ -345,7 +345,7 @@ async fn whatever_has_replicas_can_be_scaled() {
 }
 
 #[test]
-fn a_scheme_knows_the_type_of_what_an_object_says_it_is() {
+fn scheme_decodes_by_api_version_and_kind() {
     let mut scheme = Scheme::new();
     scheme
         .register::<Pod>()
@@ -388,7 +388,7 @@ struct Shirt {
 struct Blouse {}
 
 #[test]
-fn a_type_may_have_several_kinds_and_a_kind_has_one_type() {
+fn scheme_maps_a_kind_to_one_type() {
     let kind = |version: &str, kind: &str| GroupVersionKind::gvk("example.com", version, kind);
     let resource = |version: &str, name: &str| ApiResource::from_gvk(&kind(version, name));
     let mut scheme = Scheme::new();
@@ -456,7 +456,7 @@ fn a_type_may_have_several_kinds_and_a_kind_has_one_type() {
 }
 
 #[test]
-fn fields_are_read_and_written_by_path_and_errors_say_where() {
+fn fields_are_accessed_by_path_and_errors_name_it() {
     let mut object = json!({"spec": {"replicas": 3, "args": ["a"]}, "kind": "X"});
     assert_eq!(
         discover::get(&object, &["spec", "replicas"]),
@@ -497,7 +497,7 @@ fn fields_are_read_and_written_by_path_and_errors_say_where() {
 }
 
 #[test]
-fn fields_of_every_type_have_an_accessor_and_other_types_are_errors() {
+fn typed_accessors_reject_other_types() {
     let object = json!({
         "bool": true, "int": -3, "float": 1.5, "huge": u64::MAX, "string": "x", "null": null,
         "list": ["a", 1], "strings": ["a", "b"], "map": {"n": null, "s": "t"}, "labels": {"a": "b"},

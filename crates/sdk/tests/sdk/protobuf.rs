@@ -1,4 +1,4 @@
-//! Protobuf on the way to a real server.
+//! The protobuf encoding against a real server.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use tower::{Service, service_fn};
 
 use crate::wire::Wire;
 
-/// The content types of requests and responses, in their order.
+/// The content types of requests and responses, in order.
 #[derive(Clone, Default)]
 struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -35,7 +35,7 @@ impl Log {
     }
 }
 
-/// A client that speaks protobuf, and what goes over its wire.
+/// A client with the protobuf encoding, and its recorded content types.
 fn client(wire: &Wire) -> (Client, Log) {
     let (wire, log) = (wire.clone(), Log::default());
     let writer = log.clone();
@@ -67,7 +67,7 @@ fn deployment() -> Deployment {
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_are_written_and_read_as_protobuf_and_are_what_json_says() {
+async fn protobuf_objects_equal_json_objects() {
     let wire = Wire::new().await;
     let (client, log) = client(&wire);
     let api: Api<Deployment> = Api::default_namespaced(client);
@@ -98,7 +98,7 @@ async fn objects_are_written_and_read_as_protobuf_and_are_what_json_says() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_status_in_protobuf_is_an_error_as_in_json() {
+async fn protobuf_status_is_decoded_as_an_error() {
     let wire = Wire::new().await;
     let (client, log) = client(&wire);
     let api: Api<Deployment> = Api::default_namespaced(client);
@@ -115,7 +115,7 @@ async fn a_status_in_protobuf_is_an_error_as_in_json() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn custom_resources_subresources_and_watches_work_beside_protobuf() {
+async fn custom_resources_and_watches_fall_back_to_json() {
     let wire = Wire::new().await;
     let (client, log) = client(&wire);
     wire.define("example.com", "shirts", "Shirt").await;

@@ -1,4 +1,4 @@
-//! Work queues: once, in order, never twice at a time, later, again, and not at all.
+//! Work queues: deduplication, order, exclusive processing, delays, priorities, retries and shutdown.
 
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
@@ -13,7 +13,7 @@ use tokio::time::{Instant, timeout};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// Takes what can be taken now, and says of each that it is done.
+/// Gets and finishes all ready keys.
 async fn take_all(queue: &Queue<&'static str>) -> Vec<&'static str> {
     let mut taken = Vec::new();
     while !queue.is_empty() {
@@ -25,7 +25,7 @@ async fn take_all(queue: &Queue<&'static str>) -> Vec<&'static str> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_added_twice_comes_once_and_in_order() {
+async fn duplicate_keys_are_merged_in_order() {
     let queue = Queue::new("test");
     for key in ["a", "b", "a", "c", "b"] {
         queue.add(key);
@@ -34,7 +34,7 @@ async fn what_is_added_twice_comes_once_and_in_order() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_added_while_worked_on_comes_again_afterwards_and_not_before() {
+async fn key_added_during_processing_is_requeued_after_done() {
     let queue = Queue::new("test");
     queue.add("a");
     assert_eq!(queue.get().await, Some("a"));
@@ -49,7 +49,7 @@ async fn what_is_added_while_worked_on_comes_again_afterwards_and_not_before() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn done_without_work_changes_nothing() {
+async fn done_of_an_idle_key_is_ignored() {
     let queue = Queue::new("test");
     queue.add("a");
     queue.done(&"a");
@@ -58,7 +58,7 @@ async fn done_without_work_changes_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_earlier_key_comes_on_time_whoever_watches_the_clock() {
+async fn earlier_delayed_key_is_ready_on_time() {
     let queue = Queue::new("test");
     queue.add_after("late", 1000 * SECOND);
     let worker = |queue: Queue<&'static str>| async move { queue.get().await };
@@ -88,7 +88,7 @@ async fn an_earlier_key_comes_on_time_whoever_watches_the_clock() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_delayed_key_comes_when_it_is_due() {
+async fn delayed_key_is_ready_when_due() {
     let queue = Queue::new("test");
     let start = Instant::now();
     queue.add_after("late", 5 * SECOND);
@@ -101,7 +101,7 @@ async fn a_delayed_key_comes_when_it_is_due() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn due_keys_count_in_len_and_depth_before_a_worker_asks() {
+async fn due_keys_count_in_len_and_depth() {
     let queue = Queue::new("test");
     queue.add_after("a", SECOND);
     queue.add_after("b", 2 * SECOND);
@@ -121,7 +121,7 @@ async fn due_keys_count_in_len_and_depth_before_a_worker_asks() {
         (2, 2, 3)
     );
     assert_eq!(take_all(&queue).await, ["a", "b"]);
-    // They waited from when they were due: four seconds and three.
+    // The queue time counts from when they were due: four seconds and three.
     let text = Families::of(&[&queue]).to_string();
     assert!(
         text.contains("workqueue_queue_duration_seconds_sum{name=\"test\"} 7\n"),
@@ -130,7 +130,7 @@ async fn due_keys_count_in_len_and_depth_before_a_worker_asks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_that_became_due_first_comes_before_one_that_was_added_later() {
+async fn due_keys_precede_later_additions() {
     let queue = Queue::new("test");
     queue.add_after("due", SECOND);
     tokio::time::advance(2 * SECOND).await;
@@ -139,7 +139,7 @@ async fn a_key_that_became_due_first_comes_before_one_that_was_added_later() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn workers_that_wait_get_every_key_that_is_due_at_once() {
+async fn waiting_workers_get_all_due_keys() {
     let queue = Queue::new("test");
     let mut workers: tokio::task::JoinSet<_> = (0..3)
         .map(|_| {
@@ -164,7 +164,7 @@ async fn workers_that_wait_get_every_key_that_is_due_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_two_delays_the_shorter_counts_and_the_key_comes_once() {
+async fn shorter_of_two_delays_wins() {
     let queue = Queue::new("test");
     let start = Instant::now();
     queue.add_after("a", 5 * SECOND);
@@ -180,7 +180,7 @@ async fn of_two_delays_the_shorter_counts_and_the_key_comes_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_shorter_delay_wakes_those_who_wait_for_a_longer_one() {
+async fn shorter_delay_wakes_waiting_workers() {
     let queue = Queue::new("test");
     queue.add_after("late", 100 * SECOND);
     let waiter = tokio::spawn({
@@ -195,7 +195,7 @@ async fn a_shorter_delay_wakes_those_who_wait_for_a_longer_one() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_the_worker_who_watches_the_clock_gives_up_another_takes_over() {
+async fn another_worker_takes_over_the_timer() {
     let queue = Queue::new("test");
     queue.add_after("a", 10 * SECOND);
     let first = tokio::spawn({
@@ -219,7 +219,7 @@ async fn when_the_worker_who_watches_the_clock_gives_up_another_takes_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn higher_priorities_come_first_until_the_others_have_waited_long_enough() {
+async fn higher_priorities_come_first_until_others_age() {
     let queue = Queue::with(Options {
         aging: 10 * SECOND,
         ..Options::new("test")
@@ -238,7 +238,7 @@ async fn higher_priorities_come_first_until_the_others_have_waited_long_enough()
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_keeps_the_higher_of_its_priorities_and_comes_once() {
+async fn merged_key_keeps_the_higher_priority() {
     let queue = Queue::new("test");
     queue.add("a");
     queue.add("b");
@@ -249,7 +249,7 @@ async fn a_key_keeps_the_higher_of_its_priorities_and_comes_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nothing_starves_under_a_stream_of_urgent_keys() {
+async fn urgent_keys_do_not_starve_others() {
     let queue = Queue::new("test");
     queue.add(0);
     for key in 1..100 {
@@ -267,7 +267,7 @@ async fn nothing_starves_under_a_stream_of_urgent_keys() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn failures_wait_longer_each_time_until_they_are_forgotten() {
+async fn retry_delay_grows_until_forget() {
     let limiter = Exponential::new(Duration::from_millis(1), SECOND);
     let queue = Queue::with(Options {
         limiter: Box::new(limiter),
@@ -289,7 +289,7 @@ async fn failures_wait_longer_each_time_until_they_are_forgotten() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn limiters_say_how_long() {
+async fn rate_limiters_return_delays() {
     let milliseconds = |limiter: &dyn Limiter<&str>, times: usize| -> Vec<u128> {
         (0..times).map(|_| limiter.when(&"a").as_millis()).collect()
     };
@@ -312,7 +312,7 @@ async fn limiters_say_how_long() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_bucket_fills_again_and_never_above_its_burst() {
+async fn token_bucket_refills_up_to_its_burst() {
     let bucket = TokenBucket::new(1.0, 2);
     let when = || Limiter::<&str>::when(&bucket, &"a").as_secs();
     assert_eq!([when(), when(), when()], [0, 0, 1]);
@@ -321,7 +321,7 @@ async fn a_bucket_fills_again_and_never_above_its_burst() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_shut_down_the_rest_is_handed_out_and_nothing_new_is_taken() {
+async fn shut_down_drains_and_rejects_new_keys() {
     let queue = Queue::new("test");
     queue.add("a");
     queue.add_after("never", SECOND);
@@ -334,7 +334,7 @@ async fn after_shut_down_the_rest_is_handed_out_and_nothing_new_is_taken() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn keys_that_are_due_at_shut_down_are_drained_and_later_ones_dropped() {
+async fn shut_down_drops_keys_that_are_not_due() {
     let queue = Queue::new("test");
     queue.add_after("due", SECOND);
     queue.add_after("later", 10 * SECOND);
@@ -351,7 +351,7 @@ async fn keys_that_are_due_at_shut_down_are_drained_and_later_ones_dropped() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn shut_down_wakes_everybody_who_waits() {
+async fn shut_down_wakes_all_workers() {
     let queue: Queue<&str> = Queue::new("test");
     let waiters: Vec<_> = (0..3)
         .map(|_| {
@@ -373,7 +373,7 @@ async fn shut_down_wakes_everybody_who_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn draining_waits_for_what_is_worked_on_and_for_what_comes_again() {
+async fn drain_waits_for_processing_and_requeued_keys() {
     let queue = Queue::new("test");
     queue.add("a");
     assert_eq!(queue.get().await, Some("a"));
@@ -402,7 +402,7 @@ async fn draining_waits_for_what_is_worked_on_and_for_what_comes_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn metrics_have_the_names_that_dashboards_know() {
+async fn metrics_have_the_upstream_names() {
     let queue = Queue::new("pods");
     queue.add("a");
     queue.add("b");
@@ -439,7 +439,7 @@ async fn metrics_have_the_names_that_dashboards_know() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn with_many_producers_and_workers_nothing_is_lost_and_nothing_is_shared() {
+async fn concurrent_workers_lose_and_share_no_keys() {
     let queue: Queue<u32> = Queue::new("test");
     let working: Arc<Mutex<HashSet<u32>>> = Arc::default();
     let seen: Arc<Mutex<HashMap<u32, usize>>> = Arc::default();

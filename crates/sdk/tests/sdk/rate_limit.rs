@@ -12,7 +12,7 @@ use tower::Layer;
 
 use crate::wire::Wire;
 
-/// Sends requests at once; after how many milliseconds each was answered.
+/// Sends requests at once and returns the latency of each in milliseconds.
 async fn answered(client: &Client, n_requests: usize) -> Vec<u128> {
     let start = Instant::now();
     let api: Api<ConfigMap> = Api::default_namespaced(client.clone());
@@ -26,7 +26,7 @@ async fn answered(client: &Client, n_requests: usize) -> Vec<u128> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_sends_its_burst_at_once_and_the_rest_at_its_rate() {
+async fn burst_passes_at_once_and_the_rest_at_the_rate() {
     let wire = Wire::new().await;
     let client = Client::new(RateLimitLayer::new(2.0, 3).layer(wire), "default");
     assert_eq!(answered(&client, 6).await, [0, 0, 0, 500, 1000, 1500]);
@@ -39,7 +39,7 @@ async fn a_client_sends_its_burst_at_once_and_the_rest_at_its_rate() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn zero_stands_for_the_defaults_and_a_negative_rate_for_no_limit() {
+async fn zero_means_default_and_negative_means_unlimited() {
     let wire = Wire::new().await;
     let client = |layer: RateLimitLayer| layer.wrap(wire.client());
     for layer in [RateLimitLayer::new(0.0, 0), RateLimitLayer::default()] {
@@ -76,7 +76,7 @@ async fn watches_take_no_token() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_dropped_while_it_waits_takes_no_token() {
+async fn dropped_request_takes_no_token() {
     let wire = Wire::new().await;
     let client = RateLimitLayer::new(1.0, 1).wrap(wire.client());
     assert_eq!(answered(&client, 1).await, [0]);

@@ -1,4 +1,4 @@
-//! Informers that many share: factories, namespaces, metrics, indexes.
+//! Shared informers: factories, namespaces, metrics, indexes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ fn only(namespace: &str) -> FactoryOptions {
 }
 
 #[tokio::test(start_paused = true)]
-async fn everybody_who_asks_a_factory_shares_one_watch() {
+async fn factory_users_share_one_watch() {
     let wire = Wire::new().await;
     create(&wire, "a").await;
     let factory = Factory::with(wire.client(), only("default"));
@@ -51,7 +51,7 @@ async fn everybody_who_asks_a_factory_shares_one_watch() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guest_who_leaves_hears_no_more_and_others_go_on() {
+async fn stopped_scope_removes_its_handlers_only() {
     let wire = Wire::new().await;
     let factory = Factory::with(wire.client(), only("default"));
     let heard = |factory: &Factory| {
@@ -64,12 +64,12 @@ async fn a_guest_who_leaves_hears_no_more_and_others_go_on() {
             });
         count
     };
-    let (guest, again) = (factory.lend(), factory.lend());
-    let (ours, theirs) = (heard(&factory), heard(&guest));
-    guest.start();
-    guest.wait_for_sync().await;
-    see(&guest.informer::<ConfigMap>(), &create(&wire, "a").await).await;
-    guest.stop();
+    let (scope, again) = (factory.scoped(), factory.scoped());
+    let (ours, theirs) = (heard(&factory), heard(&scope));
+    scope.start();
+    scope.wait_for_sync().await;
+    see(&scope.informer::<ConfigMap>(), &create(&wire, "a").await).await;
+    scope.stop();
     let next = heard(&again);
     see(&factory.informer::<ConfigMap>(), &create(&wire, "b").await).await;
     sleep(MINUTE).await;
@@ -83,7 +83,7 @@ async fn a_guest_who_leaves_hears_no_more_and_others_go_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn whoever_asks_for_metadata_alone_shares_nothing_with_others() {
+async fn metadata_informer_is_separate() {
     let wire = Wire::new().await;
     create(&wire, "a").await;
     let factory = Factory::with(wire.client(), only("default"));
@@ -99,7 +99,7 @@ async fn whoever_asks_for_metadata_alone_shares_nothing_with_others() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_factory_follows_several_namespaces_and_kinds_that_live_in_none() {
+async fn factory_watches_namespaces_and_cluster_scoped_kinds() {
     let wire = Wire::new().await;
     for namespace in ["other", "third"] {
         wire.namespace(namespace).await;
@@ -145,7 +145,7 @@ async fn a_factory_follows_several_namespaces_and_kinds_that_live_in_none() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_informer_tells_how_it_does_under_the_names_that_are_known() {
+async fn informer_metrics_have_the_upstream_names() {
     let wire = Wire::new().await;
     create(&wire, "a").await;
     create(&wire, "b").await;
@@ -202,7 +202,7 @@ async fn an_informer_tells_how_it_does_under_the_names_that_are_known() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn several_namespaces_share_a_cache() {
+async fn namespaces_share_a_cache() {
     let wire = Wire::new().await;
     wire.namespace("other").await;
     let sources = ["default", "other"].map(|namespace| {
@@ -233,7 +233,7 @@ async fn several_namespaces_share_a_cache() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_are_found_by_indexes_and_kept_without_what_nobody_needs() {
+async fn objects_are_indexed_and_transformed() {
     let wire = Wire::new().await;
     let body = json!({"metadata": {"name": "a", "labels": {"app": "web"}}, "data": {"step": "0", "large": "x"}});
     wire.send("POST", PATH, body).await;
@@ -280,7 +280,7 @@ async fn objects_are_found_by_indexes_and_kept_without_what_nobody_needs() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_object_that_cannot_be_read_is_an_error_for_who_reads_it_and_nobody_else() {
+async fn undecodable_object_is_an_error_for_its_reader_only() {
     let wire = Wire::new().await;
     create(&wire, "a").await;
     let mut source: ListWatch<Strict> = ListWatch::namespaced(wire.client(), "default");
@@ -300,7 +300,7 @@ async fn an_object_that_cannot_be_read_is_an_error_for_who_reads_it_and_nobody_e
     );
 }
 
-/// A ConfigMap with a field that none has.
+/// A ConfigMap type with a required field that no ConfigMap has.
 #[derive(Debug, Clone, serde::Deserialize)]
 struct Strict {
     metadata: kube::api::ObjectMeta,

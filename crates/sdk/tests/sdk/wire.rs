@@ -1,4 +1,4 @@
-//! The way to a real server in the same process, which can be made to fail.
+//! A real server in the same process behind a transport with fault injection.
 
 use parking_lot::Mutex;
 use std::convert::Infallible;
@@ -20,7 +20,7 @@ use mizzen_value::clock::Clock;
 use tokio::sync::watch;
 use tower::Service;
 
-/// A server and the way to it. Clones are the same.
+/// A server and a transport to it. Clones share both.
 #[derive(Clone)]
 pub(crate) struct Wire {
     server: Arc<Mutex<Server>>,
@@ -28,34 +28,34 @@ pub(crate) struct Wire {
     faults: Arc<Mutex<Faults>>,
     pub n_lists: Arc<AtomicUsize>,
     pub n_watches: Arc<AtomicUsize>,
-    /// Whether requests that go this way get no answer.
+    /// Whether requests over this transport get no response.
     is_cut_off: Arc<AtomicBool>,
-    /// How all connections end that there are, whenever that is.
+    /// How all open connections end.
     ends: watch::Sender<End>,
 }
 
-/// How a connection ends that was fine.
+/// The end of a healthy connection.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
 pub(crate) enum End {
-    /// As it should.
+    /// A regular end of the stream.
     #[default]
     Closed,
-    /// By an error.
+    /// An I/O error.
     Reset,
 }
 
-/// What goes wrong next.
+/// Faults to inject.
 #[derive(Default)]
 pub(crate) struct Faults {
-    /// After how many bytes the next watches break off, one after the other.
+    /// The byte counts after which the next watches break off, in order.
     pub cuts: Vec<usize>,
-    /// Watches that are refused with this code.
+    /// Watches that fail with this status code.
     pub refused: Vec<u16>,
-    /// A line that the next watch says after so many others.
+    /// A line that is inserted into the next watch after so many others.
     pub insert: Option<(usize, String)>,
 }
 
-/// Time that stands where a test put it.
+/// A clock that only a test moves.
 struct Still;
 
 impl Clock for Still {
@@ -91,14 +91,14 @@ impl Wire {
         mizzen_controlplane::server(registry, Options::default())
     }
 
-    /// Stops the server and starts another on the same store.
+    /// Restarts the server on the same store.
     pub(crate) fn restart(&self) {
         let mut server = self.server.lock();
         server.stop();
         *server = Wire::serve(&self.store);
     }
 
-    /// Ends every connection that there is, as a server that goes away does.
+    /// Ends all open connections, as a server that shuts down does.
     pub(crate) fn hang_up(&self, end: End) {
         self.ends.send_replace(end);
     }
@@ -107,7 +107,7 @@ impl Wire {
         Client::new(self.clone(), "default")
     }
 
-    /// Another way to the same server, which can be cut off by itself.
+    /// Another transport to the same server with its own faults.
     pub(crate) fn another(&self) -> Wire {
         Wire {
             is_cut_off: Arc::default(),
@@ -123,13 +123,13 @@ impl Wire {
         set(&mut self.faults.lock());
     }
 
-    /// Makes a namespace.
+    /// Creates a namespace.
     pub(crate) async fn namespace(&self, name: &str) {
         let body = serde_json::json!({"metadata": {"name": name}});
         self.send("POST", "/api/v1/namespaces", body).await;
     }
 
-    /// Defines a kind, and waits until it is served.
+    /// Creates a CustomResourceDefinition and waits until it is served.
     pub(crate) async fn define(&self, group: &str, plural: &str, kind: &str) {
         let definition = serde_json::json!({
             "metadata": {"name": format!("{plural}.{group}")},
@@ -160,7 +160,7 @@ impl Wire {
         }
     }
 
-    /// Sends a request past all faults; the answer must be a success.
+    /// Sends a request without faults. Panics if it fails.
     pub(crate) async fn send(
         &self,
         method: &str,
@@ -245,7 +245,7 @@ impl Wire {
         answer.map(|body| Faulty::new(body, faults, end))
     }
 
-    /// When and how the next connection is hung up.
+    /// When and how the next connection ends.
     fn end(&self) -> Pin<Box<dyn Future<Output = End> + Send>> {
         let mut ends = self.ends.subscribe();
         Box::pin(async move {
@@ -258,7 +258,7 @@ impl Wire {
 }
 
 impl Faults {
-    /// What goes wrong with one watch, and what with later ones.
+    /// The faults of one watch and of later ones.
     fn split(mut self) -> (Faults, Faults) {
         let mut now = Faults::default();
         if !self.refused.is_empty() {
@@ -288,7 +288,7 @@ impl Service<Request<ClientBody>> for Wire {
     }
 }
 
-/// A body that may break off, or say something that the server did not.
+/// A response body that may break off or contain an inserted line.
 pub(crate) struct Faulty {
     inner: Body,
     cut: Option<usize>,

@@ -1,27 +1,27 @@
-//! Who uses informers that are not theirs, and may leave while others go on?
+//! The scope of handlers on shared informers.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
 
 use super::mailbox::Mailbox;
 
-/// Ends one handler.
+/// Removes one handler.
 type End = Box<dyn FnOnce() + Send>;
 
-/// Somebody who may leave. Clones are the same guest.
+/// Handlers that are removed together. Clones share the scope.
 #[derive(Clone, Default)]
-pub(super) struct Guest(Arc<Mutex<Vec<End>>>);
+pub(super) struct HandlerScope(Arc<Mutex<Vec<End>>>);
 
-impl Guest {
-    /// Remembers a handler that came with the guest.
-    pub(super) fn brings<K: Send + Sync + 'static>(&self, mailbox: &Arc<Mailbox<K>>) {
+impl HandlerScope {
+    /// Adds a handler to the scope.
+    pub(super) fn add<K: Send + Sync + 'static>(&self, mailbox: &Arc<Mailbox<K>>) {
         let mailbox = Arc::downgrade(mailbox);
         let end = move || mailbox.upgrade().iter().for_each(|mailbox| mailbox.close());
         self.0.lock().push(Box::new(end));
     }
 
-    /// Ends the guest's handlers.
-    pub(super) fn leave(&self) {
+    /// Removes all handlers of the scope.
+    pub(super) fn remove_all(&self) {
         let ends = std::mem::take(&mut *self.0.lock());
         ends.into_iter().for_each(|end| end());
     }
