@@ -59,7 +59,9 @@ pub(crate) fn read(server: &Inner, request: &Request) -> Result<DeleteOptions, S
             body.decode(root).map_err(|error| error.to_string())
         })
         .map_err(Status::bad_request)?;
-    request.record.sent(&default, root, &read.value);
+    request
+        .record
+        .set_request_object(&default, root, &read.value);
     from_value(&read.value)
 }
 

@@ -69,7 +69,7 @@ impl FileWatcher {
     pub async fn changed(&mut self) -> Result<Vec<Vec<u8>>, FileError> {
         loop {
             sleep(POLL_INTERVAL).await;
-            let now: Contents = self.files.iter().map(|file| read(file)).collect();
+            let now: Contents = self.files.iter().map(|file| read_file(file)).collect();
             if now.as_ref() == Ok(&self.loaded) {
                 self.pending = None;
                 continue;
@@ -102,7 +102,7 @@ impl FileWatcher {
     }
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, FileError> {
+fn read_file(path: &Path) -> Result<Vec<u8>, FileError> {
     std::fs::read(path).map_err(|error| FileError {
         path: path.into(),
         why: error.to_string(),

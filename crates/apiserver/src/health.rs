@@ -26,14 +26,14 @@ pub trait HealthCheck: fmt::Debug + Send + Sync {
     fn check(&self) -> Future<'_, Result<(), String>>;
 
     /// The endpoints beside `/healthz` that run it. Usually `/readyz`, and not `/livez`: a restart would not help.
-    fn endpoint(&self) -> Endpoint {
-        Endpoint::Readyz
+    fn endpoint(&self) -> HealthEndpoint {
+        HealthEndpoint::Readyz
     }
 }
 
 /// A health endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Endpoint {
+pub enum HealthEndpoint {
     /// The older one, which runs nearly all checks.
     Healthz,
     /// Whether the process must be restarted.
@@ -42,21 +42,25 @@ pub enum Endpoint {
     Readyz,
 }
 
-impl Endpoint {
+impl HealthEndpoint {
     /// All of them.
-    pub(crate) const ALL: [Endpoint; 3] = [Endpoint::Healthz, Endpoint::Livez, Endpoint::Readyz];
+    pub(crate) const ALL: [HealthEndpoint; 3] = [
+        HealthEndpoint::Healthz,
+        HealthEndpoint::Livez,
+        HealthEndpoint::Readyz,
+    ];
 
-    fn named(name: &str) -> Option<Endpoint> {
-        Endpoint::ALL
+    fn named(name: &str) -> Option<HealthEndpoint> {
+        HealthEndpoint::ALL
             .into_iter()
             .find(|endpoint| endpoint.name() == name)
     }
 
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Endpoint::Healthz => "healthz",
-            Endpoint::Livez => "livez",
-            Endpoint::Readyz => "readyz",
+            HealthEndpoint::Healthz => "healthz",
+            HealthEndpoint::Livez => "livez",
+            HealthEndpoint::Readyz => "readyz",
         }
     }
 }
@@ -140,11 +144,11 @@ impl BootSequence {
 pub struct ComponentHealth(Arc<RwLock<Vec<EndpointChecks>>>);
 
 /// An endpoint, and what it checks.
-type EndpointChecks = (Endpoint, Vec<Arc<dyn HealthCheck>>);
+type EndpointChecks = (HealthEndpoint, Vec<Arc<dyn HealthCheck>>);
 
 impl ComponentHealth {
     /// Serves an endpoint, which runs these checks, too.
-    pub fn add(&self, endpoint: Endpoint, checks: Vec<Arc<dyn HealthCheck>>) {
+    pub fn add(&self, endpoint: HealthEndpoint, checks: Vec<Arc<dyn HealthCheck>>) {
         let mut endpoints = self.0.write();
         match endpoints.iter_mut().find(|(known, _)| *known == endpoint) {
             Some((_, known)) => known.extend(checks),
@@ -154,12 +158,16 @@ impl ComponentHealth {
 
     /// The checks of an endpoint; none if it is not served. Kubernetes: where there is nothing to check there is a ping
     /// (server/healthz/healthz.go, InstallPathHandler).
-    fn checks(&self, endpoint: Endpoint) -> Option<Vec<Check<'static>>> {
+    fn checks(&self, endpoint: HealthEndpoint) -> Option<Vec<EndpointCheck<'static>>> {
         let endpoints = self.0.read();
         let (_, checks) = endpoints.iter().find(|(known, _)| *known == endpoint)?;
         Some(match checks.is_empty() {
-            true => vec![Check::Own(PING)],
-            false => checks.iter().cloned().map(Check::OfComponent).collect(),
+            true => vec![EndpointCheck::Own(PING)],
+            false => checks
+                .iter()
+                .cloned()
+                .map(EndpointCheck::OfComponent)
+                .collect(),
         })
     }
 }
@@ -200,77 +208,77 @@ fn informers_are_synced(server: &Inner) -> Result<(), String> {
     }
 }
 
-enum Check<'a> {
+enum EndpointCheck<'a> {
     Own(Own),
     Boot(&'static str),
     Outside(&'a dyn HealthCheck),
     OfComponent(Arc<dyn HealthCheck>),
 }
 
-impl Check<'_> {
+impl EndpointCheck<'_> {
     fn name(&self) -> &str {
         match self {
-            Check::Own((name, _)) | Check::Boot(name) => name,
-            Check::Outside(check) => check.name(),
-            Check::OfComponent(check) => check.name(),
+            EndpointCheck::Own((name, _)) | EndpointCheck::Boot(name) => name,
+            EndpointCheck::Outside(check) => check.name(),
+            EndpointCheck::OfComponent(check) => check.name(),
         }
     }
 
     async fn run(&self, server: &Inner) -> Result<(), String> {
         match self {
-            Check::Own((_, check)) => check(server),
-            Check::Boot(name) if server.boot_sequence.is_complete(name) => Ok(()),
-            Check::Boot(_) => Err("not finished".into()),
-            Check::Outside(check) => check.check().await,
-            Check::OfComponent(check) => check.check().await,
+            EndpointCheck::Own((_, check)) => check(server),
+            EndpointCheck::Boot(name) if server.boot_sequence.is_complete(name) => Ok(()),
+            EndpointCheck::Boot(_) => Err("not finished".into()),
+            EndpointCheck::Outside(check) => check.check().await,
+            EndpointCheck::OfComponent(check) => check.check().await,
         }
     }
 }
 
 /// The checks of an endpoint, in kube-apiserver's order.
-fn checks(server: &Inner, endpoint: Endpoint) -> Vec<Check<'_>> {
+fn checks(server: &Inner, endpoint: HealthEndpoint) -> Vec<EndpointCheck<'_>> {
     let outside = server.options.health.iter().map(|check| &**check);
     let outside: Vec<&dyn HealthCheck> = outside
-        .filter(|check| endpoint == Endpoint::Healthz || check.endpoint() == endpoint)
+        .filter(|check| endpoint == HealthEndpoint::Healthz || check.endpoint() == endpoint)
         .collect();
-    let is_early = |check: &&&dyn HealthCheck| check.endpoint() == Endpoint::Livez;
+    let is_early = |check: &&&dyn HealthCheck| check.endpoint() == HealthEndpoint::Livez;
     let early = outside
         .iter()
         .filter(is_early)
-        .map(|check| Check::Outside(*check));
+        .map(|check| EndpointCheck::Outside(*check));
     let late = outside
         .iter()
         .filter(|check| !is_early(check))
-        .map(|check| Check::Outside(*check));
+        .map(|check| EndpointCheck::Outside(*check));
     let boot = server
         .options
         .boot_sequence
         .iter()
         .copied()
-        .map(Check::Boot);
-    let mut checks: Vec<Check> = [PING, LOG]
-        .map(Check::Own)
+        .map(EndpointCheck::Boot);
+    let mut checks: Vec<EndpointCheck> = [PING, LOG]
+        .map(EndpointCheck::Own)
         .into_iter()
         .chain(early)
         .collect();
-    checks.push(Check::Own(STORE));
-    if endpoint == Endpoint::Readyz {
-        checks.push(Check::Own(STORE_READINESS));
+    checks.push(EndpointCheck::Own(STORE));
+    if endpoint == HealthEndpoint::Readyz {
+        checks.push(EndpointCheck::Own(STORE_READINESS));
     }
     checks.extend(late);
-    if endpoint == Endpoint::Readyz {
-        checks.push(Check::Own(INFORMERS));
+    if endpoint == HealthEndpoint::Readyz {
+        checks.push(EndpointCheck::Own(INFORMERS));
     }
     checks.extend(boot);
-    if endpoint == Endpoint::Readyz {
-        checks.push(Check::Own(SHUTDOWN));
+    if endpoint == HealthEndpoint::Readyz {
+        checks.push(EndpointCheck::Own(SHUTDOWN));
     }
     checks
 }
 
 /// The paths of all checks of all endpoints.
 pub(crate) fn paths(server: &Inner) -> Vec<String> {
-    let of = |endpoint: Endpoint| {
+    let of = |endpoint: HealthEndpoint| {
         let root = format!("/{}", endpoint.name());
         let checks = checks(server, endpoint);
         let each = checks
@@ -278,13 +286,13 @@ pub(crate) fn paths(server: &Inner) -> Vec<String> {
             .map(|check| format!("{root}/{}", check.name()));
         each.chain([root.clone()]).collect::<Vec<_>>()
     };
-    Endpoint::ALL.into_iter().flat_map(of).collect()
+    HealthEndpoint::ALL.into_iter().flat_map(of).collect()
 }
 
 /// `/livez?verbose`, `/readyz/ping`, …
-pub(crate) async fn answer(server: &Arc<Inner>, request: &Request, parts: &[&str]) -> Answer {
+pub(crate) async fn serve_health(server: &Arc<Inner>, request: &Request, parts: &[&str]) -> Answer {
     let not_found = || answer::text(404, "404 page not found\n");
-    let Some(endpoint) = Endpoint::named(parts[0]) else {
+    let Some(endpoint) = HealthEndpoint::named(parts[0]) else {
         return not_found();
     };
     let checks = match &server.options.component {
@@ -311,7 +319,12 @@ pub(crate) async fn answer(server: &Arc<Inner>, request: &Request, parts: &[&str
     }
 }
 
-async fn report(endpoint: Endpoint, checks: &[Check<'_>], server: &Inner, query: &Query) -> Answer {
+async fn report(
+    endpoint: HealthEndpoint,
+    checks: &[EndpointCheck<'_>],
+    server: &Inner,
+    query: &Query,
+) -> Answer {
     let root = endpoint.name();
     let excluded: BTreeSet<&str> = query.all("exclude").into_iter().collect();
     let mut unknown = excluded.clone();

@@ -16,11 +16,11 @@ use x509_parser::x509::SubjectPublicKeyInfo;
 pub struct Algorithm {
     /// What JWTs call it: `RS256`.
     pub name: &'static str,
-    check: Check,
+    kind: AlgorithmKind,
 }
 
 #[derive(Debug)]
-enum Check {
+enum AlgorithmKind {
     Rsa(&'static RsaParameters),
     Curve(Curve),
 }
@@ -29,35 +29,35 @@ enum Check {
 pub static ALGORITHMS: [Algorithm; 8] = [
     Algorithm {
         name: "RS256",
-        check: Check::Rsa(&ring_signature::RSA_PKCS1_2048_8192_SHA256),
+        kind: AlgorithmKind::Rsa(&ring_signature::RSA_PKCS1_2048_8192_SHA256),
     },
     Algorithm {
         name: "RS384",
-        check: Check::Rsa(&ring_signature::RSA_PKCS1_2048_8192_SHA384),
+        kind: AlgorithmKind::Rsa(&ring_signature::RSA_PKCS1_2048_8192_SHA384),
     },
     Algorithm {
         name: "RS512",
-        check: Check::Rsa(&ring_signature::RSA_PKCS1_2048_8192_SHA512),
+        kind: AlgorithmKind::Rsa(&ring_signature::RSA_PKCS1_2048_8192_SHA512),
     },
     Algorithm {
         name: "PS256",
-        check: Check::Rsa(&ring_signature::RSA_PSS_2048_8192_SHA256),
+        kind: AlgorithmKind::Rsa(&ring_signature::RSA_PSS_2048_8192_SHA256),
     },
     Algorithm {
         name: "PS384",
-        check: Check::Rsa(&ring_signature::RSA_PSS_2048_8192_SHA384),
+        kind: AlgorithmKind::Rsa(&ring_signature::RSA_PSS_2048_8192_SHA384),
     },
     Algorithm {
         name: "PS512",
-        check: Check::Rsa(&ring_signature::RSA_PSS_2048_8192_SHA512),
+        kind: AlgorithmKind::Rsa(&ring_signature::RSA_PSS_2048_8192_SHA512),
     },
     Algorithm {
         name: "ES256",
-        check: Check::Curve(Curve::P256),
+        kind: AlgorithmKind::Curve(Curve::P256),
     },
     Algorithm {
         name: "ES384",
-        check: Check::Curve(Curve::P384),
+        kind: AlgorithmKind::Curve(Curve::P384),
     },
 ];
 
@@ -191,18 +191,18 @@ impl PublicKey {
 
     /// Whether a signature of that kind is this key's.
     pub fn verify(&self, algorithm: &Algorithm, message: &[u8], signature: &[u8]) -> bool {
-        match (&self.material, &algorithm.check) {
+        match (&self.material, &algorithm.kind) {
             (
                 Material::Rsa {
                     modulus: n,
                     exponent: e,
                 },
-                Check::Rsa(parameters),
+                AlgorithmKind::Rsa(parameters),
             ) => {
                 let key = ring_signature::RsaPublicKeyComponents { n, e };
                 key.verify(parameters, message, signature).is_ok()
             }
-            (Material::Point(curve, point), Check::Curve(wanted)) if curve == wanted => {
+            (Material::Point(curve, point), AlgorithmKind::Curve(wanted)) if curve == wanted => {
                 let key = ring_signature::UnparsedPublicKey::new(curve.check(), point);
                 key.verify(message, signature).is_ok()
             }
@@ -277,7 +277,7 @@ impl<'a> Unverified<'a> {
 }
 
 /// Texts as Go shows a list of them with `%q`.
-pub(crate) fn quoted(texts: &[Str]) -> String {
+pub(crate) fn quote_list(texts: &[Str]) -> String {
     let mut shown = String::from("[");
     for (at, text) in texts.iter().enumerate() {
         let space = if at == 0 { "" } else { " " };

@@ -1,10 +1,10 @@
 //! What is counted, under upstream's names where the meaning is the same (endpoints/metrics/metrics.go).
 
-mod credentials;
+mod auth;
+mod credential_metrics;
 mod health_checks;
 mod identity;
 mod reloads;
-mod results;
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -21,12 +21,12 @@ use crate::answer::Answer;
 use crate::discovery;
 use crate::request::{Request, ResourcePath, Target};
 use crate::server::Inner;
-use credentials::CredentialCounts;
-pub(crate) use credentials::TokenUse;
+pub(crate) use auth::{AuthMetrics, AuthenticationOutcome, AuthorizationOutcome, DOUBLING};
+use credential_metrics::CredentialCounts;
+pub(crate) use credential_metrics::TokenUse;
 use health_checks::HealthChecks;
 pub use identity::{api_server_id_hash, set_api_server_id};
 pub use reloads::{Reloads, hash};
-pub(crate) use results::{Authenticated, Authorized, DOUBLING, Results};
 
 /// The upper bounds of the duration buckets, in seconds, as upstream has them.
 const BUCKETS: [f64; 23] = [
@@ -48,7 +48,7 @@ const PAGES: [&str; 7] = [
 
 /// The labels under which a request is counted.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Observed {
+pub(crate) struct RequestLabels {
     verb: &'static str,
     dry_run: &'static str,
     group: Str,
@@ -59,14 +59,14 @@ pub(crate) struct Observed {
     component: &'static str,
 }
 
-impl Observed {
+impl RequestLabels {
     /// Invariant: the number of series is bounded, whatever clients send: unknown resources and paths have no labels.
-    pub(crate) fn new(server: &Inner, request: &Request) -> Observed {
+    pub(crate) fn new(server: &Inner, request: &Request) -> RequestLabels {
         let verb = verb_label(request);
         match request.info.target() {
-            Target::Page(path) => Observed::of_page(verb, path),
-            Target::Resource(path) if !is_known(server, path) => Observed::of_page(verb, ""),
-            Target::Resource(path) => Observed {
+            Target::Page(path) => RequestLabels::of_page(verb, path),
+            Target::Resource(path) if !is_known(server, path) => RequestLabels::of_page(verb, ""),
+            Target::Resource(path) => RequestLabels {
                 verb,
                 dry_run: if request.query.all("dryRun") == ["All"] {
                     "All"
@@ -89,7 +89,7 @@ impl Observed {
     }
 
     /// A request for a non-resource path, or for nothing that exists.
-    fn of_page(verb: &'static str, path: &str) -> Observed {
+    fn of_page(verb: &'static str, path: &str) -> RequestLabels {
         let root = PAGES.iter().find(|page| {
             path.strip_prefix(**page)
                 .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
@@ -100,7 +100,7 @@ impl Observed {
             root => root,
         });
         let none = Str::default;
-        Observed {
+        RequestLabels {
             verb,
             dry_run: "",
             group: none(),
@@ -177,16 +177,16 @@ fn verb_label(request: &Request) -> &'static str {
 
 /// Everything that is counted.
 #[derive(Default)]
-pub(crate) struct Metrics {
+pub(crate) struct ServerMetrics {
     /// When the server started, in Unix seconds.
     pub started: i64,
-    pub results: Results,
+    pub auth: AuthMetrics,
     pub credentials: CredentialCounts,
     pub health_checks: HealthChecks,
-    requests: Mutex<BTreeMap<(Observed, u16), u64>>,
-    durations: Mutex<BTreeMap<Observed, Histogram>>,
-    sizes: Mutex<BTreeMap<Observed, Histogram>>,
-    terminations: Mutex<BTreeMap<(Observed, u16), u64>>,
+    requests: Mutex<BTreeMap<(RequestLabels, u16), u64>>,
+    durations: Mutex<BTreeMap<RequestLabels, Histogram>>,
+    sizes: Mutex<BTreeMap<RequestLabels, Histogram>>,
+    terminations: Mutex<BTreeMap<(RequestLabels, u16), u64>>,
     inflight: [AtomicI64; 2],
     watches: Mutex<BTreeMap<WatchedResource, Arc<AtomicI64>>>,
     events: Mutex<BTreeMap<WatchedResource, Arc<AtomicI64>>>,
@@ -199,21 +199,21 @@ pub(crate) struct Metrics {
 pub(crate) struct Terminated;
 
 /// A request that is under way.
-pub(crate) struct Inflight<'a>(&'a AtomicI64);
+pub(crate) struct InflightGuard<'a>(&'a AtomicI64);
 
-impl Drop for Inflight<'_> {
+impl Drop for InflightGuard<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 /// Counts a watch for as long as it lives, and its events.
-pub(crate) struct Gauge {
+pub(crate) struct WatchGauge {
     count: Arc<AtomicI64>,
     events: Arc<AtomicI64>,
 }
 
-impl Gauge {
+impl WatchGauge {
     /// Events go to the watcher.
     pub(crate) fn sent(&self, events: usize) {
         self.events
@@ -221,31 +221,31 @@ impl Gauge {
     }
 }
 
-impl Drop for Gauge {
+impl Drop for WatchGauge {
     fn drop(&mut self) {
         self.count.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-impl Metrics {
+impl ServerMetrics {
     /// Metrics of a server that starts now.
-    pub(crate) fn new(started: i64) -> Metrics {
-        Metrics {
+    pub(crate) fn new(started: i64) -> ServerMetrics {
+        ServerMetrics {
             started,
             health_checks: HealthChecks::new(started),
-            ..Metrics::default()
+            ..ServerMetrics::default()
         }
     }
 
     /// A request begins. It is under way until what is returned is dropped, which happens too when it is given up.
-    pub(crate) fn begin(&self, observed: &Observed) -> Inflight<'_> {
+    pub(crate) fn begin(&self, observed: &RequestLabels) -> InflightGuard<'_> {
         let count = &self.inflight[usize::from(observed.is_write())];
         count.fetch_add(1, Ordering::Relaxed);
-        Inflight(count)
+        InflightGuard(count)
     }
 
     /// A request has been answered.
-    pub(crate) fn end(&self, observed: &Observed, took: Duration, answer: &Answer) {
+    pub(crate) fn end(&self, observed: &RequestLabels, took: Duration, answer: &Answer) {
         let code = answer.status().as_u16();
         *lock(&self.requests)
             .entry((observed.clone(), code))
@@ -274,7 +274,7 @@ impl Metrics {
     }
 
     /// A watch begins; it ends when the gauge is dropped.
-    pub(crate) fn watching(&self, kind: &KindData) -> Gauge {
+    pub(crate) fn watching(&self, kind: &KindData) -> WatchGauge {
         let resource = WatchedResource {
             group: kind.gvk.group.clone(),
             version: kind.gvk.version.clone(),
@@ -286,7 +286,7 @@ impl Metrics {
             .clone();
         count.fetch_add(1, Ordering::Relaxed);
         let events = lock(&self.events).entry(resource).or_default().clone();
-        Gauge { count, events }
+        WatchGauge { count, events }
     }
 
     /// Forgets what has been counted of requests and watches. What is under way goes on being counted.
@@ -308,15 +308,15 @@ impl Metrics {
         self.collect_requests(out);
         self.collect_gauges(out);
         server.audit.counters.collect(out);
-        server.fairness.collect(out);
+        server.flow_control.collect(out);
         server.unsent.collect(out);
         collect_store(server, out);
-        self.results.collect(out);
+        self.auth.collect(out);
         self.credentials.collect(out);
         collect_version(out);
         server.access.counts.collect(out);
         server.access.impersonations.collect(out);
-        let others = &server.options.authentication.others;
+        let others = &server.options.authentication.authenticators;
         others.iter().for_each(|other| other.collect(out));
         server.options.metrics.collect(out);
         families

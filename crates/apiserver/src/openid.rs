@@ -10,7 +10,7 @@ use crate::answer::{self, Answer, negotiate_route};
 use crate::jose::PublicKey;
 use crate::request::Request;
 use crate::server::Inner;
-use crate::token::Signer;
+use crate::token::TokenSigner;
 
 /// Where the issuer is described.
 pub(crate) const CONFIGURATION: &str = "/.well-known/openid-configuration";
@@ -40,7 +40,7 @@ pub(crate) fn configuration(server: &Inner, request: &Request) -> Option<Result<
     });
     let algorithms = Value::List(algorithms.into_iter().map(Value::from).collect());
     configuration.set("id_token_signing_alg_values_supported", algorithms);
-    Some(kept(request, "application/json", &configuration))
+    Some(cacheable(request, "application/json", &configuration))
 }
 
 /// The keys that tokens are signed with; none if there are none.
@@ -51,11 +51,11 @@ pub(crate) fn keys(server: &Inner, request: &Request) -> Option<Result<Answer, S
         "keys",
         all_keys(signer, &server.options.service_accounts.keys),
     );
-    Some(kept(request, KEYS_TYPE, &keys))
+    Some(cacheable(request, KEYS_TYPE, &keys))
 }
 
 /// The signer's key, then those that it does not sign with.
-fn all_keys(signer: &dyn Signer, others: &[PublicKey]) -> Vec<Value> {
+fn all_keys(signer: &dyn TokenSigner, others: &[PublicKey]) -> Vec<Value> {
     let show = |id: &str, algorithm: &str, material: Value| {
         let mut key = value!({ "use": "sig", "kid": id, "alg": algorithm });
         for (name, value) in material.entries() {
@@ -71,7 +71,11 @@ fn all_keys(signer: &dyn Signer, others: &[PublicKey]) -> Vec<Value> {
         .collect()
 }
 
-fn kept(request: &Request, media_type: &'static str, document: &Value) -> Result<Answer, Status> {
+fn cacheable(
+    request: &Request,
+    media_type: &'static str,
+    document: &Value,
+) -> Result<Answer, Status> {
     negotiate_route(&request.headers, &[media_type])?;
     let mut answer = answer::answer(200, media_type, json::to_string(document));
     answer

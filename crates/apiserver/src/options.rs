@@ -43,7 +43,7 @@ pub fn write_options(request: &Request, kind: &str) -> Result<WriteOptions, Stat
     let strictness = decode::field_validation(request, &mut violations);
     reject_violations(kind, violations)?;
     if kind == "PatchOptions" {
-        request.record.patched(&request.body);
+        request.record.set_request_patch(&request.body);
     }
     Ok(WriteOptions {
         dry_run,

@@ -14,9 +14,9 @@ use tracing::Span;
 use tracing::field::Empty;
 
 use crate::aggregation::Streams;
-use crate::audit::Record;
+use crate::audit::AuditRecord;
 use crate::deadline::Deadline;
-use crate::flowcontrol::Turn;
+use crate::flowcontrol::FlowTicket;
 use crate::header;
 pub use info::{RequestInfo, ResourcePath, Target};
 
@@ -43,12 +43,11 @@ pub struct Request {
     pub streams: Streams,
     /// The client's address; `None` for this process.
     pub address: Option<IpAddr>,
-    pub(crate) deadline: Deadline,
-    /// The audit record.
-    pub record: Record,
-
-    /// The state of priority and fairness.
-    pub(crate) turn: Turn,
+pub(crate)deadline:Deadline,
+/// The audit record.
+pub record:AuditRecord,
+/// The state of priority and fairness.
+pub(crate)ticket:FlowTicket,
 }
 
 impl Request {
@@ -74,9 +73,7 @@ impl Request {
             uri: Uri::default(),
             streams: Streams::default(),
             address: None,
-            deadline: Deadline::new(Instant::now(), OWN_TIMEOUT),
-            record: Record::default(),
-            turn: Turn::default(),
+deadline:Deadline::new(Instant::now(), OWN_TIMEOUT), record:AuditRecord::default(), ticket:FlowTicket::default(),
         }
     }
 

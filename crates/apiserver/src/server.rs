@@ -17,18 +17,17 @@ use crate::admission::{Plugin, Policies, Webhooks};
 use crate::aggregation::{Aggregation, Streams};
 use crate::answer::Answer;
 use crate::audit::{self, Audit};
-use crate::authentication::{Authentication, Caller, Claim};
-use crate::authorization::{self, Access, Attributes, Authorization, Authorizer, Decision};
+use crate::authentication:: { Authentication, PeerClaim, RequestOrigin } ; use crate::authorization:: { self, Attributes, Authorization, Authorizer, Decision, ServerAuthorization, } ;
 use crate::catalog::Catalog;
 use crate::chain::{self, IncomingRequest};
 use crate::cors::Cors;
 use crate::crd::{self, Definitions};
 use crate::extend::{Extensions, NonResourceHandler};
-use crate::flowcontrol::{self, Concurrency, Fairness};
+use crate::flowcontrol::{self, Concurrency, FlowControl};
 use crate::health::{self, BootSequence, ComponentHealth, HealthCheck};
-use crate::metrics::Metrics;
+use crate::metrics::ServerMetrics;
 use crate::outgoing::{Client, Identity};
-use crate::token::{ProvedTokens, ServiceAccounts, Signer};
+use crate::token:: { ServiceAccountTokens, TokenSigner, VerifiedTokens } ;
 use crate::types::Types;
 use crate::unsent::{Unsent, UnsentLimits};
 use crate::verbs::Frames;
@@ -46,9 +45,9 @@ pub struct Options {
     /// How HTTP is spoken.
     pub http: Http,
     /// The key that signs service accounts' tokens; without it there are none.
-    pub signer: Option<Arc<dyn Signer>>,
+    pub signer: Option<Arc<dyn TokenSigner>>,
     /// Whose tokens of service accounts are good, and for whom.
-    pub service_accounts: ServiceAccounts,
+    pub service_accounts: ServiceAccountTokens,
     /// Who decides what users may do, before those of the authorization are asked.
     pub authorizers: Vec<Arc<dyn Authorizer>>,
     /// Who decides what users may do.
@@ -68,7 +67,7 @@ pub struct Options {
     /// Whose figures are shown with those of the server.
     pub metrics: mizzen_metrics::Registry,
     /// What is remembered of requests; nothing if it is none.
-    pub audit: Option<audit::Setup>,
+    pub audit: Option<audit::AuditOptions>,
     /// How many requests are answered at a time.
     pub concurrency: Concurrency,
     /// The host, and the port unless it is the own one, in URLs that clients outside are given; `advertise` without.
@@ -117,7 +116,7 @@ impl Default for Options {
             min_request_timeout: 30 * 60,
             http: Http::default(),
             signer: None,
-            service_accounts: ServiceAccounts::default(),
+            service_accounts: ServiceAccountTokens::default(),
             authorizers: Vec::new(),
             authorization: Authorization::default(),
             authentication: Authentication::default(),
@@ -176,21 +175,14 @@ pub struct Inner {
     pub catalog: Catalog,
     /// Shapes of what requests and answers carry besides objects.
     pub types: Types,
-    pub(crate) definitions: Definitions,
-    pub(crate) metrics: Metrics,
-    pub(crate) fairness: Fairness,
-    pub(crate) unsent: Arc<Unsent>,
-    pub(crate) access: Access,
-    /// Calls webhooks and aggregated API servers.
+pub(crate)definitions:Definitions, pub(crate)metrics:ServerMetrics, pub(crate)flow_control:FlowControl, pub(crate)unsent:Arc<Unsent>, pub(crate)access:ServerAuthorization,
+/// Calls webhooks and aggregated API servers.
+
     pub client: Client,
     /// The watch events that were written last.
-    pub(crate) frames: Arc<Frames>,
-    pub(crate) proved_tokens: ProvedTokens,
-    pub(crate) webhooks: Webhooks,
-    pub(crate) policies: Policies,
-    pub(crate) aggregation: Aggregation,
-    pub(crate) audit: Arc<Audit>,
-    /// How the server is set up.
+pub(crate)frames:Arc<Frames>, pub(crate)proved_tokens:VerifiedTokens, pub(crate)webhooks:Webhooks, pub(crate)policies:Policies, pub(crate)aggregation:Aggregation, pub(crate)audit:Arc<Audit>,
+/// How the server is set up.
+
     pub options: Options,
     /// What the server's author has added.
     pub(crate) extensions: Extensions,
@@ -222,11 +214,11 @@ impl Server {
         let webhooks = Webhooks::new(&catalog);
         let policies = Policies::new(&catalog);
         let aggregation = Aggregation::new(&catalog);
-        let access = Access::new(&registry, &catalog, &options);
+        let access = ServerAuthorization::new(&registry, &catalog, &options);
         let audit = Arc::new(Audit::new(options.audit.clone(), &registry));
-        let fairness = Fairness::new(&catalog, options.concurrency, registry.now());
+        let fairness = FlowControl::new(&catalog, options.concurrency, registry.now());
         let unsent = Unsent::new(options.http.unsent);
-        let metrics = Metrics::new(registry.now());
+        let metrics = ServerMetrics::new(registry.now());
         let stopping = watch::Sender::new(false);
         Server(Arc::new_cyclic(|itself| Inner {
             itself: itself.clone(),
@@ -235,12 +227,12 @@ impl Server {
             types,
             definitions: Definitions::default(),
             metrics,
-            fairness,
+            flow_control: fairness,
             unsent,
             access,
             client,
             frames: Arc::default(),
-            proved_tokens: ProvedTokens::default(),
+            proved_tokens: VerifiedTokens::default(),
             webhooks,
             policies,
             aggregation,
@@ -283,8 +275,8 @@ impl Server {
         headers: HeaderMap,
         body: Bytes,
     ) -> Answer {
-        let caller = Caller {
-            claim: user.map_or(Claim::None, Claim::Proved),
+        let caller = RequestOrigin {
+            claim: user.map_or(PeerClaim::None, PeerClaim::Authenticated),
             address: None,
         };
         let request = IncomingRequest {
@@ -293,9 +285,7 @@ impl Server {
             uri,
             headers,
             body,
-            streams: Streams::default(),
-        };
-        chain::serve(&self.0, request).await
+streams:Streams::default(), } ; chain::serve(&self.0, request).await
     }
 
     /// Asks itself, as the server that it is. Returns the code and what the answer says.
@@ -324,7 +314,7 @@ impl Server {
     /// Goes by the AuthorizationConfiguration in `file` whenever it changes and makes sense. `known` is what it said when
     /// the server was made of it. Never ends.
     pub async fn follow_authorization(&self, file: &Path, known: Vec<u8>) {
-        authorization::follow(&self.0, file, known).await;
+        authorization::reload_on_change(&self.0, file, known).await;
     }
 
     /// The engine below.

@@ -2,9 +2,9 @@
 //!
 //! A token is a JWT. It holds as long as its account, and what it is bound to, are there under the same uid.
 
+mod last_used;
 mod legacy;
-mod proved;
-mod used;
+mod verified_tokens;
 
 use std::fmt::Debug;
 
@@ -14,12 +14,12 @@ use mizzen_object::User;
 use mizzen_registry::Key;
 use mizzen_value::{Str, Value, json, time, value};
 
-use crate::authentication::{Bearer, Verdict};
-use crate::jose::{PublicKey, Unverified, quoted};
+use crate::authentication::{AuthenticatedToken, AuthenticationResult};
+use crate::jose::{PublicKey, Unverified, quote_list};
 use crate::metrics::TokenUse;
 use crate::server::Inner;
-use proved::Proved;
-pub(crate) use proved::ProvedTokens;
+use verified_tokens::VerifiedToken;
+pub(crate) use verified_tokens::VerifiedTokens;
 
 /// Who says that tokens are good unless somebody else is named.
 const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
@@ -28,7 +28,7 @@ const LEEWAY: i64 = 60;
 
 /// Whose tokens of service accounts are good, and for whom.
 #[derive(Debug, Clone)]
-pub struct ServiceAccounts {
+pub struct ServiceAccountTokens {
     /// Keys whose tokens are good besides those of the key that signs: of other servers, or of this one before.
     pub keys: Vec<PublicKey>,
     /// Who says that tokens are good. The first says so of new ones; those of all of them are believed.
@@ -38,28 +38,28 @@ pub struct ServiceAccounts {
     /// Where others are told that they find the keys; at this server unless said.
     pub keys_url: Option<String>,
     /// How many seconds a new token may hold at most; however many somebody wants unless said.
-    pub longest: Option<i64>,
+    pub max_expiration: Option<i64>,
     /// Whether a token holds for a year that a kubelet wants for a pod that may never read it again.
-    pub extends: bool,
+    pub extend_expiration: bool,
     /// Whether a token that is kept in a secret holds only as long as that and its account are there.
-    pub looks_up: bool,
+    pub lookup: bool,
 }
 
-impl Default for ServiceAccounts {
-    fn default() -> ServiceAccounts {
-        ServiceAccounts {
+impl Default for ServiceAccountTokens {
+    fn default() -> ServiceAccountTokens {
+        ServiceAccountTokens {
             keys: Vec::new(),
             issuers: vec![ISSUER.into()],
             audiences: Vec::new(),
             keys_url: None,
-            longest: None,
-            extends: true,
-            looks_up: true,
+            max_expiration: None,
+            extend_expiration: true,
+            lookup: true,
         }
     }
 }
 
-impl ServiceAccounts {
+impl ServiceAccountTokens {
     /// Who says that new tokens are good.
     pub fn issuer(&self) -> &str {
         self.issuers.first().map_or(ISSUER, Str::as_str)
@@ -76,7 +76,7 @@ impl ServiceAccounts {
 }
 
 /// The key that signs tokens, wherever it is kept.
-pub trait Signer: Debug + Send + Sync {
+pub trait TokenSigner: Debug + Send + Sync {
     /// What JWTs call the kind of signature: `ES256`.
     fn algorithm(&self) -> &str;
     /// What tells this key from others.
@@ -90,7 +90,7 @@ pub trait Signer: Debug + Send + Sync {
 }
 
 /// Makes a token of claims: three parts with dots between them. None if it cannot be signed.
-pub fn issue(signer: &dyn Signer, claims: &Value) -> Option<String> {
+pub fn issue(signer: &dyn TokenSigner, claims: &Value) -> Option<String> {
     let header = value!({ "alg": (signer.algorithm()), "kid": (signer.key_id()) });
     let message = format!(
         "{}.{}",
@@ -107,14 +107,19 @@ fn encode(bytes: impl AsRef<[u8]>) -> String {
 
 /// Who shows a token; none if it is not one of a service account. `audiences` says whom the token must be for, at least
 /// one of them.
-pub(crate) fn authenticate(server: &Inner, text: &str, audiences: &[Str]) -> Verdict {
-    let Some(token) = server.proved_tokens.find(text, || read(server, text))? else {
+pub(crate) fn authenticate(server: &Inner, text: &str, audiences: &[Str]) -> AuthenticationResult {
+    let Some(token) = server
+        .proved_tokens
+        .get_or_verify(text, || read(server, text))?
+    else {
         return Ok(None);
     };
     let audiences = shared_audiences(&token.audiences, audiences)?;
     let bound = &token.claims["kubernetes.io"];
     match token.is_legacy {
-        true if server.options.service_accounts.looks_up => legacy::check(server, text, bound)?,
+        true if server.options.service_accounts.lookup => {
+            legacy::check_legacy_token(server, text, bound)?
+        }
         true => {}
         false => {
             check_time(&token.claims, server.registry.now())?;
@@ -128,14 +133,14 @@ pub(crate) fn authenticate(server: &Inner, text: &str, audiences: &[Str]) -> Ver
         false if server.registry.now() > warn_after => credentials.token(TokenUse::Stale),
         false => credentials.token(TokenUse::Valid),
     }
-    Ok(Some(Bearer {
+    Ok(Some(AuthenticatedToken {
         user: token.user.clone(),
         audiences,
     }))
 }
 
 /// What a token of a service account says, if we have signed it.
-fn read(server: &Inner, text: &str) -> Result<Option<Proved>, String> {
+fn read(server: &Inner, text: &str) -> Result<Option<VerifiedToken>, String> {
     let Some(mut token) = Unverified::parse(text) else {
         return Ok(None);
     };
@@ -151,13 +156,13 @@ fn read(server: &Inner, text: &str) -> Result<Option<Proved>, String> {
         audiences = accounts.audiences().to_vec();
         token
             .claims
-            .set("kubernetes.io", legacy::bound(&token.claims)?);
+            .set("kubernetes.io", legacy::bound_claims(&token.claims)?);
     }
-    let user = user(&token.claims);
+    let user = token_user(&token.claims);
     if token.claims["sub"].str() != user.name {
         return Err("sub claim is invalid".into());
     }
-    Ok(Some(Proved {
+    Ok(Some(VerifiedToken {
         user,
         claims: token.claims,
         audiences,
@@ -202,7 +207,7 @@ fn shared_audiences(given: &[Str], wanted: &[Str]) -> Result<Vec<Str>, String> {
     if !shared.is_empty() {
         return Ok(shared);
     }
-    let (given, wanted) = (quoted(given), quoted(wanted));
+    let (given, wanted) = (quote_list(given), quote_list(wanted));
     Err(format!(
         "token audiences {given} is invalid for the target audiences {wanted}"
     ))
@@ -225,7 +230,7 @@ fn check_time(claims: &Value, now: i64) -> Result<(), String> {
 fn check_account(server: &Inner, claims: &Value) -> Result<(), String> {
     let (namespace, account) = (claims["namespace"].str(), &claims["serviceaccount"]);
     let name = account["name"].str();
-    let found = find(server, "serviceaccounts", namespace, name)
+    let found = find_object(server, "serviceaccounts", namespace, name)
         .ok_or_else(|| format!("serviceaccounts \"{name}\" not found"))?;
     let (uid, claimed) = (found["metadata"]["uid"].str(), account["uid"].str());
     if uid != claimed {
@@ -233,7 +238,7 @@ fn check_account(server: &Inner, claims: &Value) -> Result<(), String> {
             "service account UID ({uid}) does not match claim ({claimed})"
         ));
     }
-    if is_gone(server, &found) {
+    if is_deleted(server, &found) {
         return Err(format!(
             "service account {namespace}/{name} has been deleted"
         ));
@@ -253,7 +258,7 @@ fn check_bound(server: &Inner, word: &str, namespace: &str, claimed: &Value) -> 
     if claimed.is_null() {
         return Ok(());
     }
-    let found = find(
+    let found = find_object(
         server,
         &format!("{word}s"),
         namespace,
@@ -268,7 +273,7 @@ fn check_bound(server: &Inner, word: &str, namespace: &str, claimed: &Value) -> 
             "{word} UID ({uid}) does not match service account {word} ref claim ({claimed})"
         ));
     }
-    if is_gone(server, &found) {
+    if is_deleted(server, &found) {
         Err(invalidated())
     } else {
         Ok(())
@@ -280,7 +285,7 @@ fn invalidated() -> String {
 }
 
 /// What tells whether an object is there and stays.
-fn find(server: &Inner, plural: &str, namespace: &str, name: &str) -> Option<Value> {
+fn find_object(server: &Inner, plural: &str, namespace: &str, name: &str) -> Option<Value> {
     let resource = server.catalog.get("", "v1", plural)?;
     let object = server
         .registry
@@ -290,13 +295,13 @@ fn find(server: &Inner, plural: &str, namespace: &str, name: &str) -> Option<Val
 }
 
 /// Whether an object should be gone by now.
-fn is_gone(server: &Inner, object: &Value) -> bool {
+fn is_deleted(server: &Inner, object: &Value) -> bool {
     let end = time::to_unix(object["metadata"]["deletionTimestamp"].str());
     end.is_some_and(|end| end < server.registry.now() - LEEWAY)
 }
 
 /// The user of a token: the service account that its `kubernetes.io` claims name.
-fn user(claims: &Value) -> User {
+fn token_user(claims: &Value) -> User {
     let bound = &claims["kubernetes.io"];
     let (namespace, name) = (
         bound["namespace"].str(),

@@ -29,7 +29,7 @@ pub struct Zpages {
 }
 
 /// The form in which a page is served.
-enum Form {
+enum ZpageFormat {
     Text,
     Structured(Encoding, &'static str),
 }
@@ -99,7 +99,8 @@ impl Zpages {
         text: impl FnOnce() -> String,
         fields: impl FnOnce() -> Value,
     ) -> Result<Answer, Status> {
-        let Form::Structured(encoding, version) = negotiate(&request.header("accept"), kind)?
+        let ZpageFormat::Structured(encoding, version) =
+            negotiate(&request.header("accept"), kind)?
         else {
             let (component, page) = (self.component, kind.to_lowercase());
             let warning = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility \
@@ -148,9 +149,9 @@ impl Zpages {
 }
 
 /// The form that the best clause of an `Accept` header allows: text without parameters, JSON or YAML for a kind that exists.
-fn negotiate(accept: &str, kind: &str) -> Result<Form, Status> {
+fn negotiate(accept: &str, kind: &str) -> Result<ZpageFormat, Status> {
     if accept.trim().is_empty() {
-        return Ok(Form::Text);
+        return Ok(ZpageFormat::Text);
     }
     let structured = |clause: &AcceptClause, encoding: Encoding| {
         let version = match clause.parameter("v") {
@@ -159,7 +160,7 @@ fn negotiate(accept: &str, kind: &str) -> Result<Form, Status> {
             _ => return None,
         };
         let is_known = clause.parameter("g") == GROUP && clause.parameter("as") == kind;
-        is_known.then_some(Form::Structured(encoding, version))
+        is_known.then_some(ZpageFormat::Structured(encoding, version))
     };
     let form = |clause: &AcceptClause| {
         let matches = |kind: &str, subkind: &str| {
@@ -170,7 +171,7 @@ fn negotiate(accept: &str, kind: &str) -> Result<Form, Status> {
         let is_text = matches("text", "plain") && clause.parameter("as").is_empty();
         json.flatten()
             .or_else(|| yaml().flatten())
-            .or_else(|| is_text.then_some(Form::Text))
+            .or_else(|| is_text.then_some(ZpageFormat::Text))
     };
     clauses(accept).iter().find_map(form).ok_or_else(|| {
         let offered = "application/json, application/yaml, text/plain";
@@ -204,8 +205,8 @@ mod tests {
     #[test]
     fn a_structured_form_must_be_asked_for_by_its_whole_name() {
         let form = |accept| match negotiate(accept, "Statusz") {
-            Ok(Form::Text) => "text".to_owned(),
-            Ok(Form::Structured(encoding, version)) => {
+            Ok(ZpageFormat::Text) => "text".to_owned(),
+            Ok(ZpageFormat::Structured(encoding, version)) => {
                 format!("{} {version}", encoding.media_type())
             }
             Err(status) => status.code.to_string(),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use kube::Client;
-use mizzen_apiserver::{Server, Signer, User, issue_token};
+use mizzen_apiserver::{Server, TokenSigner, User, issue_token};
 use mizzen_controllers as controllers;
 use mizzen_scheduler as scheduler;
 use mizzen_sdk::informer::Factory;
@@ -25,7 +25,7 @@ pub(crate) struct Dependencies {
     /// Signs certificates; its certificate is published in `kube-root-ca.crt`.
     pub authority: Arc<Authority>,
     /// Signs tokens.
-    pub signer: Arc<dyn Signer>,
+    pub signer: Arc<dyn TokenSigner>,
     /// The pod CIDRs, from which nodes get theirs.
     pub pod_ranges: Vec<String>,
     /// The addresses of simulated load balancers.

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::path::Path;
 
-use mizzen_apiserver::Signer;
+use mizzen_apiserver::TokenSigner;
 use mizzen_apiserver::jose::{Algorithm, PublicKey};
 use mizzen_value::Value;
 use rcgen::KeyPair;
@@ -155,7 +155,7 @@ fn subject_public_key_info(kind: &[u8], parameters: &[u8], key: &[u8]) -> Vec<u8
     wrap(SEQUENCE, &[&kind, &wrap(BIT_STRING, &[&[0], key])])
 }
 
-impl Signer for TokenKey {
+impl TokenSigner for TokenKey {
     fn algorithm(&self) -> &str {
         self.public.algorithm()
     }

@@ -14,7 +14,9 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use http::{HeaderMap, Method, Uri};
-use mizzen_apiserver::audit::{Batch, Delivery, Format, LogFile, Mode, Policy, Setup};
+use mizzen_apiserver::audit::{
+    AuditOptions, AuditPolicy, BatchOptions, Delivery, DeliveryMode, LogFile, LogFormat,
+};
 use mizzen_apiserver::seams::{SystemRandom, WallClock};
 use mizzen_apiserver::{Options, Server, User};
 use mizzen_registry::{Registry, Store};
@@ -44,9 +46,9 @@ fn main() {
     });
 }
 
-fn setup(rules: &str, directory: &Path) -> Setup {
+fn setup(rules: &str, directory: &Path) -> AuditOptions {
     let text = format!("kind: Policy\napiVersion: audit.k8s.io/v1\nrules: [{rules}]");
-    let batch = Batch {
+    let batch = BatchOptions {
         buffer: 10_000,
         size: 1,
         wait: Duration::from_secs(30),
@@ -54,25 +56,25 @@ fn setup(rules: &str, directory: &Path) -> Setup {
     };
     let log = LogFile {
         path: directory.join("audit.log"),
-        format: Format::Json,
+        format: LogFormat::Json,
         max_age: 0,
         max_backups: 1,
         max_size: 100,
         compress: false,
         delivery: Delivery {
-            mode: Mode::Blocking,
+            mode: DeliveryMode::Blocking,
             batch,
             truncation: None,
         },
     };
-    Setup {
-        policy: Policy::read(text.as_bytes()).expect("a sound policy"),
+    AuditOptions {
+        policy: AuditPolicy::read(text.as_bytes()).expect("a sound policy"),
         log: Some(log),
         webhook: None,
     }
 }
 
-async fn server(audit: Option<Setup>) -> Server {
+async fn server(audit: Option<AuditOptions>) -> Server {
     let store = Store::in_memory(Default::default());
     let registry = Registry::new(store, Arc::new(WallClock), Arc::new(SystemRandom));
     let server = mizzen_controlplane::server(

@@ -106,7 +106,7 @@ impl Encryption {
             runtime: Handle::current(),
         };
         let rules = EncryptionRules::parse(text, &context)?;
-        context.metrics.reloads.gone_by(text);
+        context.metrics.reloads.set_content(text);
         for plugin in &rules.plugins {
             kms::start_probing(plugin).await;
         }

@@ -34,7 +34,7 @@ impl Encryption {
                 }
             }
             let now = self.context.clock.now().0;
-            self.context.metrics.reloads.reloaded(outcome.is_ok(), now);
+            self.context.metrics.reloads.record_reload(outcome.is_ok(), now);
         }
     }
 
@@ -53,7 +53,7 @@ impl Encryption {
         rules.wait_until_healthy().await?;
         *self.rules.write() = Arc::new(rules);
         *self.digest.write() = digest;
-        self.context.metrics.reloads.gone_by(&text);
+        self.context.metrics.reloads.set_content(&text);
         self.context.changes.fetch_add(1, Ordering::Relaxed);
         Ok(true)
     }

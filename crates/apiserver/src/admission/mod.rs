@@ -30,13 +30,14 @@ use mizzen_value::Value;
 use tokio::time::Instant;
 
 use crate::audit::Layer;
-use crate::authorization::{self, escalation, second};
-use crate::crd;
+use crate::authorization:: { self, escalation, secondary } ; use crate::crd;
 use crate::extend;
 use crate::verbs::Call;
 use owners::Managers;
 
+
 /// Mutating policies and webhooks. If they change the object, all plug-ins run again (reinvocation).
+
 #[derive(Default)]
 struct Rounds {
     policies: policy::Rounds,
@@ -127,7 +128,7 @@ impl Gate for Checks<'_> {
         old: Option<&'a Value>,
         violations: &'a mut Violations,
     ) -> Option<Future<'a, ()>> {
-        second::authorize(self.call, new, old, violations)
+        secondary::authorize(self.call, new, old, violations)
     }
 }
 
@@ -295,7 +296,7 @@ impl<'a> Checks<'a> {
         let record = &self.call.request.record;
         let passed = record.is_open().then(|| self.passed.lock().take());
         if let Some(passed) = passed.flatten() {
-            record.took(Layer::Storage, passed);
+            record.add_latency_since(Layer::Storage, passed);
         }
     }
 

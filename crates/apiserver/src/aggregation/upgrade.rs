@@ -11,7 +11,7 @@ use tokio::io::{AsyncWriteExt as _, copy};
 use tokio::time::timeout;
 
 use crate::answer::{Answer, Body};
-use crate::audit::Record;
+use crate::audit::AuditRecord;
 use crate::outgoing::Outgoing;
 
 /// How long closing a connection may take.
@@ -40,10 +40,11 @@ impl Streams {
     }
 }
 
+
 /// Copies bytes between client and server in both directions. The request ends when one side closes, as upstream
 
 /// (apimachinery/pkg/util/proxy/upgradeaware.go).
-pub fn join(response: Response<Incoming>, client: Option<OnUpgrade>, record: Record) -> Answer {
+pub fn join(response:Response<Incoming>, client:Option<OnUpgrade>, record:AuditRecord)->Answer {
     let mut answer = Answer::new(Body::from(""));
     *answer.status_mut() = response.status();
     *answer.headers_mut() = response.headers().clone();

@@ -14,8 +14,8 @@ use mizzen_value::Str;
 use tokio::sync::mpsc;
 
 use super::compress::Gzip;
-use crate::audit::Record;
-use crate::flowcontrol::Held;
+use crate::audit::AuditRecord;
+use crate::flowcontrol::HeldSeats;
 
 /// How much of a long body is returned at a time. Unread bytes must be few.
 const CHUNK: usize = 128 * 1024;
@@ -24,10 +24,9 @@ const LARGE: usize = 32 * 1024;
 
 /// A response body.
 pub struct Body {
-    kind: BodyKind,
-    /// The audit record of its request, which is completed when the body is dropped.
-    _held: Record,
-    lease: ResponseLease,
+kind:BodyKind,
+/// The audit record of its request, which is completed when the body is dropped.
+_held:AuditRecord, lease:ResponseLease,
 }
 
 /// The seat that a response holds until it has been written.
@@ -35,13 +34,12 @@ pub struct Body {
 pub(crate) struct ResponseLease {
     /// The user who is charged.
     pub user: Str,
-    /// Released on drop.
-    _seat: Held,
+
+/// Released on drop.
+_seat:HeldSeats,
 }
 
-impl ResponseLease {
-    pub(crate) fn new(user: Str, seat: Held) -> ResponseLease {
-        ResponseLease { user, _seat: seat }
+impl ResponseLease { pub(crate)fn new(user:Str, seat:HeldSeats)->ResponseLease { ResponseLease { user, _seat:seat }
     }
 }
 
@@ -115,8 +113,7 @@ impl Body {
     fn new(kind: BodyKind) -> Body {
         Body {
             kind,
-            _held: Record::default(),
-            lease: ResponseLease::default(),
+_held:AuditRecord::default(), lease:ResponseLease::default(),
         }
     }
 
@@ -163,8 +160,9 @@ impl Body {
         Body::new(BodyKind::Relay(body))
     }
 
-    /// Keeps the audit record until the body is dropped.
-    pub(crate) fn held(self, record: Record) -> Body {
+
+/// Keeps the audit record until the body is dropped.
+pub(crate)fn held(self, record:AuditRecord)->Body {
         Body {
             _held: record,
             ..self

@@ -6,16 +6,16 @@ use mizzen_object::schema::{Struct, canonical};
 use mizzen_object::{GroupVersionKind, proto};
 use mizzen_value::{Value, json, yaml};
 
-use super::policy::Verdict;
+use super::policy::PolicyDecision;
 use crate::answer::{Answer, Body, Encoding, Text};
 use crate::types::Types;
 
 /// The text of an object that was sent, with its defaults, as upstream has it.
-pub(super) fn sent(
+pub(super) fn request_object(
     kind: &GroupVersionKind,
     root: &Struct,
     object: &Value,
-    verdict: Verdict,
+    verdict: PolicyDecision,
 ) -> Bytes {
     let mut object = object.clone();
     // Kubernetes: options of a delete are shown as upstream's own type (endpoints/handlers/delete.go).
@@ -27,7 +27,7 @@ pub(super) fn sent(
     object.set("apiVersion", version);
     canonical(root, &mut object);
     if verdict.omits_managed_fields {
-        forget_managed_fields(&mut object);
+        remove_managed_fields(&mut object);
     }
     json::to_string(&object).into()
 }
@@ -43,7 +43,7 @@ pub(super) fn patch(patch: &Bytes) -> Option<Bytes> {
 }
 
 /// The Status that an answer is; `null` if it is something else.
-pub(super) fn status(types: &Types, answer: &Answer) -> Value {
+pub(super) fn response_status(types: &Types, answer: &Answer) -> Value {
     let Some(body) = answer.body().whole() else {
         return Value::Null;
     };
@@ -81,8 +81,8 @@ fn message(types: &Types, body: &[u8]) -> Option<Value> {
 }
 
 /// The text of the object that an answer is. What does not say its kind is none.
-pub(super) fn response(answer: &mut Answer, verdict: Verdict) -> Option<Bytes> {
-    let text = text(answer)?;
+pub(super) fn response_object(answer: &mut Answer, verdict: PolicyDecision) -> Option<Bytes> {
+    let text = response_json(answer)?;
     let text = text.slice(..text.trim_ascii_end().len());
     if !text.starts_with(b"{\"kind\":") && !text.starts_with(b"{\"apiVersion\":") {
         return None;
@@ -91,12 +91,12 @@ pub(super) fn response(answer: &mut Answer, verdict: Verdict) -> Option<Bytes> {
         return Some(text);
     }
     let mut object = json::parse(&text).ok()?;
-    forget_managed_fields(&mut object);
+    remove_managed_fields(&mut object);
     Some(json::to_string(&object).into())
 }
 
 /// The JSON of an answer, which is what is sent, or was kept beside it.
-fn text(answer: &mut Answer) -> Option<Bytes> {
+fn response_json(answer: &mut Answer) -> Option<Bytes> {
     if let Some(Text(text)) = answer.extensions_mut().remove() {
         return Some(text);
     }
@@ -109,7 +109,7 @@ fn text(answer: &mut Answer) -> Option<Bytes> {
 }
 
 /// Takes away who owns which field: of an object, of those in a list, and of those in a table.
-fn forget_managed_fields(object: &mut Value) {
+fn remove_managed_fields(object: &mut Value) {
     let forget = |object: &mut Value| {
         if let Some(metadata) = object.get_mut("metadata") {
             metadata.remove("managedFields");

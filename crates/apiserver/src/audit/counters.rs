@@ -7,37 +7,42 @@ use std::time::Duration;
 use mizzen_metrics::Families;
 use tokio::time::Instant;
 
-use super::policy::Level;
+use super::policy::AuditLevel;
 
 /// How often people are told that something goes wrong.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
 
 /// Where something can go wrong.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum AuditPlugin {
     Log,
     Webhook,
     Buffer,
     Truncation,
 }
 
-impl Place {
-    const ALL: [Place; 4] = [Place::Log, Place::Webhook, Place::Buffer, Place::Truncation];
+impl AuditPlugin {
+    const ALL: [AuditPlugin; 4] = [
+        AuditPlugin::Log,
+        AuditPlugin::Webhook,
+        AuditPlugin::Buffer,
+        AuditPlugin::Truncation,
+    ];
 
     /// As upstream calls it.
-    fn word(self) -> &'static str {
+    fn label(self) -> &'static str {
         match self {
-            Place::Log => "log",
-            Place::Webhook => "webhook",
-            Place::Buffer => "buffered",
-            Place::Truncation => "truncate",
+            AuditPlugin::Log => "log",
+            AuditPlugin::Webhook => "webhook",
+            AuditPlugin::Buffer => "buffered",
+            AuditPlugin::Truncation => "truncate",
         }
     }
 }
 
 /// What is counted.
 #[derive(Debug, Default)]
-pub(crate) struct Counters {
+pub(crate) struct AuditMetrics {
     events: AtomicU64,
     rejected: AtomicU64,
     levels: [AtomicU64; 4],
@@ -45,29 +50,29 @@ pub(crate) struct Counters {
     complained: Mutex<Option<Instant>>,
 }
 
-impl Counters {
-    pub(super) fn level(&self, level: Level) {
+impl AuditMetrics {
+    pub(super) fn record_level(&self, level: AuditLevel) {
         self.levels[level as usize].fetch_add(1, Relaxed);
     }
 
-    pub(super) fn event(&self) {
+    pub(super) fn record_event(&self) {
         self.events.fetch_add(1, Relaxed);
     }
 
     /// A request was refused because nobody would know of it.
-    pub(super) fn reject(&self) {
+    pub(super) fn record_rejected(&self) {
         self.rejected.fetch_add(1, Relaxed);
     }
 
     /// So many events are lost, or were told in part. People are told now and then.
-    pub(super) fn lost(&self, place: Place, events: usize, why: &str) {
+    pub(super) fn record_errors(&self, place: AuditPlugin, events: usize, why: &str) {
         let lost = &self.errors[place as usize];
         let all = lost.fetch_add(events as u64, Relaxed) + events as u64;
         let mut complained = self.complained.lock();
         if complained.is_none_or(|before| before.elapsed() >= COMPLAIN_EVERY) {
             *complained = Some(Instant::now());
             tracing::error!(
-                plugin = place.word(),
+                plugin = place.label(),
                 events,
                 all,
                 why,
@@ -89,20 +94,20 @@ impl Counters {
         )
         .add(&[], self.rejected.load(Relaxed));
         let levels = out.counter("apiserver_audit_level_total", "Requests by audit level.");
-        for (level, count) in Level::ALL.iter().zip(&self.levels) {
+        for (level, count) in AuditLevel::ALL.iter().zip(&self.levels) {
             let count = count.load(Relaxed);
             if count > 0 {
-                levels.add(&[("level", level.word())], count);
+                levels.add(&[("level", level.name())], count);
             }
         }
         let errors = out.counter(
             "apiserver_audit_error_total",
             "Audit events that were lost.",
         );
-        for (place, count) in Place::ALL.iter().zip(&self.errors) {
+        for (place, count) in AuditPlugin::ALL.iter().zip(&self.errors) {
             let count = count.load(Relaxed);
             if count > 0 {
-                errors.add(&[("plugin", place.word())], count);
+                errors.add(&[("plugin", place.label())], count);
             }
         }
     }

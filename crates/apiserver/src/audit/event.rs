@@ -13,12 +13,12 @@ use mizzen_object::User;
 use mizzen_value::time::Moment;
 use mizzen_value::{Str, Value, json};
 
-use super::policy::{Level, Stage};
+use super::policy::{AuditLevel, AuditStage};
 
 /// What is known of a request by now.
 #[derive(Debug)]
-pub(super) struct Event {
-    pub level: Level,
+pub(super) struct AuditEvent {
+    pub level: AuditLevel,
     pub id: String,
     pub uri: String,
     pub verb: String,
@@ -31,7 +31,7 @@ pub(super) struct Event {
     pub sources: Vec<IpAddr>,
     pub agent: String,
     pub object: Option<ObjectReference>,
-    pub outcome: Option<Outcome>,
+    pub outcome: Option<ResponseStatus>,
     /// The object that was sent, as JSON.
     pub request: Option<Bytes>,
     /// The object that was sent back, as JSON.
@@ -55,7 +55,7 @@ pub(super) struct ObjectReference {
 
 /// What came of a request.
 #[derive(Debug, Default)]
-pub(super) struct Outcome {
+pub(super) struct ResponseStatus {
     pub code: u16,
     /// The Status that was sent, `null` if it was something else.
     pub status: Value,
@@ -63,18 +63,18 @@ pub(super) struct Outcome {
 
 /// An event at a stage.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Told<'a> {
-    pub event: &'a Event,
-    pub stage: Stage,
+pub(super) struct StagedEvent<'a> {
+    pub event: &'a AuditEvent,
+    pub stage: AuditStage,
     pub at: Moment,
     /// Whether objects are left out, because the event would be too large.
     pub truncated: bool,
 }
 
-impl Told<'_> {
+impl StagedEvent<'_> {
     /// The text of the event; `named` says whether it says what it is, which it does not in a list.
     pub(super) fn json(&self, named: bool) -> Vec<u8> {
-        let mut writer = Writer {
+        let mut writer = EventWriter {
             out: Vec::with_capacity(1024),
             first: true,
         };
@@ -88,8 +88,8 @@ impl Told<'_> {
         writer.out
     }
 
-    fn write(&self, writer: &mut Writer) {
-        let Event {
+    fn write(&self, writer: &mut EventWriter) {
+        let AuditEvent {
             level,
             id,
             uri,
@@ -101,9 +101,9 @@ impl Told<'_> {
             outcome,
             ..
         } = self.event;
-        writer.text("level", level.word());
+        writer.text("level", level.name());
         writer.text("auditID", id);
-        writer.text("stage", self.stage.word());
+        writer.text("stage", self.stage.name());
         writer.text("requestURI", uri);
         writer.text("verb", verb);
         writer.key("user");
@@ -114,19 +114,19 @@ impl Told<'_> {
         }
         self.write_constraint(writer);
         self.write_sources(writer);
-        writer.some("userAgent", agent);
+        writer.text_unless_empty("userAgent", agent);
         if let Some(object) = object {
             writer.key("objectRef");
             writer.object(object);
         }
         if let Some(outcome) = outcome {
             writer.key("responseStatus");
-            writer.outcome(outcome);
+            writer.response_status(outcome);
         }
         self.write_rest(writer);
     }
 
-    fn write_constraint(&self, writer: &mut Writer) {
+    fn write_constraint(&self, writer: &mut EventWriter) {
         if !self.event.constraint.is_empty() {
             writer.key("authenticationMetadata");
             writer.open();
@@ -135,13 +135,13 @@ impl Told<'_> {
         }
     }
 
-    fn write_sources(&self, writer: &mut Writer) {
+    fn write_sources(&self, writer: &mut EventWriter) {
         let sources = self.event.sources.iter().map(ToString::to_string);
         writer.texts("sourceIPs", sources);
     }
 
-    fn write_rest(&self, writer: &mut Writer) {
-        let Event {
+    fn write_rest(&self, writer: &mut EventWriter) {
+        let AuditEvent {
             request,
             response,
             received,
@@ -159,7 +159,7 @@ impl Told<'_> {
     }
 
     /// In the order of their names, as Go writes a map.
-    fn write_annotations(&self, writer: &mut Writer) {
+    fn write_annotations(&self, writer: &mut EventWriter) {
         let annotations = &self.event.annotations;
         if annotations.is_empty() && !self.truncated {
             return;
@@ -167,7 +167,7 @@ impl Told<'_> {
         writer.key("annotations");
         writer.open();
         let (before, after) = (Bound::Excluded(TRUNCATED), Bound::Included(TRUNCATED));
-        let write = |bounds: (Bound<&str>, Bound<&str>), writer: &mut Writer| {
+        let write = |bounds: (Bound<&str>, Bound<&str>), writer: &mut EventWriter| {
             annotations
                 .range::<str, _>(bounds)
                 .for_each(|(key, text)| writer.text(key, text));
@@ -181,9 +181,9 @@ impl Told<'_> {
     }
 
     /// One line for people, with a part of what is known.
-    pub(super) fn line(&self) -> String {
+    pub(super) fn legacy_line(&self) -> String {
         const NONE: &str = "<none>";
-        let Event {
+        let AuditEvent {
             id,
             uri,
             verb,
@@ -217,7 +217,7 @@ impl Told<'_> {
             .map_or("<unknown>".into(), ToString::to_string);
         let said = [
             ("id", id.as_str()),
-            ("stage", self.stage.word()),
+            ("stage", self.stage.name()),
             ("ip", &address),
             ("method", verb),
             ("user", name),
@@ -263,12 +263,12 @@ fn nanoseconds(moment: &Moment) -> String {
 }
 
 /// Writes members of a map.
-struct Writer {
+struct EventWriter {
     out: Vec<u8>,
     first: bool,
 }
 
-impl Writer {
+impl EventWriter {
     fn open(&mut self) {
         self.out.push(b'{');
         self.first = true;
@@ -294,7 +294,7 @@ impl Writer {
     }
 
     /// The same, unless there is nothing to say.
-    fn some(&mut self, name: &str, text: &str) {
+    fn text_unless_empty(&mut self, name: &str, text: &str) {
         if !text.is_empty() {
             self.text(name, text);
         }
@@ -329,8 +329,8 @@ impl Writer {
             extra,
         }) = user
         {
-            self.some("username", name);
-            self.some("uid", uid);
+            self.text_unless_empty("username", name);
+            self.text_unless_empty("uid", uid);
             self.texts("groups", groups.iter());
             if !extra.is_empty() {
                 let mut extra = extra.clone();
@@ -353,18 +353,18 @@ impl Writer {
             subresource,
         } = object;
         self.open();
-        self.some("resource", resource);
-        self.some("namespace", namespace);
-        self.some("name", name);
-        self.some("uid", uid);
-        self.some("apiGroup", group);
-        self.some("apiVersion", version);
-        self.some("resourceVersion", resource_version);
-        self.some("subresource", subresource);
+        self.text_unless_empty("resource", resource);
+        self.text_unless_empty("namespace", namespace);
+        self.text_unless_empty("name", name);
+        self.text_unless_empty("uid", uid);
+        self.text_unless_empty("apiGroup", group);
+        self.text_unless_empty("apiVersion", version);
+        self.text_unless_empty("resourceVersion", resource_version);
+        self.text_unless_empty("subresource", subresource);
         self.close();
     }
 
-    fn outcome(&mut self, Outcome { code, status }: &Outcome) {
+    fn response_status(&mut self, ResponseStatus { code, status }: &ResponseStatus) {
         self.open();
         self.value("metadata", &Value::object());
         for field in ["status", "message", "reason", "details"] {

@@ -17,9 +17,7 @@ mod sink;
 mod source;
 
 pub(crate) use latency::Layer;
-pub use policy::{Level, Policy, PolicyError, Stage};
-pub use record::Record;
-pub use sink::{Batch, Delivery, Format, LogFile, Mode, Throttle, Truncation, WebhookSetup};
+pub use policy:: { AuditLevel, AuditPolicy, AuditStage, PolicyError } ; pub use record::AuditRecord; pub use sink:: { AuditWebhookOptions, BatchOptions, Delivery, DeliveryMode, LogFile, LogFormat, Throttle, Truncation, } ;
 
 use std::sync::Arc;
 
@@ -28,44 +26,45 @@ use mizzen_value::json;
 use tokio::time::Instant;
 
 use crate::answer::{self, Answer};
-use crate::authorization::no_html;
+use crate::authorization::escape_html;
 use crate::request::Request;
 use crate::server::Inner;
-use counters::Counters;
-use sink::Sink;
+use counters::AuditMetrics;
+use sink::AuditSink;
 
 /// How auditing is set up.
 #[derive(Debug, Clone)]
-pub struct Setup {
+pub struct AuditOptions {
     /// What is remembered.
-    pub policy: Policy,
+    pub policy: AuditPolicy,
     /// The file that it is written to.
     pub log: Option<LogFile>,
     /// The server that it is sent to.
-    pub webhook: Option<WebhookSetup>,
+    pub webhook: Option<AuditWebhookOptions>,
 }
 
 /// Where events go, and which there are.
 pub(crate) struct Audit {
     /// None if nothing is remembered.
-    policy: Option<Policy>,
-    sinks: Vec<Sink>,
+    policy: Option<AuditPolicy>,
+    sinks: Vec<AuditSink>,
     registry: Registry,
-    pub counters: Arc<Counters>,
+    pub counters: Arc<AuditMetrics>,
 }
 
 impl Audit {
-    pub(crate) fn new(setup: Option<Setup>, registry: &Registry) -> Audit {
-        let counters = Arc::new(Counters::default());
+    pub(crate) fn new(setup: Option<AuditOptions>, registry: &Registry) -> Audit {
+        let counters = Arc::new(AuditMetrics::default());
         let (policy, sinks) = match setup {
             None => (None, Vec::new()),
-            Some(Setup {
+            Some(AuditOptions {
                 policy,
                 log,
                 webhook,
             }) => {
-                let log = log.map(|log| Sink::log(log, registry, &counters));
-                let webhook = webhook.map(|webhook| Sink::webhook(webhook, registry, &counters));
+                let log = log.map(|log| AuditSink::log(log, registry, &counters));
+                let webhook =
+                    webhook.map(|webhook| AuditSink::webhook(webhook, registry, &counters));
                 (
                     Some(policy),
                     log.into_iter().chain(webhook).collect::<Vec<_>>(),
@@ -92,19 +91,19 @@ impl Audit {
 
 /// Begins to remember a request that came at `started`, and tells that it has come. `known` says whether we know
 /// whose it is. The answer is for a request that must not go on because nobody would know of it.
-pub(crate) async fn begin(
+pub(crate) async fn begin_record(
     server: &Arc<Inner>,
     request: &mut Request,
     known: bool,
     started: Instant,
 ) -> Option<Answer> {
-    request.record = Record::new(&server.audit, request, known, started);
-    if request.record.received().await {
+    request.record = AuditRecord::new(&server.audit, request, known, started);
+    if request.record.record_received().await {
         return None;
     }
-    server.audit.counters.reject();
-    request.record.forget();
+    server.audit.counters.record_rejected();
+    request.record.discard();
     let uri = json::quote(&request.uri.to_string());
     let text = format!("Internal Server Error: {uri}: failed to store audit event");
-    Some(answer::text(500, format!("{}\n", no_html(&text))))
+    Some(answer::text(500, format!("{}\n", escape_html(&text))))
 }

@@ -15,29 +15,29 @@ use mizzen_value::time::Moment;
 use mizzen_value::{Str, Value, value};
 use tokio::time::Instant;
 
-use super::event::{Event, ObjectReference, Outcome, Told};
+use super::event::{AuditEvent, ObjectReference, ResponseStatus, StagedEvent};
 use super::latency::{Latencies, Layer};
-use super::policy::{Level, Stage, Verdict};
+use super::policy::{AuditLevel, AuditStage, PolicyDecision};
 use super::{Audit, capture, source};
 use crate::answer::{Answer, Body};
-use crate::authorization::request::attributes;
+use crate::authorization::request::request_attributes;
 use crate::authorization::{Attributes, Target};
 use crate::request::Request;
 use crate::types::Types;
 
 /// What is remembered of a request, if anything is. Cheap to clone: whoever works for the request holds it.
 #[derive(Clone, Default)]
-pub struct Record(Option<Arc<Open>>);
+pub struct AuditRecord(Option<Arc<OpenRecord>>);
 
-struct Open {
+struct OpenRecord {
     audit: Arc<Audit>,
-    verdict: Verdict,
-    course: Course,
-    state: Mutex<State>,
+    verdict: PolicyDecision,
+    course: RecordStages,
+    state: Mutex<RecordState>,
 }
 
-struct State {
-    event: Event,
+struct RecordState {
+    event: AuditEvent,
     latencies: Latencies,
     /// Whether the last event was told.
     over: bool,
@@ -45,7 +45,7 @@ struct State {
 
 /// Which stages a request has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Course {
+enum RecordStages {
     /// It comes, and is answered.
     Ordinary,
     /// The beginning of its answer is told of, too.
@@ -54,38 +54,38 @@ enum Course {
     Unknown,
 }
 
-impl Record {
+impl AuditRecord {
     /// What the policy wants to be remembered of a request that came at `started`.
     pub(crate) fn new(
         audit: &Arc<Audit>,
         request: &Request,
         known: bool,
         started: Instant,
-    ) -> Record {
+    ) -> AuditRecord {
         let Some(policy) = &audit.policy else {
-            return Record(None);
+            return AuditRecord(None);
         };
-        let attributes = attributes(request);
-        let verdict = policy.judge(&attributes, known);
-        audit.counters.level(verdict.level);
-        if verdict.level == Level::None {
-            return Record(None);
+        let attributes = request_attributes(request);
+        let verdict = policy.evaluate(&attributes, known);
+        audit.counters.record_level(verdict.level);
+        if verdict.level == AuditLevel::None {
+            return AuditRecord(None);
         }
         let course = match known {
-            false => Course::Unknown,
-            true if attributes.is_long_running() => Course::Long,
-            true => Course::Ordinary,
+            false => RecordStages::Unknown,
+            true if attributes.is_long_running() => RecordStages::Long,
+            true => RecordStages::Ordinary,
         };
         let mut latencies = Latencies::default();
         latencies.add(Layer::Authentication, started.elapsed());
         let received = earlier(audit.registry.moment(), started.elapsed());
-        let event = event(request, &attributes, verdict.level, known, received);
-        let state = Mutex::new(State {
+        let event = new_event(request, &attributes, verdict.level, known, received);
+        let state = Mutex::new(RecordState {
             event,
             latencies,
             over: false,
         });
-        Record(Some(Arc::new(Open {
+        AuditRecord(Some(Arc::new(OpenRecord {
             audit: audit.clone(),
             verdict,
             course,
@@ -94,9 +94,12 @@ impl Record {
     }
 
     /// Tells that the request has come; whether that was stored, or need not be.
-    pub(crate) async fn received(&self) -> bool {
-        match self.open().filter(|open| open.course != Course::Unknown) {
-            Some(open) => open.tell(Stage::RequestReceived).await,
+    pub(crate) async fn record_received(&self) -> bool {
+        match self
+            .open()
+            .filter(|open| open.course != RecordStages::Unknown)
+        {
+            Some(open) => open.emit(AuditStage::RequestReceived).await,
             None => true,
         }
     }
@@ -107,19 +110,18 @@ impl Record {
     }
 
     /// Nothing more is told of the request.
-    pub(crate) fn forget(&self) {
-        self.change(|state| state.over = true);
+    pub(crate) fn discard(&self) {
+        self.update(|state| state.over = true);
     }
 
     /// Notes something that was found out on the way. What was noted first stays.
-    pub fn annotate(&self, key: &str, text: impl Into<String>) {
-        self.annotate_from(Level::Metadata, key, text);
+pub fn annotate(&self, key:&str, text:impl Into<String>) { self.annotate_at_level(AuditLevel::Metadata, key, text);
     }
 
     /// The same, for those who remember at least so much.
-    pub(crate) fn annotate_from(&self, level: Level, key: &str, text: impl Into<String>) {
-        if self.has(level) {
-            self.change(|state| {
+    pub(crate) fn annotate_at_level(&self, level: AuditLevel, key: &str, text: impl Into<String>) {
+        if self.has_level(level) {
+            self.update(|state| {
                 state
                     .event
                     .annotations
@@ -130,85 +132,90 @@ impl Record {
     }
 
     /// Notes how long a part of the way took.
-    pub(crate) fn took(&self, layer: Layer, since: Instant) {
-        self.change(|state| state.latencies.add(layer, since.elapsed()));
+    pub(crate) fn add_latency_since(&self, layer: Layer, since: Instant) {
+        self.update(|state| state.latencies.add(layer, since.elapsed()));
     }
 
     /// The same, where that is known.
-    pub(crate) fn add(&self, layer: Layer, took: Duration) {
-        self.change(|state| state.latencies.add(layer, took));
+    pub(crate) fn add_latency(&self, layer: Layer, took: Duration) {
+        self.update(|state| state.latencies.add(layer, took));
     }
 
     /// Lets an answer be written, and notes how long that took.
-    pub(crate) fn writing<T>(&self, write: impl FnOnce() -> T) -> T {
+    pub(crate) fn time_serialization<T>(&self, write: impl FnOnce() -> T) -> T {
         if !self.is_open() {
             return write();
         }
         let started = Instant::now();
         let written = write();
-        self.took(Layer::Serialization, started);
+        self.add_latency_since(Layer::Serialization, started);
         written
     }
 
     /// Notes as whom the user acts, and what allows it.
-    pub(crate) fn impersonates(&self, user: &User, constraint: &str) {
-        self.change(|state| {
+    pub(crate) fn set_impersonated_user(&self, user: &User, constraint: &str) {
+        self.update(|state| {
             state.event.impersonated = Some(user.clone());
             state.event.constraint = constraint.into();
         });
     }
 
     /// Notes the object that was sent.
-    pub(crate) fn sent(&self, kind: &GroupVersionKind, root: &Struct, object: &Value) {
+    pub(crate) fn set_request_object(
+        &self,
+        kind: &GroupVersionKind,
+        root: &Struct,
+        object: &Value,
+    ) {
         let Some(open) = self.open() else { return };
         let text = self
-            .has(Level::Request)
-            .then(|| capture::sent(kind, root, object, open.verdict));
-        self.change(|state| {
+            .has_level(AuditLevel::Request)
+            .then(|| capture::request_object(kind, root, object, open.verdict));
+        self.update(|state| {
             state
                 .event
                 .object
                 .get_or_insert_default()
-                .learn(&object["metadata"]);
+                .fill_from_metadata(&object["metadata"]);
             state.event.request = text;
         });
     }
 
     /// Notes the patch that was sent.
-    pub(crate) fn patched(&self, patch: &Bytes) {
-        if self.has(Level::Request) {
+    pub(crate) fn set_request_patch(&self, patch: &Bytes) {
+        if self.has_level(AuditLevel::Request) {
             let text = capture::patch(patch);
-            self.change(|state| state.event.request = text);
+            self.update(|state| state.event.request = text);
         }
     }
 
     /// Whether the object that is sent back is remembered.
     pub(crate) fn wants_response(&self) -> bool {
-        self.has(Level::RequestResponse)
+        self.has_level(AuditLevel::RequestResponse)
     }
 
     /// Notes the answer, and tells what can be told of it: all, unless the answer goes on.
-    pub(crate) async fn answered(&self, types: &Types, mut answer: Answer) -> Answer {
+    pub(crate) async fn record_response(&self, types: &Types, mut answer: Answer) -> Answer {
         let Some(open) = self.open() else {
             return answer;
         };
-        let outcome = Outcome {
+        let outcome = ResponseStatus {
             code: answer.status().as_u16(),
-            status: capture::status(types, &answer),
+            status: capture::response_status(types, &answer),
         };
         let response = self
             .wants_response()
-            .then(|| capture::response(&mut answer, open.verdict))
+            .then(|| capture::response_object(&mut answer, open.verdict))
             .flatten();
-        self.change(|state| {
+        self.update(|state| {
             state.event.outcome = Some(outcome);
             state.event.response = response;
         });
-        if open.course != Course::Ordinary {
-            open.tell(Stage::ResponseStarted).await;
+        if open.course != RecordStages::Ordinary {
+            open.emit(AuditStage::ResponseStarted).await;
         }
         match open.course {
-            Course::Unknown => self.forget(),
+            RecordStages::Unknown => self.discard(),
             _ if answer.body().is_stream() => {
                 return answer.map(|body| Body::held(body, self.clone()));
             }
@@ -220,13 +227,13 @@ impl Record {
     }
 
     /// Lets work be done. If it panics, that is told, and goes on.
-    pub(crate) async fn during<T>(&self, work: impl Future<Output = T>) -> T {
+    pub(crate) async fn record_panics<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         poll_fn(
             |context| match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(context))) {
                 Ok(poll) => poll,
                 Err(panic) => {
-                    self.panicked(&*panic);
+                    self.record_panic(&*panic);
                     resume_unwind(panic)
                 }
             },
@@ -234,7 +241,7 @@ impl Record {
         .await
     }
 
-    fn panicked(&self, panic: &(dyn Any + Send)) {
+    fn record_panic(&self, panic: &(dyn Any + Send)) {
         let Some(open) = self.open() else { return };
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let why = text
@@ -245,42 +252,42 @@ impl Record {
             "message": (format!("APIServer panic'd: {why}")),
             "reason": "InternalError",
         });
-        self.change(|state| state.event.outcome = Some(Outcome { code: 500, status }));
-        open.tell_soon(Stage::Panic);
-        self.forget();
+        self.update(|state| state.event.outcome = Some(ResponseStatus { code: 500, status }));
+        open.emit_in_background(AuditStage::Panic);
+        self.discard();
     }
 
-    fn open(&self) -> Option<&Arc<Open>> {
+    fn open(&self) -> Option<&Arc<OpenRecord>> {
         self.0.as_ref()
     }
 
-    fn has(&self, level: Level) -> bool {
+    fn has_level(&self, level: AuditLevel) -> bool {
         self.open().is_some_and(|open| open.verdict.level >= level)
     }
 
-    fn change(&self, change: impl FnOnce(&mut State)) {
+    fn update(&self, change: impl FnOnce(&mut RecordState)) {
         if let Some(open) = self.open() {
             change(&mut open.state());
         }
     }
 }
 
-impl Open {
-    fn state(&self) -> MutexGuard<'_, State> {
+impl OpenRecord {
+    fn state(&self) -> MutexGuard<'_, RecordState> {
         self.state.lock()
     }
 
     async fn complete(&self) {
-        self.prepare_end();
-        self.tell(Stage::ResponseComplete).await;
+        self.finish_event();
+        self.emit(AuditStage::ResponseComplete).await;
     }
 
-    fn prepare_end(&self) {
+    fn finish_event(&self) {
         let now = self.audit.registry.moment();
         let mut state = self.state();
         state.over = true;
         // Kubernetes: nobody answered, and that is called a success (endpoints/filters/audit.go).
-        state.event.outcome.get_or_insert_with(|| Outcome {
+        state.event.outcome.get_or_insert_with(|| ResponseStatus {
             code: 200,
             status: value!({ "status": "Success", "message": "Connection closed early" }),
         });
@@ -297,37 +304,37 @@ impl Open {
     }
 
     /// Tells what is known by now; whether all who must have stored it have.
-    async fn tell(&self, stage: Stage) -> bool {
+    async fn emit(&self, stage: AuditStage) -> bool {
         let mut stored = true;
-        for (sink, text) in self.audit.sinks.iter().zip(self.texts(stage)) {
+        for (sink, text) in self.audit.sinks.iter().zip(self.serialize_for_sinks(stage)) {
             if let Some(text) = text {
-                stored &= sink.take(text).await;
+                stored &= sink.deliver(text).await;
             }
         }
         stored
     }
 
     /// The same for those who cannot wait.
-    fn tell_soon(&self, stage: Stage) {
-        for (sink, text) in self.audit.sinks.iter().zip(self.texts(stage)) {
+    fn emit_in_background(&self, stage: AuditStage) {
+        for (sink, text) in self.audit.sinks.iter().zip(self.serialize_for_sinks(stage)) {
             if let Some(text) = text {
-                sink.take_soon(text);
+                sink.deliver_in_background(text);
             }
         }
     }
 
     /// What each sink is told; nothing if the policy does not want to hear of the stage.
-    fn texts(&self, stage: Stage) -> Vec<Option<Bytes>> {
+    fn serialize_for_sinks(&self, stage: AuditStage) -> Vec<Option<Bytes>> {
         if self.verdict.omitted.has(stage) {
             return Vec::new();
         }
         let state = self.state();
         let at = match stage {
-            Stage::RequestReceived => state.event.received,
+            AuditStage::RequestReceived => state.event.received,
             _ => self.audit.registry.moment(),
         };
-        self.audit.counters.event();
-        let told = Told {
+        self.audit.counters.record_event();
+        let told = StagedEvent {
             event: &state.event,
             stage,
             at,
@@ -336,33 +343,33 @@ impl Open {
         self.audit
             .sinks
             .iter()
-            .map(|sink| sink.text(told))
+            .map(|sink| sink.serialize(told))
             .collect()
     }
 }
 
 /// Nobody works for the request any more.
-impl Drop for Open {
+impl Drop for OpenRecord {
     fn drop(&mut self) {
         let over = self.state().over;
         if !over {
             let unanswered = self.state().event.outcome.is_none();
-            self.prepare_end();
-            if unanswered && self.course == Course::Long {
-                self.tell_soon(Stage::ResponseStarted);
+            self.finish_event();
+            if unanswered && self.course == RecordStages::Long {
+                self.emit_in_background(AuditStage::ResponseStarted);
             }
-            self.tell_soon(Stage::ResponseComplete);
+            self.emit_in_background(AuditStage::ResponseComplete);
         }
     }
 }
 
-fn event(
+fn new_event(
     request: &Request,
     attributes: &Attributes,
-    level: Level,
+    level: AuditLevel,
     known: bool,
     received: Moment,
-) -> Event {
+) -> AuditEvent {
     let object = match attributes.target {
         Target::Page(_) => None,
         Target::Resource(resource) => Some(ObjectReference {
@@ -375,7 +382,7 @@ fn event(
             ..ObjectReference::default()
         }),
     };
-    Event {
+    AuditEvent {
         level,
         id: (&*request.header("audit-id")).into(),
         uri: request
@@ -387,8 +394,8 @@ fn event(
         user: known.then(|| request.user.clone()),
         impersonated: None,
         constraint: String::new(),
-        sources: source::addresses(&request.headers, request.address),
-        agent: source::agent(&request.headers),
+        sources: source::source_addresses(&request.headers, request.address),
+        agent: source::user_agent(&request.headers),
         object,
         outcome: None,
         request: None,
@@ -400,7 +407,7 @@ fn event(
 
 impl ObjectReference {
     /// Fills in what the path does not say and the object does.
-    fn learn(&mut self, metadata: &Value) {
+    fn fill_from_metadata(&mut self, metadata: &Value) {
         let fields = [
             ("namespace", &mut self.namespace),
             ("name", &mut self.name),

@@ -12,13 +12,13 @@ use crate::header;
 const MAX_AGENT: usize = 1024;
 
 /// The addresses from which a request has come, the farthest first.
-pub(super) fn addresses(headers: &HeaderMap, connected: Option<IpAddr>) -> Vec<IpAddr> {
+pub(super) fn source_addresses(headers: &HeaderMap, connected: Option<IpAddr>) -> Vec<IpAddr> {
     let forwarded = header::text(headers, "x-forwarded-for");
     let mut addresses: Vec<IpAddr> = forwarded
         .split(',')
-        .filter_map(|part| read(part.trim()))
+        .filter_map(|part| parse_address(part.trim()))
         .collect();
-    if let Some(address) = read(&header::text(headers, "x-real-ip"))
+    if let Some(address) = parse_address(&header::text(headers, "x-real-ip"))
         && !addresses.contains(&address)
     {
         addresses.push(address);
@@ -32,14 +32,14 @@ pub(super) fn addresses(headers: &HeaderMap, connected: Option<IpAddr>) -> Vec<I
     addresses
 }
 
-fn read(text: &str) -> Option<IpAddr> {
+fn parse_address(text: &str) -> Option<IpAddr> {
     text.parse()
         .ok()
         .map(|address: IpAddr| address.to_canonical())
 }
 
 /// What the client says it is, if that is not too long.
-pub(super) fn agent(headers: &HeaderMap) -> String {
+pub(super) fn user_agent(headers: &HeaderMap) -> String {
     let agent = headers
         .get(http::header::USER_AGENT)
         .map(|value| value.as_bytes())
@@ -61,7 +61,7 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert("x-forwarded-for", forwarded.parse().unwrap());
         headers.insert("x-real-ip", real.parse().unwrap());
-        let addresses = addresses(&headers, connected.parse().ok());
+        let addresses = source_addresses(&headers, connected.parse().ok());
         assert_eq!(
             addresses
                 .iter()
@@ -96,7 +96,7 @@ mod tests {
     fn check_agent(length: usize, expected: usize) {
         let mut headers = HeaderMap::new();
         headers.insert("user-agent", "a".repeat(length).parse().unwrap());
-        assert_eq!(agent(&headers).len(), expected);
+        assert_eq!(user_agent(&headers).len(), expected);
     }
 
     #[test]

@@ -7,24 +7,24 @@ use std::collections::HashSet;
 pub enum Anonymous {
     /// Everywhere. Kubernetes: this is the default, and roles let them see little more than whether the server lives.
     #[default]
-    Everywhere,
+    Enabled,
     /// At these paths only, to the letter.
-    At(HashSet<String>),
+    AtPaths(HashSet<String>),
     /// Nowhere.
-    Nowhere,
+    Disabled,
 }
 
 /// Says of an answer that it goes to somebody who showed nothing, or nothing that is good.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Stranger;
+pub(crate) struct Unauthenticated;
 
 impl Anonymous {
     /// Whether somebody who shows nothing may ask for a path.
     pub(super) fn allows(&self, path: &str) -> bool {
         match self {
-            Anonymous::Everywhere => true,
-            Anonymous::At(paths) => paths.contains(path),
-            Anonymous::Nowhere => false,
+            Anonymous::Enabled => true,
+            Anonymous::AtPaths(paths) => paths.contains(path),
+            Anonymous::Disabled => false,
         }
     }
 }
@@ -35,10 +35,10 @@ mod tests {
 
     #[test]
     fn a_path_is_open_to_the_letter() {
-        let some = Anonymous::At(HashSet::from(["/healthz".into()]));
+        let some = Anonymous::AtPaths(HashSet::from(["/healthz".into()]));
         assert!(some.allows("/healthz"));
         assert!(!some.allows("/healthz/") && !some.allows("/") && !some.allows("/api"));
-        assert!(Anonymous::Everywhere.allows("/api"));
-        assert!(!Anonymous::Nowhere.allows("/healthz"));
+        assert!(Anonymous::Enabled.allows("/api"));
+        assert!(!Anonymous::Disabled.allows("/healthz"));
     }
 }

@@ -19,8 +19,8 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, UnixTime};
 use tokio_rustls::rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use tokio_rustls::rustls::{DistinguishedName, Error};
 
-use super::certificate::Subject;
-use super::vouch::{Roots, validity};
+use super::certificate::CertificateSubject;
+use super::certificate_pool::{CertificatePool, validity};
 use super::{Peer, ProxyHeaders};
 use crate::listen::Identify;
 
@@ -41,17 +41,17 @@ pub struct Trusted {
 pub struct Authorities {
     registry: Registry,
     provider: CryptoProvider,
-    current: RwLock<Arc<Current>>,
+    current: RwLock<Arc<AuthorityPools>>,
     /// The names of those authorities, as a handshake has them.
     subjects: RwLock<&'static [DistinguishedName]>,
 }
 
 /// Without authorities nobody is vouched for.
 #[derive(Default)]
-struct Current {
+struct AuthorityPools {
     generation: u64,
-    clients: Roots,
-    front_proxies: Roots,
+    clients: CertificatePool,
+    front_proxies: CertificatePool,
     allowed: Vec<String>,
 }
 
@@ -73,13 +73,13 @@ impl Authorities {
     pub fn replace(&self, trusted: &Trusted) {
         let mut current = self.current.write();
         let (clients, front_proxies) = (
-            Roots::read(&trusted.clients),
-            Roots::read(&trusted.front_proxies),
+            CertificatePool::from_pem(&trusted.clients),
+            CertificatePool::from_pem(&trusted.front_proxies),
         );
         self.set_subjects(clients.subjects().chain(front_proxies.subjects()));
         let generation = current.generation + 1;
         let allowed = trusted.allowed.clone();
-        *current = Arc::new(Current {
+        *current = Arc::new(AuthorityPools {
             generation,
             clients,
             front_proxies,
@@ -109,7 +109,7 @@ impl Authorities {
         }
     }
 
-    fn current(&self) -> Arc<Current> {
+    fn current(&self) -> Arc<AuthorityPools> {
         self.current.read().clone()
     }
 
@@ -124,32 +124,35 @@ impl Authorities {
         Arc::new(move |chain| {
             let (authorities, chain, judged) =
                 (authorities.clone(), chain.into(), Mutex::default());
-            Peer::Certified(Certified(Arc::new(Presented {
+            Peer::Certified(Certified(Arc::new(PresentedCertificate {
                 authorities,
                 chain,
-                judged,
+                verification: judged,
             })))
         })
     }
 }
 
-impl Current {
+impl AuthorityPools {
     fn peer(&self, chain: &[CertificateDer], now: i64) -> Peer {
-        let Some(subject) = chain.first().and_then(|own| Subject::read(own)) else {
+        let Some(subject) = chain
+            .first()
+            .and_then(|own| CertificateSubject::from_der(own))
+        else {
             return Peer::Impostor;
         };
         let user = subject.user.filter(|user| !user.name.is_empty());
-        let user = user.filter(|_| self.clients.vouch_for(chain, now));
+        let user = user.filter(|_| self.clients.verifies(chain, now));
         let may_speak =
             self.allowed.is_empty() || self.allowed.iter().any(|name| *name == subject.name);
-        if may_speak && self.front_proxies.vouch_for(chain, now) {
+        if may_speak && self.front_proxies.verifies(chain, now) {
             return Peer::FrontProxy(user);
         }
         user.map_or(Peer::Impostor, Peer::User)
     }
 
     /// The seconds around `now` in which the same certificates are valid.
-    fn verdict_holds(&self, chain: &[CertificateDer], now: i64) -> Range<i64> {
+    fn verification_validity(&self, chain: &[CertificateDer], now: i64) -> Range<i64> {
         let validities = chain.iter().filter_map(|certificate| validity(certificate));
         let validities = validities
             .chain(self.clients.validities())
@@ -167,42 +170,45 @@ impl Current {
 
 /// Somebody with a certificate, for as long as a connection lasts.
 #[derive(Clone)]
-pub struct Certified(Arc<Presented>);
+pub struct Certified(Arc<PresentedCertificate>);
 
-struct Presented {
+struct PresentedCertificate {
     authorities: Arc<Authorities>,
     chain: Box<[CertificateDer<'static>]>,
-    judged: Mutex<Option<Judged>>,
+    verification: Mutex<Option<CachedVerification>>,
 }
 
 /// The result of the last verification. It holds until the authorities change, or a certificate of the chain or of an
 /// authority begins or ends to be valid.
-struct Judged {
+struct CachedVerification {
     peer: Peer,
-    holds: Range<i64>,
+    valid: Range<i64>,
     generation: u64,
 }
 
 impl Certified {
     /// Who it is now.
     pub(super) fn peer(&self) -> Peer {
-        let Presented {
+        let PresentedCertificate {
             authorities,
             chain,
-            judged,
+            verification: judged,
         } = &*self.0;
         let (now, current) = (authorities.registry.now(), authorities.current());
         let mut judged = judged.lock();
         match &*judged {
-            Some(known) if known.generation == current.generation && known.holds.contains(&now) => {
+            Some(known) if known.generation == current.generation && known.valid.contains(&now) => {
                 known.peer.clone()
             }
             _ => {
                 let peer = current.peer(chain, now);
-                let (holds, generation) = (current.verdict_holds(chain, now), current.generation);
-                *judged = Some(Judged {
+                let (holds, generation) = (
+                    current.verification_validity(chain, now),
+                    current.generation,
+                );
+                *judged = Some(CachedVerification {
                     peer: peer.clone(),
-                    holds,
+                    valid: holds,
                     generation,
                 });
                 peer

@@ -13,7 +13,7 @@ use crate::server::Inner;
 const GROUP: &str = "system:bootstrappers";
 
 /// Who shows a token; none if it is not one of these, or not good any more.
-pub(super) fn find(server: &Inner, token: &str) -> Option<User> {
+pub(super) fn authenticate_bootstrap_token(server: &Inner, token: &str) -> Option<User> {
     let (id, secret) = parse(token)?;
     let resource = server.catalog.get("", "v1", "secrets")?;
     let key = Key::new("kube-system", &format!("bootstrap-token-{id}"));
@@ -50,7 +50,7 @@ fn judge(stored: &Value, id: &str, secret: &str, now: i64) -> Option<User> {
     if !holds || !sound {
         return None;
     }
-    let groups = groups(&data("auth-extra-groups"))?;
+    let groups = parse_extra_groups(&data("auth-extra-groups"))?;
     Some(User {
         name: format!("system:bootstrap:{id}").into(),
         groups,
@@ -59,7 +59,7 @@ fn judge(stored: &Value, id: &str, secret: &str, now: i64) -> Option<User> {
 }
 
 /// The groups that a token names, in order; none if one of them may not be had this way.
-fn groups(extra: &str) -> Option<Vec<Str>> {
+fn parse_extra_groups(extra: &str) -> Option<Vec<Str>> {
     let mut groups = vec![Str::from(GROUP)];
     for group in extra.split(',').filter(|_| !extra.is_empty()) {
         let own = group.strip_prefix("system:bootstrappers:")?;

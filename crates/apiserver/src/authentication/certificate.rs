@@ -15,22 +15,22 @@ use mizzen_object::{CREDENTIAL_ID, User};
 pub(super) const UID: &[u64] = &[1, 3, 6, 1, 4, 1, 57683, 2];
 
 /// Whom a certificate shows, whoever has signed it.
-pub(super) struct Subject {
+pub(super) struct CertificateSubject {
     /// The common name, which may be empty. Kubernetes: the last of several, as Go reads it (crypto/x509/pkix).
     pub name: Str,
     /// The user; none if two uids, or an empty one, make the certificate worthless for that.
     pub user: Option<User>,
 }
 
-impl Subject {
+impl CertificateSubject {
     /// Reads a certificate in DER; none if it cannot be read.
-    pub(super) fn read(certificate: &[u8]) -> Option<Subject> {
+    pub(super) fn from_der(certificate: &[u8]) -> Option<CertificateSubject> {
         let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
         let subject = parsed.subject();
         let texts = |kind: &Oid| {
             subject
                 .iter_by_oid(kind)
-                .map(text)
+                .map(attribute_text)
                 .collect::<Option<Vec<Str>>>()
         };
         let name = texts(&OID_X509_COMMON_NAME)?.pop().unwrap_or_default();
@@ -45,7 +45,7 @@ impl Subject {
             }
             .authenticated()
         });
-        Some(Subject { name, user })
+        Some(CertificateSubject { name, user })
     }
 }
 
@@ -74,7 +74,7 @@ fn credential_id(certificate: &[u8]) -> Value {
 }
 
 /// The text of an attribute, in one of the alphabets that Go reads (crypto/x509/parser.go).
-fn text(attribute: &AttributeTypeAndValue) -> Option<Str> {
+fn attribute_text(attribute: &AttributeTypeAndValue) -> Option<Str> {
     let bytes = attribute.as_slice();
     let plain = |is_good: fn(u8) -> bool| {
         let text = std::str::from_utf8(bytes).ok()?;
@@ -144,7 +144,7 @@ mod tests {
             (DnType::CommonName, value.clone()),
             (DnType::OrganizationName, value),
         ];
-        let user = Subject::read(&certificate(attributes))
+        let user = CertificateSubject::from_der(&certificate(attributes))
             .unwrap()
             .user
             .unwrap();
@@ -186,7 +186,7 @@ mod tests {
             (name, text("last")),
             (group, text("ops")),
         ];
-        let subject = Subject::read(&certificate(attributes)).unwrap();
+        let subject = CertificateSubject::from_der(&certificate(attributes)).unwrap();
         let user = subject.user.unwrap();
         assert_eq!(
             (subject.name.as_str(), user.name.as_str()),
@@ -230,7 +230,7 @@ mod tests {
         let jane = || (DnType::CommonName, text("jane"));
         let uid = || (DnType::CustomDnType(UID.to_vec()), text("7"));
         for (attributes, expected) in [(vec![jane()], ""), (vec![jane(), uid()], "7")] {
-            let user = Subject::read(&certificate(attributes))
+            let user = CertificateSubject::from_der(&certificate(attributes))
                 .unwrap()
                 .user
                 .unwrap();
@@ -245,7 +245,7 @@ mod tests {
             );
         }
         assert_ne!(
-            Subject::read(b"rubbish").map(|subject| subject.name),
+            CertificateSubject::from_der(b"rubbish").map(|subject| subject.name),
             Some("".into())
         );
     }
@@ -253,7 +253,7 @@ mod tests {
     #[test]
     fn a_certificate_of_the_anonymous_user_is_not_authenticated() {
         let name = DnValue::Utf8String("system:anonymous".into());
-        let user = Subject::read(&certificate(vec![(DnType::CommonName, name)]))
+        let user = CertificateSubject::from_der(&certificate(vec![(DnType::CommonName, name)]))
             .unwrap()
             .user
             .unwrap();

@@ -7,15 +7,15 @@
 mod anonymous;
 mod authorities;
 mod bootstrap_token;
-mod cache_counts;
+mod cache_metrics;
 mod certificate;
-mod issuer;
+mod certificate_pool;
+mod oidc;
 pub mod peer;
 mod proxy_headers;
 pub(crate) mod secret;
 mod static_token;
 mod token_cache;
-mod vouch;
 mod webhook;
 mod websocket;
 
@@ -30,20 +30,20 @@ use mizzen_value::Str;
 use tokio::time::Instant;
 
 use crate::header;
-use crate::metrics::Authenticated;
+use crate::metrics::AuthenticationOutcome;
 use crate::server::Inner;
 use crate::token;
 pub use anonymous::Anonymous;
-pub(crate) use anonymous::Stranger;
+pub(crate) use anonymous::Unauthenticated;
 pub use authorities::{Authorities, Certified, Trusted};
-pub use issuer::{AuthenticationConfiguration, Issuers};
+pub use oidc::{AuthenticationConfiguration, Issuers};
 pub use peer::Peer;
-pub(crate) use peer::{Caller, Claim};
+pub(crate) use peer::{PeerClaim, RequestOrigin};
 pub use proxy_headers::ProxyHeaders;
-pub use static_token::{Oddity, StaticTokens, TokenFileError};
+pub use static_token::{StaticTokens, TokenFileError, TokenFileWarning};
 pub(crate) use token_cache::TokenCache;
 pub use webhook::{ReviewVersion, TokenWebhook, WebhookOptions};
-use websocket::Shown;
+use websocket::ProtocolToken;
 
 /// How users may show who they are, besides certificates and service accounts' tokens.
 #[derive(Debug, Clone, Default)]
@@ -53,7 +53,7 @@ pub struct Authentication {
     /// Whether secrets of the type `bootstrap.kubernetes.io/token` in `kube-system` are tokens.
     pub bootstrap_tokens: bool,
     /// Those who know tokens that this server does not, in the order in which they are asked.
-    pub others: Vec<Arc<dyn Authenticator>>,
+    pub authenticators: Vec<Arc<dyn Authenticator>>,
     /// Where those are let in who show nothing.
     pub anonymous: Anonymous,
     /// In which headers front proxies say for whom they ask.
@@ -63,7 +63,11 @@ pub struct Authentication {
 /// One who knows tokens: another server, a database.
 pub trait Authenticator: Debug + Send + Sync {
     /// Whose token it is. `audiences` says whom it must be for, at least one of them.
-    fn authenticate<'a>(&'a self, token: &'a str, audiences: &'a [Str]) -> Future<'a, Verdict>;
+    fn authenticate<'a>(
+        &'a self,
+        token: &'a str,
+        audiences: &'a [Str],
+    ) -> Future<'a, AuthenticationResult>;
 
     /// Adds its series to a scrape of the server's metrics.
     fn collect(&self, out: &mut Families) {
@@ -73,60 +77,64 @@ pub trait Authenticator: Debug + Send + Sync {
 
 /// Who shows a token: somebody, or nobody who is known here. The error is why somebody was not let in who seems to be
 /// known, or cannot be asked about; it is for administrators.
-pub type Verdict = Result<Option<Bearer>, String>;
+pub type AuthenticationResult = Result<Option<AuthenticatedToken>, String>;
 
 /// Somebody who has shown a token.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Bearer {
+pub struct AuthenticatedToken {
     /// Who it is.
     pub user: User,
     /// Whom the token is for, of those that were asked for.
     pub audiences: Vec<Str>,
 }
 
-impl Bearer {
+impl AuthenticatedToken {
     /// Somebody with a token that does not say whom it is for: it is for the server itself, so the answer is nobody
     /// unless that is asked for.
-    pub(crate) fn of_server(user: User, own: &[Str], wanted: &[Str]) -> Option<Bearer> {
+    pub(crate) fn for_server(
+        user: User,
+        own: &[Str],
+        wanted: &[Str],
+    ) -> Option<AuthenticatedToken> {
         let audiences: Vec<Str> = wanted
             .iter()
             .filter(|audience| own.contains(audience))
             .cloned()
             .collect();
-        (!audiences.is_empty()).then_some(Bearer { user, audiences })
+        (!audiences.is_empty()).then_some(AuthenticatedToken { user, audiences })
     }
 }
 
 /// The user of a request to a path that came at `started`, or why there is none.
 pub(crate) async fn authenticate(
     server: &Inner,
-    claim: Claim,
+    claim: PeerClaim,
     path: &str,
     headers: &mut HeaderMap,
     started: Instant,
 ) -> Result<User, Status> {
     let names = &server.options.authentication.proxy_headers;
-    let claim = claim.heard(names, headers);
+    let claim = claim.resolve_front_proxy(names, headers);
     let (found, results) = (
-        find(server, claim, path, headers).await,
-        &server.metrics.results,
+        identify_user(server, claim, path, headers).await,
+        &server.metrics.auth,
     );
-    names.take_away(headers);
+    names.remove_from(headers);
     match &found {
-        Ok(user) => results.is_known(&user.name, started.elapsed()),
-        Err(result) => results.authenticated(*result, started.elapsed()),
+        Ok(user) => results.record_user(&user.name, started.elapsed()),
+        Err(result) => results.record_authentication(*result, started.elapsed()),
     }
     found.map_err(|_| Status::unauthorized())
 }
 
-async fn find(
+async fn identify_user(
     server: &Inner,
-    claim: Claim,
+    claim: PeerClaim,
     path: &str,
     headers: &mut HeaderMap,
-) -> Result<User, Authenticated> {
-    let (token, mut has_failed) = (bearer_token(headers), claim == Claim::Failed);
-    if let Claim::Proved(user) = claim {
+) -> Result<User, AuthenticationOutcome> {
+    let (token, mut has_failed) = (bearer_token(headers), claim == PeerClaim::Failed);
+    if let PeerClaim::Authenticated(user) = claim {
         return Ok(user);
     }
     let mut judge = |shown: Result<Option<User>, String>| {
@@ -143,29 +151,29 @@ async fn find(
         return Ok(user);
     }
     match server.options.authentication.anonymous.allows(path) {
-        _ if has_failed => Err(Authenticated::Error),
+        _ if has_failed => Err(AuthenticationOutcome::Error),
         true => Ok(User::anonymous()),
-        false => Err(Authenticated::Failure),
+        false => Err(AuthenticationOutcome::Failure),
     }
 }
 
 async fn by_header(server: &Inner, token: Option<String>) -> Result<Option<User>, String> {
     let Some(token) = token else { return Ok(None) };
-    known(server, &token).await.map(Some)
+    authenticate_own_token(server, &token).await.map(Some)
 }
 
 /// Who shows a token as a protocol, if somebody does. Nobody further on sees it.
 async fn by_protocol(server: &Inner, headers: &mut HeaderMap) -> Result<Option<User>, String> {
-    let Some(shown) = Shown::read(headers)? else {
+    let Some(shown) = ProtocolToken::from_headers(headers)? else {
         return Ok(None);
     };
-    let user = known(server, &shown.token).await?;
-    shown.hide(headers);
+    let user = authenticate_own_token(server, &shown.token).await?;
+    shown.remove_from(headers);
     Ok(Some(user))
 }
 
 /// Who shows a token to the server itself.
-async fn known(server: &Inner, token: &str) -> Result<User, String> {
+async fn authenticate_own_token(server: &Inner, token: &str) -> Result<User, String> {
     let audiences = server.options.service_accounts.audiences();
     authenticate_token(server, token, audiences)
         .await
@@ -178,15 +186,15 @@ pub(crate) async fn authenticate_token(
     server: &Inner,
     token: &str,
     audiences: &[Str],
-) -> Result<Bearer, String> {
+) -> Result<AuthenticatedToken, String> {
     let mut problems = vec!["invalid bearer token".to_string()];
     let mut verdict = ask_us(server, token, audiences, &mut problems);
-    for other in &server.options.authentication.others {
+    for other in &server.options.authentication.authenticators {
         if verdict.is_none() {
-            verdict = accept(other.authenticate(token, audiences).await, &mut problems);
+            verdict = unwrap_result(other.authenticate(token, audiences).await, &mut problems);
         }
     }
-    let known = |bearer: Bearer| Bearer {
+    let known = |bearer: AuthenticatedToken| AuthenticatedToken {
         user: bearer.user.authenticated(),
         ..bearer
     };
@@ -201,24 +209,28 @@ fn ask_us(
     token: &str,
     audiences: &[Str],
     problems: &mut Vec<String>,
-) -> Option<Bearer> {
+) -> Option<AuthenticatedToken> {
     let options = &server.options.authentication;
-    let for_us =
-        |user| Bearer::of_server(user, server.options.service_accounts.audiences(), audiences);
+    let for_us = |user| {
+        AuthenticatedToken::for_server(user, server.options.service_accounts.audiences(), audiences)
+    };
     options
         .tokens
         .find(token)
         .and_then(for_us)
-        .or_else(|| accept(token::authenticate(server, token, audiences), problems))
+        .or_else(|| unwrap_result(token::authenticate(server, token, audiences), problems))
         .or_else(|| {
             options
                 .bootstrap_tokens
-                .then(|| bootstrap_token::find(server, token))?
+                .then(|| bootstrap_token::authenticate_bootstrap_token(server, token))?
                 .and_then(for_us)
         })
 }
 
-fn accept(verdict: Verdict, problems: &mut Vec<String>) -> Option<Bearer> {
+fn unwrap_result(
+    verdict: AuthenticationResult,
+    problems: &mut Vec<String>,
+) -> Option<AuthenticatedToken> {
     verdict.unwrap_or_else(|problem| {
         problems.push(problem);
         None
@@ -226,8 +238,8 @@ fn accept(verdict: Verdict, problems: &mut Vec<String>) -> Option<Bearer> {
 }
 
 /// What somebody is told who shows a token that is not seen, for it is not where it should be.
-pub(crate) fn warning(claim: &Claim, headers: &HeaderMap) -> Option<String> {
-    let asked = matches!(claim, Claim::None | Claim::Failed);
+pub(crate) fn warning(claim: &PeerClaim, headers: &HeaderMap) -> Option<String> {
+    let asked = matches!(claim, PeerClaim::None | PeerClaim::Failed);
     let header = header::text(headers, http::header::AUTHORIZATION);
     match bearer(&header) {
         Some(["", _]) if asked => Some(EXTRA_SPACE.into()),
@@ -276,7 +288,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check_warning(claim: Claim, header: &str, expected: bool) {
+    fn check_warning(claim: PeerClaim, header: &str, expected: bool) {
         let headers =
             HeaderMap::from_iter([(http::header::AUTHORIZATION, header.parse().unwrap())]);
         assert_eq!(
@@ -288,11 +300,15 @@ mod tests {
 
     #[test]
     fn who_puts_too_much_space_before_a_token_is_told() {
-        check_warning(Claim::None, "Bearer  abc", true);
-        check_warning(Claim::Failed, "bearer   abc", true);
-        check_warning(Claim::None, "Bearer abc  d", false);
-        check_warning(Claim::None, "Bearer ", false);
-        check_warning(Claim::None, "Basic  abc", false);
-        check_warning(Claim::Proved(User::anonymous()), "Bearer  abc", false);
+        check_warning(PeerClaim::None, "Bearer  abc", true);
+        check_warning(PeerClaim::Failed, "bearer   abc", true);
+        check_warning(PeerClaim::None, "Bearer abc  d", false);
+        check_warning(PeerClaim::None, "Bearer ", false);
+        check_warning(PeerClaim::None, "Basic  abc", false);
+        check_warning(
+            PeerClaim::Authenticated(User::anonymous()),
+            "Bearer  abc",
+            false,
+        );
     }
 }

@@ -31,11 +31,11 @@ pub enum Peer {
 
 /// What is known of a request's user before any token is looked at.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Claim {
+pub(crate) enum PeerClaim {
     /// Nothing.
     None,
     /// They have proved who they are.
-    Proved(User),
+    Authenticated(User),
     /// Their connection has proved that they may speak for others; they may be somebody themselves.
     FrontProxy(Option<User>),
     /// They tried and failed; only a good token helps them now.
@@ -44,32 +44,36 @@ pub(crate) enum Claim {
 
 /// Who is at the other end, and where.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Caller {
-    pub claim: Claim,
+pub(crate) struct RequestOrigin {
+    pub claim: PeerClaim,
     /// None for who is in the same process.
     pub address: Option<IpAddr>,
 }
 
 impl Peer {
     /// Whom requests are from.
-    pub(crate) fn claim(&self) -> Claim {
+    pub(crate) fn claim(&self) -> PeerClaim {
         match self {
-            Peer::Stranger => Claim::None,
-            Peer::Impostor => Claim::Failed,
-            Peer::User(user) => Claim::Proved(user.clone()),
-            Peer::FrontProxy(own) => Claim::FrontProxy(own.clone()),
+            Peer::Stranger => PeerClaim::None,
+            Peer::Impostor => PeerClaim::Failed,
+            Peer::User(user) => PeerClaim::Authenticated(user.clone()),
+            Peer::FrontProxy(own) => PeerClaim::FrontProxy(own.clone()),
             Peer::Certified(certified) => certified.peer().claim(),
         }
     }
 }
 
-impl Claim {
+impl PeerClaim {
     /// The same where a front proxy has said for whom it asks.
-    pub(super) fn heard(self, names: &ProxyHeaders, headers: &HeaderMap) -> Claim {
+    pub(super) fn resolve_front_proxy(
+        self,
+        names: &ProxyHeaders,
+        headers: &HeaderMap,
+    ) -> PeerClaim {
         match self {
-            Claim::FrontProxy(own) => match (names.read(headers), own) {
-                (Some(user), _) | (None, Some(user)) => Claim::Proved(user),
-                (None, None) => Claim::Failed,
+            PeerClaim::FrontProxy(own) => match (names.user(headers), own) {
+                (Some(user), _) | (None, Some(user)) => PeerClaim::Authenticated(user),
+                (None, None) => PeerClaim::Failed,
             },
             known => known,
         }
@@ -77,11 +81,14 @@ impl Claim {
 }
 
 /// What headers with one of some prefixes say, by the rest of their names.
-pub(crate) fn extra<'a>(headers: &HeaderMap, prefixes: impl IntoIterator<Item = &'a str>) -> Value {
+pub(crate) fn extra_from_headers<'a>(
+    headers: &HeaderMap,
+    prefixes: impl IntoIterator<Item = &'a str>,
+) -> Value {
     let mut extra = Value::object();
     for prefix in prefixes {
         for name in headers.keys() {
-            let Some(key) = rest(name.as_str(), prefix) else {
+            let Some(key) = strip_prefix_ignore_case(name.as_str(), prefix) else {
                 continue;
             };
             let values = texts(headers, name)
@@ -96,7 +103,7 @@ pub(crate) fn extra<'a>(headers: &HeaderMap, prefixes: impl IntoIterator<Item = 
 }
 
 /// What follows a prefix in a header's name, in whatever case.
-pub(super) fn rest<'a>(name: &'a str, prefix: &str) -> Option<&'a str> {
+pub(super) fn strip_prefix_ignore_case<'a>(name: &'a str, prefix: &str) -> Option<&'a str> {
     let (start, rest) = name.split_at_checked(prefix.len())?;
     start.eq_ignore_ascii_case(prefix).then_some(rest)
 }
@@ -117,13 +124,14 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(peer: Peer, name: &str, expected: Claim) {
+    fn check(peer: Peer, name: &str, expected: PeerClaim) {
         let headers = HeaderMap::from_iter([(
             http::HeaderName::from_static("x-remote-user"),
             name.parse().unwrap(),
         )]);
         assert_eq!(
-            peer.claim().heard(&ProxyHeaders::default(), &headers),
+            peer.claim()
+                .resolve_front_proxy(&ProxyHeaders::default(), &headers),
             expected
         );
     }
@@ -132,25 +140,29 @@ mod tests {
     fn a_front_proxy_that_speaks_for_nobody_is_nobody_unless_it_is_a_user() {
         let own = || User::component("proxy");
         let jane = || {
-            Claim::Proved(User {
+            PeerClaim::Authenticated(User {
                 extra: Value::object(),
                 ..User::component("jane")
             })
         };
         check(Peer::FrontProxy(None), "jane", jane());
         check(Peer::FrontProxy(Some(own())), "jane", jane());
-        check(Peer::FrontProxy(None), "", Claim::Failed);
-        check(Peer::FrontProxy(Some(own())), "", Claim::Proved(own()));
+        check(Peer::FrontProxy(None), "", PeerClaim::Failed);
+        check(
+            Peer::FrontProxy(Some(own())),
+            "",
+            PeerClaim::Authenticated(own()),
+        );
     }
 
     #[test]
     fn others_cannot_speak_for_anybody() {
-        check(Peer::Stranger, "jane", Claim::None);
-        check(Peer::Impostor, "jane", Claim::Failed);
+        check(Peer::Stranger, "jane", PeerClaim::None);
+        check(Peer::Impostor, "jane", PeerClaim::Failed);
         check(
             Peer::User(User::component("joe")),
             "jane",
-            Claim::Proved(User::component("joe")),
+            PeerClaim::Authenticated(User::component("joe")),
         );
     }
 }

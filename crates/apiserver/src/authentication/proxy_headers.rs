@@ -6,7 +6,7 @@ use http::{HeaderMap, HeaderName};
 use mizzen_object::User;
 use mizzen_value::Str;
 
-use super::peer::{extra, rest};
+use super::peer::{extra_from_headers, strip_prefix_ignore_case};
 use crate::header::{text, texts};
 
 /// The names of headers, in any case.
@@ -44,7 +44,7 @@ static STANDARD: LazyLock<ProxyHeaders> = LazyLock::new(ProxyHeaders::default);
 
 impl ProxyHeaders {
     /// For whom a front proxy asks, if it says so.
-    pub(super) fn read(&self, headers: &HeaderMap) -> Option<User> {
+    pub(super) fn user(&self, headers: &HeaderMap) -> Option<User> {
         let first = |names: &[String]| -> Str {
             let mut said = names.iter().map(|name| text(headers, name));
             said.find(|text| !text.is_empty())
@@ -54,7 +54,7 @@ impl ProxyHeaders {
         let name = Some(first(&self.users)).filter(|name| !name.is_empty())?;
         let groups = self.groups.iter().flat_map(|name| texts(headers, name));
         let groups = groups.filter(|group| !group.is_empty()).collect();
-        let extra = extra(headers, self.extras.iter().map(String::as_str));
+        let extra = extra_from_headers(headers, self.extras.iter().map(String::as_str));
         Some(
             User {
                 name,
@@ -67,19 +67,20 @@ impl ProxyHeaders {
     }
 
     /// Takes the headers away, whoever sent them, so that nobody further on, be it another server, takes them for ours.
-    pub(super) fn take_away(&self, headers: &mut HeaderMap) {
-        let is_theirs = |name: &&HeaderName| self.has(name.as_str()) || STANDARD.has(name.as_str());
+    pub(super) fn remove_from(&self, headers: &mut HeaderMap) {
+        let is_theirs =
+            |name: &&HeaderName| self.matches(name.as_str()) || STANDARD.matches(name.as_str());
         let theirs: Vec<HeaderName> = headers.keys().filter(is_theirs).cloned().collect();
         theirs.iter().for_each(|name| drop(headers.remove(name)));
     }
 
-    fn has(&self, name: &str) -> bool {
+    fn matches(&self, name: &str) -> bool {
         let mut whole = self.users.iter().chain(&self.uids).chain(&self.groups);
         whole.any(|own| own.eq_ignore_ascii_case(name))
             || self
                 .extras
                 .iter()
-                .any(|prefix| rest(name, prefix).is_some())
+                .any(|prefix| strip_prefix_ignore_case(name, prefix).is_some())
     }
 }
 
@@ -98,7 +99,7 @@ mod tests {
             ("x-remote-group", "ops"),
             ("x-remote-extra-acme.com%2fproject", "one"),
         ]);
-        let user = ProxyHeaders::default().read(&said).unwrap();
+        let user = ProxyHeaders::default().user(&said).unwrap();
         assert_eq!((user.name.as_str(), user.uid.as_str()), ("jane", "7"));
         assert_eq!(user.groups, ["dev", "ops", "system:authenticated"]);
         assert_eq!(user.extra["acme.com/project"].list()[0].str(), "one");
@@ -111,20 +112,20 @@ mod tests {
             ("x-remote-group", "é"),
             ("x-remote-uid", "ß"),
         ]);
-        let user = ProxyHeaders::default().read(&said).unwrap();
+        let user = ProxyHeaders::default().user(&said).unwrap();
         assert_eq!((user.name.as_str(), user.uid.as_str()), ("jürgen", "ß"));
         assert_eq!(user.groups, ["é", "system:authenticated"]);
     }
 
     #[test]
     fn nobody_is_named_by_an_empty_header() {
-        assert_eq!(ProxyHeaders::default().read(&HeaderMap::new()), None);
+        assert_eq!(ProxyHeaders::default().user(&HeaderMap::new()), None);
         let said = headers(&[
             ("x-remote-user", ""),
             ("x-remote-user", "jane"),
             ("x-remote-group", "dev"),
         ]);
-        assert_eq!(ProxyHeaders::default().read(&said), None);
+        assert_eq!(ProxyHeaders::default().user(&said), None);
     }
 
     #[test]
@@ -146,7 +147,7 @@ mod tests {
             ("x-remote-extra-team", "red"),
             ("accept", "*/*"),
         ]);
-        let user = own.read(&said).unwrap();
+        let user = own.user(&said).unwrap();
         assert_eq!((user.name.as_str(), user.uid.as_str()), ("jane", ""));
         assert_eq!(user.groups, ["ops", "dev", "system:authenticated"]);
         let team: Vec<&str> = user.extra["team"]
@@ -155,7 +156,7 @@ mod tests {
             .map(|text| text.str())
             .collect();
         assert_eq!(team, ["blue", "red"]);
-        own.take_away(&mut said);
+        own.remove_from(&mut said);
         assert_eq!(
             said.keys().map(HeaderName::as_str).collect::<Vec<_>>(),
             ["accept"]

@@ -36,7 +36,7 @@ pub enum TokenFileError {
 
 /// A record of a file of tokens that does not do what one may think.
 #[derive(Debug, PartialEq)]
-pub struct Oddity {
+pub struct TokenFileWarning {
     /// What its token is: `empty`, so that nobody can show it, or `duplicate`, so that it is an earlier one's no more.
     pub what: &'static str,
     /// Which record, counted from one.
@@ -46,13 +46,13 @@ pub struct Oddity {
 impl StaticTokens {
     /// Reads the text of a file.
     pub fn parse(text: &str) -> Result<StaticTokens, TokenFileError> {
-        StaticTokens::parse_warning(text, |_| {})
+        StaticTokens::parse_with_warnings(text, |_| {})
     }
 
     /// The same; `warn` is told what is odd, though it is no error.
-    pub fn parse_warning(
+    pub fn parse_with_warnings(
         text: &str,
-        mut warn: impl FnMut(Oddity),
+        mut warn: impl FnMut(TokenFileWarning),
     ) -> Result<StaticTokens, TokenFileError> {
         let (mut tokens, mut record) = (HashMap::new(), 0);
         for (at, text) in text
@@ -61,7 +61,7 @@ impl StaticTokens {
             .filter(|(_, text)| !text.trim().is_empty())
         {
             let line = at + 1;
-            let columns = columns(text).ok_or(TokenFileError::StrayQuote { line })?;
+            let columns = parse_csv_line(text).ok_or(TokenFileError::StrayQuote { line })?;
             let [token, name, uid, rest @ ..] = columns.as_slice() else {
                 return Err(TokenFileError::TooFewColumns {
                     line,
@@ -79,12 +79,12 @@ impl StaticTokens {
             };
             record += 1;
             if token.is_empty() {
-                warn(Oddity {
+                warn(TokenFileWarning {
                     what: "empty",
                     record,
                 });
             } else if tokens.insert(digest(token), user).is_some() {
-                warn(Oddity {
+                warn(TokenFileWarning {
                     what: "duplicate",
                     record,
                 });
@@ -99,7 +99,7 @@ impl StaticTokens {
 }
 
 /// The columns of a line of CSV; a column in quotes may have commas, and a doubled quote is one.
-fn columns(line: &str) -> Option<Vec<String>> {
+fn parse_csv_line(line: &str) -> Option<Vec<String>> {
     let mut columns = Vec::new();
     let mut rest = line;
     loop {
@@ -162,15 +162,15 @@ mod tests {
     fn what_is_odd_is_told() {
         let mut told = Vec::new();
         let text = "a,jane,7\n\n,nobody,8\na,joe,9\n";
-        let tokens = StaticTokens::parse_warning(text, |oddity| told.push(oddity)).unwrap();
+        let tokens = StaticTokens::parse_with_warnings(text, |oddity| told.push(oddity)).unwrap();
         assert_eq!(
             told,
             [
-                Oddity {
+                TokenFileWarning {
                     what: "empty",
                     record: 2
                 },
-                Oddity {
+                TokenFileWarning {
                     what: "duplicate",
                     record: 3
                 }

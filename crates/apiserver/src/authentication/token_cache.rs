@@ -17,9 +17,9 @@ use ring::hmac;
 use tokio::sync::OnceCell;
 use tokio::time::Instant;
 
-use super::cache_counts::CacheCounts;
-use super::{Bearer, Verdict};
-use crate::delegate::Cache;
+use super::cache_metrics::CacheMetrics;
+use super::{AuthenticatedToken, AuthenticationResult};
+use crate::delegate::LruCache;
 
 /// How many answers are kept.
 const ROOM: usize = 4096;
@@ -27,11 +27,11 @@ const ROOM: usize = 4096;
 /// Answers about tokens, good for a while.
 pub(crate) struct TokenCache {
     key: hmac::Key,
-    kept: Cache<Option<Bearer>>,
-    lasts: Duration,
+    results: LruCache<Option<AuthenticatedToken>>,
+    ttl: Duration,
     /// Questions that are being asked: who has the same one waits for the same answer.
-    flights: Mutex<HashMap<String, Arc<OnceCell<Verdict>>>>,
-    counts: CacheCounts,
+    fetches: Mutex<HashMap<String, Arc<OnceCell<AuthenticationResult>>>>,
+    counts: CacheMetrics,
 }
 
 impl TokenCache {
@@ -42,34 +42,37 @@ impl TokenCache {
         let key = hmac::Key::new(hmac::HMAC_SHA256, &key);
         TokenCache {
             key,
-            kept: Cache::new(ROOM),
-            lasts,
-            flights: Mutex::default(),
+            results: LruCache::new(ROOM),
+            ttl: lasts,
+            fetches: Mutex::default(),
             counts: Default::default(),
         }
     }
 
     /// What is known, or what `ask` says.
-    pub(crate) async fn or_ask(
+    pub(crate) async fn get_or_fetch(
         &self,
         token: &str,
         audiences: &[Str],
-        ask: impl Future<Output = Verdict> + Send,
-    ) -> Verdict {
-        let (question, started) = (self.question(token, audiences), Instant::now());
-        if let Some(known) = self.kept.get(&question) {
-            self.counts.answered(true, started.elapsed());
+        ask: impl Future<Output = AuthenticationResult> + Send,
+    ) -> AuthenticationResult {
+        let (question, started) = (self.cache_key(token, audiences), Instant::now());
+        if let Some(known) = self.results.get(&question) {
+            self.counts.observe_request(true, started.elapsed());
             return Ok(known);
         }
-        let (flight, _blocked) = (Flight::join(self, &question), self.counts.blocked());
+        let (flight, _blocked) = (
+            SharedFetch::join(self, &question),
+            self.counts.enter_blocked(),
+        );
         let verdict = flight
             .cell
             .get_or_init(|| self.counts.fetch(ask))
             .await
             .clone();
-        self.counts.answered(false, started.elapsed());
+        self.counts.observe_request(false, started.elapsed());
         if let Ok(answer) = &verdict {
-            self.kept.put(question.clone(), answer.clone(), self.lasts);
+            self.results.put(question.clone(), answer.clone(), self.ttl);
         }
         verdict
     }
@@ -80,7 +83,7 @@ impl TokenCache {
     }
 
     /// Every part has its length before it, so that no two questions are one.
-    fn question(&self, token: &str, audiences: &[Str]) -> String {
+    fn cache_key(&self, token: &str, audiences: &[Str]) -> String {
         let mut hash = hmac::Context::with_key(&self.key);
         let mut add = |text: &str| {
             hash.update(&(text.len() as u64).to_be_bytes());
@@ -93,17 +96,17 @@ impl TokenCache {
 }
 
 /// A part in a question that is being asked. The last one who leaves, answered or not, forgets it.
-struct Flight<'a> {
+struct SharedFetch<'a> {
     cache: &'a TokenCache,
     question: &'a str,
-    cell: Arc<OnceCell<Verdict>>,
+    cell: Arc<OnceCell<AuthenticationResult>>,
 }
 
-impl<'a> Flight<'a> {
-    fn join(cache: &'a TokenCache, question: &'a str) -> Flight<'a> {
-        let mut flights = cache.flights.lock();
+impl<'a> SharedFetch<'a> {
+    fn join(cache: &'a TokenCache, question: &'a str) -> SharedFetch<'a> {
+        let mut flights = cache.fetches.lock();
         let cell = flights.entry(question.to_owned()).or_default().clone();
-        Flight {
+        SharedFetch {
             cache,
             question,
             cell,
@@ -111,9 +114,9 @@ impl<'a> Flight<'a> {
     }
 }
 
-impl Drop for Flight<'_> {
+impl Drop for SharedFetch<'_> {
     fn drop(&mut self) {
-        let mut flights = self.cache.flights.lock();
+        let mut flights = self.cache.fetches.lock();
         // One is the map's, one is ours.
         if self.cell.initialized() || Arc::strong_count(&self.cell) <= 2 {
             flights.remove(self.question);
@@ -138,12 +141,12 @@ mod tests {
         TokenCache::new(&registry, Duration::from_secs(seconds))
     }
 
-    fn jane() -> Verdict {
+    fn jane() -> AuthenticationResult {
         let user = User {
             name: "jane".into(),
             ..User::default()
         };
-        Ok(Some(Bearer {
+        Ok(Some(AuthenticatedToken {
             user,
             audiences: Vec::new(),
         }))
@@ -152,13 +155,13 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_answer_is_kept_and_a_failure_is_not() {
         let (cache, asked) = (cache(120), AtomicUsize::new(0));
-        let ask = async |token: &str, verdict: Verdict| {
+        let ask = async |token: &str, verdict: AuthenticationResult| {
             let answer = async {
                 asked.fetch_add(1, Ordering::Relaxed);
                 verdict
             };
             (
-                cache.or_ask(token, &["a".into()], answer).await,
+                cache.get_or_fetch(token, &["a".into()], answer).await,
                 asked.load(Ordering::Relaxed),
             )
         };
@@ -169,7 +172,7 @@ mod tests {
         assert_eq!(ask("u", jane()).await, (Ok(None), 3));
         tokio::time::advance(Duration::from_secs(120)).await;
         assert_eq!(ask("t", Ok(None)).await, (Ok(None), 4));
-        assert!(cache.flights.lock().is_empty());
+        assert!(cache.fetches.lock().is_empty());
         let mut families = Families::default();
         cache.collect(&mut families);
         let out = families.to_string();
@@ -193,7 +196,7 @@ mod tests {
     async fn who_asks_the_same_at_once_waits_for_one_answer() {
         let (cache, asked) = (cache(0), AtomicUsize::new(0));
         let ask = || {
-            cache.or_ask("t", &[], async {
+            cache.get_or_fetch("t", &[], async {
                 asked.fetch_add(1, Ordering::Relaxed);
                 tokio::time::sleep(Duration::from_secs(1)).await;
                 jane()
@@ -206,7 +209,7 @@ mod tests {
         );
         let _ = tokio::time::timeout(Duration::from_millis(1), ask()).await;
         assert!(
-            cache.flights.lock().is_empty(),
+            cache.fetches.lock().is_empty(),
             "one who left is waited for"
         );
     }
@@ -219,13 +222,13 @@ mod tests {
         let _inside = clock.enter();
         let cache = cache(1);
         let questions = [
-            cache.question("ab", &[]),
-            cache.question("a", &["b".into()]),
-            cache.question("", &["a".into(), "b".into()]),
-            cache.question("", &["ab".into()]),
+            cache.cache_key("ab", &[]),
+            cache.cache_key("a", &["b".into()]),
+            cache.cache_key("", &["a".into(), "b".into()]),
+            cache.cache_key("", &["ab".into()]),
         ];
         let distinct: std::collections::HashSet<_> = questions.iter().collect();
         assert_eq!(distinct.len(), questions.len());
-        assert!(!cache.question("swordfish", &[]).contains("swordfish"));
+        assert!(!cache.cache_key("swordfish", &[]).contains("swordfish"));
     }
 }

@@ -13,8 +13,8 @@ use mizzen_registry::{Future, Registry};
 use mizzen_value::{Str, Value, json, value};
 use tokio::time::timeout;
 
-use super::{Authenticator, Bearer, TokenCache, Verdict};
-use crate::delegate::{Kubeconfig, KubeconfigError, reviewed_user};
+use super::{AuthenticatedToken, AuthenticationResult, Authenticator, TokenCache};
+use crate::delegate::{WebhookKubeconfig, WebhookKubeconfigError, reviewed_user};
 use crate::outgoing::Remote;
 
 /// Kubernetes: how long all attempts together may take (token/cache/cached_token_authenticator.go).
@@ -38,7 +38,7 @@ pub struct WebhookOptions {
     /// Which TokenReview is spoken.
     pub version: ReviewVersion,
     /// How long an answer is good.
-    pub lasts: Duration,
+    pub cache_ttl: Duration,
     /// Whom a token is for if the webhook does not say: the server's own names.
     pub audiences: Vec<Str>,
 }
@@ -57,18 +57,18 @@ impl TokenWebhook {
         file: &Path,
         registry: &Registry,
         options: WebhookOptions,
-    ) -> Result<TokenWebhook, KubeconfigError> {
+    ) -> Result<TokenWebhook, WebhookKubeconfigError> {
         Ok(TokenWebhook {
             registry: registry.clone(),
-            remote: Remote::silent(&Kubeconfig::load(file)?, registry),
-            cache: TokenCache::new(registry, options.lasts),
+            remote: Remote::silent(&WebhookKubeconfig::load(file)?, registry),
+            cache: TokenCache::new(registry, options.cache_ttl),
             options,
         })
     }
 
-    async fn review(&self, token: &str, audiences: &[Str]) -> Verdict {
-        let review = self.question(token, audiences);
-        let answer = match timeout(PATIENCE, self.insist(&review)).await {
+    async fn review(&self, token: &str, audiences: &[Str]) -> AuthenticationResult {
+        let review = self.review_body(token, audiences);
+        let answer = match timeout(PATIENCE, self.post_review(&review)).await {
             Ok(answer) => answer,
             Err(_) => Err("context deadline exceeded".into()),
         };
@@ -78,7 +78,7 @@ impl TokenWebhook {
         judge(&answer["status"], &self.options.audiences, audiences)
     }
 
-    fn question(&self, token: &str, audiences: &[Str]) -> Bytes {
+    fn review_body(&self, token: &str, audiences: &[Str]) -> Bytes {
         let version = match self.options.version {
             ReviewVersion::V1 => "v1",
             ReviewVersion::V1Beta1 => "v1beta1",
@@ -96,7 +96,7 @@ impl TokenWebhook {
     }
 
     /// Asks until there is an answer, or no hope for one.
-    async fn insist(&self, review: &Bytes) -> Result<Value, String> {
+    async fn post_review(&self, review: &Bytes) -> Result<Value, String> {
         let answer = self
             .remote
             .post_with_backoff(&self.registry, review.clone(), FIRST_PAUSE, PATIENCE)
@@ -117,7 +117,7 @@ fn read(body: &[u8]) -> Result<Value, String> {
 
 /// What a review's status says. Kubernetes: a webhook that does not say whom a token is for means this server, and that
 /// comes before whether the token is good (token/webhook/webhook.go).
-fn judge(status: &Value, own: &[Str], wanted: &[Str]) -> Verdict {
+fn judge(status: &Value, own: &[Str], wanted: &[Str]) -> AuthenticationResult {
     let said: Vec<Str> = status["audiences"]
         .list()
         .iter()
@@ -134,7 +134,7 @@ fn judge(status: &Value, own: &[Str], wanted: &[Str]) -> Verdict {
     }
     match (reviewed_user(status), status["error"].str()) {
         (Some(user), _) if user.name.is_empty() => Err("the webhook named nobody".into()),
-        (Some(user), _) => Ok(Some(Bearer {
+        (Some(user), _) => Ok(Some(AuthenticatedToken {
             user,
             audiences: shared,
         })),
@@ -144,10 +144,14 @@ fn judge(status: &Value, own: &[Str], wanted: &[Str]) -> Verdict {
 }
 
 impl Authenticator for TokenWebhook {
-    fn authenticate<'a>(&'a self, token: &'a str, audiences: &'a [Str]) -> Future<'a, Verdict> {
+    fn authenticate<'a>(
+        &'a self,
+        token: &'a str,
+        audiences: &'a [Str],
+    ) -> Future<'a, AuthenticationResult> {
         Box::pin(
             self.cache
-                .or_ask(token, audiences, self.review(token, audiences)),
+                .get_or_fetch(token, audiences, self.review(token, audiences)),
         )
     }
 

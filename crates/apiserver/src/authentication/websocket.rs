@@ -21,14 +21,14 @@ const ENCODING: GeneralPurpose = GeneralPurpose::new(
 );
 
 /// A token, and the protocols that are there besides.
-pub(super) struct Shown {
+pub(super) struct ProtocolToken {
     pub token: String,
-    others: HeaderValue,
+    other_protocols: HeaderValue,
 }
 
-impl Shown {
+impl ProtocolToken {
     /// The token of a request, if it shows one in this way. The error is why what it shows is none.
-    pub(super) fn read(headers: &HeaderMap) -> Result<Option<Shown>, &'static str> {
+    pub(super) fn from_headers(headers: &HeaderMap) -> Result<Option<ProtocolToken>, &'static str> {
         if !is_websocket(headers) {
             return Ok(None);
         }
@@ -44,17 +44,17 @@ impl Shown {
         match HeaderValue::from_str(&others.join(",")) {
             _ if token.is_empty() => Ok(None),
             // The server must answer with a protocol, and never with the token.
-            Ok(joined) if !others.is_empty() => Ok(Some(Shown {
+            Ok(joined) if !others.is_empty() => Ok(Some(ProtocolToken {
                 token,
-                others: joined,
+                other_protocols: joined,
             })),
             _ => Err("missing additional subprotocol"),
         }
     }
 
     /// Takes the token away, so that nobody further on sees it.
-    pub(super) fn hide(self, headers: &mut HeaderMap) {
-        headers.insert(SEC_WEBSOCKET_PROTOCOL, self.others);
+    pub(super) fn remove_from(self, headers: &mut HeaderMap) {
+        headers.insert(SEC_WEBSOCKET_PROTOCOL, self.other_protocols);
     }
 }
 
@@ -90,10 +90,10 @@ mod tests {
     #[track_caller]
     fn check(protocols: &[&str], expected: Result<Option<(&str, &str)>, &str>) {
         let mut headers = asking(protocols);
-        let shown = Shown::read(&headers).map(|shown| {
+        let shown = ProtocolToken::from_headers(&headers).map(|shown| {
             shown.map(|shown| {
                 let token = shown.token.clone();
-                shown.hide(&mut headers);
+                shown.remove_from(&mut headers);
                 (token, text(&headers, SEC_WEBSOCKET_PROTOCOL).into_owned())
             })
         });
@@ -132,7 +132,7 @@ mod tests {
         for header in [UPGRADE, CONNECTION] {
             let mut headers = asking(&[&format!("{TOKEN}c2VjcmV0"), "a"]);
             headers.insert(header, HeaderValue::from_static("h2c"));
-            assert!(matches!(Shown::read(&headers), Ok(None)));
+            assert!(matches!(ProtocolToken::from_headers(&headers), Ok(None)));
         }
     }
 }

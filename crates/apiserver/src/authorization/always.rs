@@ -5,7 +5,7 @@ use std::sync::Arc;
 use mizzen_object::User;
 use mizzen_registry::Future;
 
-use super::{Attributes, Authorizer, Decision, Reason, Rule, Rules};
+use super::{Attributes, Authorizer, Decision, PolicyRule, Reason, RuleSet};
 
 /// Allows everything.
 #[derive(Debug)]
@@ -20,11 +20,11 @@ impl Authorizer for AlwaysAllow {
         Box::pin(std::future::ready(Decision::Allow(Reason::default())))
     }
 
-    fn rules(&self, _: &User, _: &str) -> Rules {
-        let rules = [Rule::every_resource(), Rule::every_page()].map(Arc::new);
-        Rules {
+    fn rules(&self, _: &User, _: &str) -> RuleSet {
+        let rules = [PolicyRule::every_resource(), PolicyRule::every_page()].map(Arc::new);
+        RuleSet {
             rules: rules.into(),
-            ..Rules::default()
+            ..RuleSet::default()
         }
     }
 }
@@ -36,7 +36,7 @@ impl Authorizer for AlwaysDeny {
         ))))
     }
 
-    fn rules(&self, _: &User, _: &str) -> Rules {
-        Rules::default()
+    fn rules(&self, _: &User, _: &str) -> RuleSet {
+        RuleSet::default()
     }
 }

@@ -4,31 +4,34 @@ use parking_lot::RwLock;
 use std::sync::Arc;
 
 use super::metrics::Decisions;
-use super::{Attributes, Authorizer, Decision, Reason, Rules};
+use super::{Attributes, Authorizer, Decision, Reason, RuleSet};
 use mizzen_object::User;
 use mizzen_object::in_one;
 
 /// Those who decide. They may be others the next time.
 #[derive(Debug, Default)]
-pub struct Authorizers(RwLock<Arc<[Asked]>>);
+pub struct Authorizers(RwLock<Arc<[CountedAuthorizer]>>);
 
 /// One of them, and how its decisions are counted.
 #[derive(Debug)]
-pub(super) struct Asked {
+pub(super) struct CountedAuthorizer {
     authorizer: Arc<dyn Authorizer>,
     decisions: Option<Arc<Decisions>>,
 }
 
-impl Asked {
-    pub(super) fn uncounted(authorizer: Arc<dyn Authorizer>) -> Asked {
-        Asked {
+impl CountedAuthorizer {
+    pub(super) fn without_metrics(authorizer: Arc<dyn Authorizer>) -> CountedAuthorizer {
+        CountedAuthorizer {
             authorizer,
             decisions: None,
         }
     }
 
-    pub(super) fn counted(authorizer: Arc<dyn Authorizer>, decisions: Arc<Decisions>) -> Asked {
-        Asked {
+    pub(super) fn with_metrics(
+        authorizer: Arc<dyn Authorizer>,
+        decisions: Arc<Decisions>,
+    ) -> CountedAuthorizer {
+        CountedAuthorizer {
             authorizer,
             decisions: Some(decisions),
         }
@@ -37,7 +40,7 @@ impl Asked {
     async fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
         let decision = self.authorizer.authorize(attributes).await;
         if let Some(decisions) = &self.decisions {
-            decisions.count(&decision);
+            decisions.record(&decision);
         }
         decision
     }
@@ -45,11 +48,11 @@ impl Asked {
 
 impl Authorizers {
     /// From now on these decide.
-    pub(super) fn replace(&self, authorizers: Vec<Asked>) {
+    pub(super) fn replace(&self, authorizers: Vec<CountedAuthorizer>) {
         *self.0.write() = authorizers.into();
     }
 
-    fn now(&self) -> Arc<[Asked]> {
+    fn current(&self) -> Arc<[CountedAuthorizer]> {
         self.0.read().clone()
     }
 
@@ -59,7 +62,7 @@ impl Authorizers {
             return Decision::Allow(Reason::default());
         }
         let mut reasons = Vec::new();
-        for asked in &*self.now() {
+        for asked in &*self.current() {
             match asked.authorize(attributes).await {
                 Decision::NoOpinion(reason) if reason.is_silent() => {}
                 Decision::NoOpinion(reason) => reasons.push(reason),
@@ -70,10 +73,10 @@ impl Authorizers {
     }
 
     /// What `user` may do in `namespace`, all authorizers together.
-    pub fn rules(&self, user: &User, namespace: &str) -> Rules {
-        let mut all = Rules::default();
-        for asked in &*self.now() {
-            let Rules {
+    pub fn rules(&self, user: &User, namespace: &str) -> RuleSet {
+        let mut all = RuleSet::default();
+        for asked in &*self.current() {
+            let RuleSet {
                 rules,
                 incomplete,
                 problems,

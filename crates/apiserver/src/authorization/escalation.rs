@@ -7,7 +7,7 @@ use mizzen_object::Status;
 use mizzen_value::Value;
 use mizzen_value::json::quote;
 
-use super::rbac::{Rule, quoted};
+use super::rbac::{PolicyRule, quote_list};
 use super::{Attributes, Resource, Target};
 use crate::verbs::{Call, check_key};
 
@@ -15,7 +15,11 @@ use crate::verbs::{Call, check_key};
 const GROUP: &str = "rbac.authorization.k8s.io";
 
 /// Lets a role or binding be written, or refuses. Everything else is let through.
-pub(crate) async fn check(call: &Call<'_>, old: Option<&Value>, new: &Value) -> Result<(), Status> {
+pub(crate) async fn check_escalation(
+    call: &Call<'_>,
+    old: Option<&Value>,
+    new: &Value,
+) -> Result<(), Status> {
     if call.path.group != GROUP || call.request.user.is_master() {
         return Ok(());
     }
@@ -27,18 +31,22 @@ pub(crate) async fn check(call: &Call<'_>, old: Option<&Value>, new: &Value) -> 
 }
 
 async fn check_role(call: &Call<'_>, old: Option<&Value>, new: &Value) -> Result<(), Status> {
-    if may(call, "escalate", &call.path.resource, &call.path.name).await || is_cleanup(old, new) {
+    if is_allowed(call, "escalate", &call.path.resource, &call.path.name).await
+        || is_cleanup(old, new)
+    {
         return Ok(());
     }
-    let rules: Vec<Rule> = new["rules"].list().iter().map(Rule::new).collect();
-    hold(call, rules.iter()).map_err(|why| refuse(call, new, &why))?;
+    let rules: Vec<PolicyRule> = new["rules"].list().iter().map(PolicyRule::new).collect();
+    check_user_holds(call, rules.iter()).map_err(|why| refuse(call, new, &why))?;
     let aggregates = |role: &Value| {
         !role["aggregationRule"]["clusterRoleSelectors"]
             .list()
             .is_empty()
     };
-    let everything = [Rule::every_resource(), Rule::every_page()];
-    if (aggregates(new) || old.is_some_and(aggregates)) && hold(call, everything.iter()).is_err() {
+    let everything = [PolicyRule::every_resource(), PolicyRule::every_page()];
+    if (aggregates(new) || old.is_some_and(aggregates))
+        && check_user_holds(call, everything.iter()).is_err()
+    {
         return Err(refuse(
             call,
             new,
@@ -56,15 +64,19 @@ async fn check_binding(call: &Call<'_>, old: Option<&Value>, new: &Value) -> Res
         "ClusterRole" => "clusterroles",
         _ => "",
     };
-    if is_cleanup(old, new) || !plural.is_empty() && may(call, "bind", plural, name).await {
+    if is_cleanup(old, new) || !plural.is_empty() && is_allowed(call, "bind", plural, name).await {
         return Ok(());
     }
-    let rules = rules(call, plural, reference)?;
-    hold(call, rules.iter().map(Arc::as_ref)).map_err(|why| refuse(call, new, &why))
+    let rules = referenced_rules(call, plural, reference)?;
+    check_user_holds(call, rules.iter().map(Arc::as_ref)).map_err(|why| refuse(call, new, &why))
 }
 
 /// What the role gives that a binding refers to.
-fn rules(call: &Call<'_>, plural: &str, reference: &Value) -> Result<Arc<[Arc<Rule>]>, Status> {
+fn referenced_rules(
+    call: &Call<'_>,
+    plural: &str,
+    reference: &Value,
+) -> Result<Arc<[Arc<PolicyRule>]>, Status> {
     let (kind, name, namespace) = (
         reference["kind"].str(),
         reference["name"].str(),
@@ -84,11 +96,11 @@ fn rules(call: &Call<'_>, plural: &str, reference: &Value) -> Result<Arc<[Arc<Ru
         .access
         .rbac
         .as_ref()
-        .and_then(|rbac| rbac.rules_of(reference, namespace));
+        .and_then(|rbac| rbac.role_rules(reference, namespace));
     rules.ok_or_else(|| Status::not_found(&call.resource.kind().resource(), name))
 }
 
-async fn may(call: &Call<'_>, verb: &str, resource: &str, name: &str) -> bool {
+async fn is_allowed(call: &Call<'_>, verb: &str, resource: &str, name: &str) -> bool {
     let target = Target::Resource(Resource {
         group: GROUP,
         version: "*",
@@ -111,43 +123,46 @@ async fn may(call: &Call<'_>, verb: &str, resource: &str, name: &str) -> bool {
 }
 
 /// Whether the user holds all that `rules` give; if not, what is missing.
-fn hold<'a>(call: &Call, rules: impl Iterator<Item = &'a Rule>) -> Result<(), String> {
+fn check_user_holds<'a>(
+    call: &Call,
+    rules: impl Iterator<Item = &'a PolicyRule>,
+) -> Result<(), String> {
     use super::Authorizer as _;
     let user = &call.request.user;
     let rbac = call.server.access.rbac.as_ref();
     let own = rbac
         .map(|rbac| rbac.rules(user, &call.path.namespace))
         .unwrap_or_default();
-    let parts = rules.flat_map(Rule::parts);
-    let missing: Vec<Rule> = parts
+    let parts = rules.flat_map(PolicyRule::parts);
+    let missing: Vec<PolicyRule> = parts
         .filter(|part| !own.rules.iter().any(|rule| rule.covers(part)))
         .collect();
     if missing.is_empty() {
         return Ok(());
     }
-    let mut shown: Vec<String> = compact(missing).iter().map(Rule::to_string).collect();
+    let mut shown: Vec<String> = compact(missing).iter().map(PolicyRule::to_string).collect();
     shown.sort();
     shown.dedup();
     let mut why = format!(
         "user {} (groups={}) is attempting to grant RBAC permissions not currently held:\n{}",
         quote(&user.name),
-        quoted(&user.groups),
+        quote_list(&user.groups),
         shown.join("\n")
     );
     if !own.problems.is_empty() {
         why += &format!(
             "; resolution errors: [{}]",
-            crate::authorization::aggregate(&own.problems)
+super::join_errors(&own.problems)
         );
     }
     Err(why)
 }
 
 /// Joins parts that differ only in their verbs. Kubernetes: not those of pages (rbac/validation/policy_compact.go).
-fn compact(parts: Vec<Rule>) -> Vec<Rule> {
-    let mut joined: Vec<Rule> = Vec::new();
+fn compact(parts: Vec<PolicyRule>) -> Vec<PolicyRule> {
+    let mut joined: Vec<PolicyRule> = Vec::new();
     for part in parts {
-        let same = |rule: &&mut Rule| {
+        let same = |rule: &&mut PolicyRule| {
             rule.urls.is_empty()
                 && (&rule.groups, &rule.resources, &rule.names)
                     == (&part.groups, &part.resources, &part.names)
@@ -186,13 +201,16 @@ mod tests {
     use super::*;
     use mizzen_value::json::parse;
 
-    fn parts(text: &str) -> Vec<Rule> {
-        Rule::new(&parse(text.as_bytes()).unwrap()).parts()
+    fn parts(text: &str) -> Vec<PolicyRule> {
+        PolicyRule::new(&parse(text.as_bytes()).unwrap()).parts()
     }
 
     #[track_caller]
     fn check(rule: &str, expected: &[&str]) {
-        let shown: Vec<String> = compact(parts(rule)).iter().map(Rule::to_string).collect();
+        let shown: Vec<String> = compact(parts(rule))
+            .iter()
+            .map(PolicyRule::to_string)
+            .collect();
         assert_eq!(shown, expected);
     }
 

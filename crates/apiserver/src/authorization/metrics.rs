@@ -21,17 +21,17 @@ const CALLS: [f64; 11] = [
 const CONDITIONS: [f64; 7] = [0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25];
 
 /// All that is counted.
-pub(crate) struct Counts {
+pub(crate) struct AuthorizationMetrics {
     decisions: Mutex<BTreeMap<(&'static str, Str), Arc<Decisions>>>,
     calls: Mutex<BTreeMap<(Str, &'static str), Histogram>>,
     failed_open: Mutex<BTreeMap<(Str, &'static str), u64>>,
-    conditions: Mutex<BTreeMap<Str, Conditions>>,
+    conditions: Mutex<BTreeMap<Str, MatchConditionMetrics>>,
     pub(super) reloads: Reloads,
 }
 
-impl Default for Counts {
-    fn default() -> Counts {
-        Counts {
+impl Default for AuthorizationMetrics {
+    fn default() -> AuthorizationMetrics {
+        AuthorizationMetrics {
             decisions: Mutex::default(),
             calls: Mutex::default(),
             failed_open: Mutex::default(),
@@ -48,7 +48,7 @@ pub(crate) struct Decisions {
     denied: AtomicU64,
 }
 
-struct Conditions {
+struct MatchConditionMetrics {
     took: Histogram,
     errors: u64,
     exclusions: u64,
@@ -56,7 +56,7 @@ struct Conditions {
 
 /// What became of a call to a webhook.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Outcome {
+pub(super) enum WebhookOutcome {
     Success,
     Error,
     Timeout,
@@ -64,29 +64,29 @@ pub(super) enum Outcome {
     Canceled,
 }
 
-impl Outcome {
+impl WebhookOutcome {
     /// What became of a call that failed.
-    pub(super) fn of(error: &PostError) -> Outcome {
+    pub(super) fn from_error(error: &PostError) -> WebhookOutcome {
         if error.is_late() {
-            Outcome::Timeout
+            WebhookOutcome::Timeout
         } else {
-            Outcome::Error
+            WebhookOutcome::Error
         }
     }
 
-    fn word(self) -> &'static str {
+    fn label(self) -> &'static str {
         match self {
-            Outcome::Success => "success",
-            Outcome::Error => "error",
-            Outcome::Timeout => "timeout",
-            Outcome::Canceled => "canceled",
+            WebhookOutcome::Success => "success",
+            WebhookOutcome::Error => "error",
+            WebhookOutcome::Timeout => "timeout",
+            WebhookOutcome::Canceled => "canceled",
         }
     }
 }
 
 impl Decisions {
     /// Kubernetes: only a decision that ends the matter is counted.
-    pub(super) fn count(&self, decision: &Decision) {
+    pub(super) fn record(&self, decision: &Decision) {
         match decision {
             Decision::Allow(_) => self.allowed.fetch_add(1, Ordering::Relaxed),
             Decision::Deny(_) => self.denied.fetch_add(1, Ordering::Relaxed),
@@ -96,32 +96,32 @@ impl Decisions {
 }
 
 /// A call to a webhook under way. If it is dropped before it ends, the asker went away.
-pub(super) struct Evaluation<'a> {
-    counts: &'a Counts,
+pub(super) struct WebhookTimer<'a> {
+    counts: &'a AuthorizationMetrics,
     name: &'a Str,
     started: Instant,
-    outcome: Outcome,
+    outcome: WebhookOutcome,
 }
 
-impl Evaluation<'_> {
-    pub(super) fn end(mut self, outcome: Outcome) {
+impl WebhookTimer<'_> {
+    pub(super) fn end(mut self, outcome: WebhookOutcome) {
         self.outcome = outcome;
     }
 }
 
-impl Drop for Evaluation<'_> {
+impl Drop for WebhookTimer<'_> {
     fn drop(&mut self) {
         let mut calls = lock(&self.counts.calls);
-        let histogram = calls.entry((self.name.clone(), self.outcome.word()));
+        let histogram = calls.entry((self.name.clone(), self.outcome.label()));
         histogram
             .or_insert_with(|| Histogram::new(&CALLS))
             .observe(self.started.elapsed().as_secs_f64());
     }
 }
 
-impl Counts {
+impl AuthorizationMetrics {
     /// Where the decisions of an authorizer are counted.
-    pub(super) fn decisions(&self, mode: &'static str, name: &Str) -> Arc<Decisions> {
+    pub(super) fn decisions_of(&self, mode: &'static str, name: &Str) -> Arc<Decisions> {
         lock(&self.decisions)
             .entry((mode, name.clone()))
             .or_default()
@@ -129,26 +129,31 @@ impl Counts {
     }
 
     /// A call begins.
-    pub(super) fn evaluation<'a>(&'a self, name: &'a Str) -> Evaluation<'a> {
-        Evaluation {
+    pub(super) fn start_webhook_timer<'a>(&'a self, name: &'a Str) -> WebhookTimer<'a> {
+        WebhookTimer {
             counts: self,
             name,
             started: Instant::now(),
-            outcome: Outcome::Canceled,
+            outcome: WebhookOutcome::Canceled,
         }
     }
 
     /// A webhook did not answer, and others were asked.
-    pub(super) fn failed_open(&self, name: &Str, outcome: Outcome) {
+    pub(super) fn record_fail_open(&self, name: &Str, outcome: WebhookOutcome) {
         *lock(&self.failed_open)
-            .entry((name.clone(), outcome.word()))
+            .entry((name.clone(), outcome.label()))
             .or_default() += 1;
     }
 
     /// The conditions of a webhook were evaluated.
-    pub(super) fn conditions(&self, name: &Str, started: Instant, outcome: &Result<bool, String>) {
+    pub(super) fn record_match_conditions(
+        &self,
+        name: &Str,
+        started: Instant,
+        outcome: &Result<bool, String>,
+    ) {
         let mut all = lock(&self.conditions);
-        let fresh = || Conditions {
+        let fresh = || MatchConditionMetrics {
             took: Histogram::new(&CONDITIONS),
             errors: 0,
             exclusions: 0,

@@ -8,24 +8,27 @@
 mod always;
 mod authorizers;
 mod configuration;
+mod denial;
 pub(crate) mod escalation;
-mod follow;
-pub mod followed;
+
 pub(crate) mod impersonate;
 mod metrics;
 pub mod rbac;
-mod refusal;
+mod reload;
 pub(crate) mod request;
 pub(crate) mod review;
-pub mod second;
+pub mod secondary;
 pub(crate) mod selector;
+mod store_index;
 pub mod webhook;
 
 pub use authorizers::Authorizers;
-pub use configuration::{Authorization, ConfigurationError, Entry, Mode};
-pub(crate) use follow::follow;
-pub(crate) use refusal::{Refusal, forbidden, internal_error, no_html};
-pub(crate) use request::{authorize, check};
+pub use configuration::{
+    Authorization, AuthorizationConfigurationError, AuthorizerConfiguration, AuthorizerType,
+};
+pub(crate) use denial::{AuthorizationError, escape_html, forbidden, internal_error};
+pub(crate) use reload::reload_on_change;
+pub(crate) use request::{authorize, authorize_request};
 
 use std::fmt::{self, Debug, Display};
 use std::sync::Arc;
@@ -36,65 +39,63 @@ use mizzen_registry::{Future, Registry};
 
 use crate::catalog::Catalog;
 use crate::server::Options;
-use authorizers::Asked;
-use impersonate::Habits;
-use metrics::Counts;
-use rbac::{Rbac, Rule, Sources};
-use webhook::Webhook;
+use authorizers::CountedAuthorizer; use impersonate::LastModes; use metrics::AuthorizationMetrics; use rbac:: { PolicyRule, Rbac, RbacSources } ; use webhook::WebhookAuthorizer;
 
 /// All that decides in a server.
-pub(crate) struct Access {
+pub(crate) struct ServerAuthorization {
     pub authorizers: Authorizers,
     /// Also asked by itself, for what somebody holds. None where no roles are served.
     pub rbac: Option<Arc<Rbac>>,
-    /// The authorizer of the mode `Node`, if the server has one.
-    node: Option<Arc<dyn Authorizer>>,
-    pub habits: Habits,
-    pub impersonations: impersonate::Counts,
-    pub counts: Arc<Counts>,
+
+/// The authorizer of the mode `Node`, if the server has one.
+node:Option<Arc<dyn Authorizer>>, pub last_modes:LastModes, pub impersonations:impersonate::ImpersonationMetrics, pub counts:Arc<AuthorizationMetrics>,
     registry: Registry,
     /// Those that the server was given; they come before all others.
-    first: Vec<Arc<dyn Authorizer>>,
+    given: Vec<Arc<dyn Authorizer>>,
     /// What the server was started with.
     started: Authorization,
 }
 
-impl Access {
+impl ServerAuthorization {
     /// Those that the server was given, then those of its authorization.
-    pub(crate) fn new(registry: &Registry, catalog: &Catalog, options: &Options) -> Access {
-        let rbac = sources(catalog).map(|sources| Arc::new(Rbac::new(sources)));
-        let access = Access {
+    pub(crate) fn new(
+        registry: &Registry,
+        catalog: &Catalog,
+        options: &Options,
+    ) -> ServerAuthorization {
+        let rbac = rbac_sources(catalog).map(|sources| Arc::new(Rbac::new(sources)));
+        let access = ServerAuthorization {
             authorizers: Authorizers::default(),
             rbac,
-            node: options.node_authorizer.and_then(|make| make(catalog)),
-            habits: Habits::default(),
+node:options.node_authorizer.and_then(|make|make(catalog)), last_modes:LastModes::default(),
             impersonations: Default::default(),
             counts: Arc::default(),
             registry: registry.clone(),
-            first: options.authorizers.clone(),
+            given: options.authorizers.clone(),
             started: options.authorization.clone(),
         };
-        access.ask(&options.authorization);
+        access.install(&options.authorization);
         access
     }
 
     /// From now on these are asked.
-    fn ask(&self, authorization: &Authorization) {
-        let given = self.first.iter().cloned().map(Asked::uncounted);
+    fn install(&self, authorization: &Authorization) {
+        let given = self
+            .given
+            .iter()
+            .cloned()
+            .map(CountedAuthorizer::without_metrics);
         let named = authorization.0.iter().filter_map(|entry| {
-            let counted = self.counts.decisions(entry.mode.word(), &entry.name);
-            Some(Asked::counted(self.authorizer(entry)?, counted))
+            let counted = self.counts.decisions_of(entry.kind.name(), &entry.name);
+            Some(CountedAuthorizer::with_metrics(
+                self.authorizer(entry)?,
+                counted,
+            ))
         });
         self.authorizers.replace(given.chain(named).collect());
     }
 
-    fn authorizer(&self, entry: &Entry) -> Option<Arc<dyn Authorizer>> {
-        Some(match &entry.mode {
-            Mode::Node => self.node.clone()?,
-            Mode::Rbac => self.rbac.clone()?,
-            Mode::AlwaysAllow => Arc::new(always::AlwaysAllow),
-            Mode::AlwaysDeny => Arc::new(always::AlwaysDeny),
-            Mode::Webhook(settings) => Arc::new(Webhook::new(
+fn authorizer(&self, entry:&AuthorizerConfiguration)->Option<Arc<dyn Authorizer>> { Some(match&entry.kind { AuthorizerType::Node=>self.node.clone()?, AuthorizerType::Rbac=>self.rbac.clone()?, AuthorizerType::AlwaysAllow=>Arc::new(always::AlwaysAllow), AuthorizerType::AlwaysDeny=>Arc::new(always::AlwaysDeny), AuthorizerType::Webhook(settings)=>Arc::new(WebhookAuthorizer::new(
                 &entry.name,
                 settings.clone(),
                 &self.registry,
@@ -104,17 +105,20 @@ impl Access {
     }
 
     /// Goes by another authorization, unless it lacks, or adds, somebody who must have been there from the start.
-    pub(crate) fn replace(&self, authorization: &Authorization) -> Result<(), ConfigurationError> {
+    pub(crate) fn replace(
+        &self,
+        authorization: &Authorization,
+    ) -> Result<(), AuthorizationConfigurationError> {
         authorization.check_successor_of(&self.started)?;
-        self.ask(authorization);
+        self.install(authorization);
         Ok(())
     }
 }
 
 /// Where roles and bindings are kept, if they are served.
-fn sources(catalog: &Catalog) -> Option<Sources> {
+fn rbac_sources(catalog: &Catalog) -> Option<RbacSources> {
     let get = |plural: &str| catalog.get("rbac.authorization.k8s.io", "v1", plural);
-    Some(Sources {
+    Some(RbacSources {
         roles: get("roles")?,
         cluster_roles: get("clusterroles")?,
         role_bindings: get("rolebindings")?,
@@ -275,9 +279,9 @@ impl Debug for Reason {
 
 /// What somebody may do, as far as it can be told.
 #[derive(Debug, Default)]
-pub struct Rules {
+pub struct RuleSet {
     /// The rules.
-    pub rules: Vec<Arc<Rule>>,
+    pub rules: Vec<Arc<PolicyRule>>,
     /// Whether there may be more.
     pub incomplete: bool,
     /// What went wrong on the way.
@@ -290,16 +294,16 @@ pub trait Authorizer: Debug + Send + Sync {
     fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> Future<'a, Decision>;
 
     /// What `user` may do in `namespace`. One who cannot tell says that there may be more.
-    fn rules(&self, user: &User, namespace: &str) -> Rules {
+    fn rules(&self, user: &User, namespace: &str) -> RuleSet {
         let _ = (user, namespace);
-        Rules {
+        RuleSet {
             incomplete: true,
-            ..Rules::default()
+            ..RuleSet::default()
         }
     }
 }
 
 /// Problems in one line, as Go shows a list of errors.
-pub(crate) fn aggregate(problems: &[String]) -> String {
+pub(crate) fn join_errors(problems: &[String]) -> String {
     in_one(problems.iter().cloned()).unwrap_or_else(|| "[]".into())
 }

@@ -5,34 +5,40 @@ use std::time::Duration;
 use mizzen_object::Status;
 use tokio::time::Instant;
 
-use super::{Attributes, Decision, Reason, Refusal, Resource, Target, forbidden};
+use super::{Attributes, AuthorizationError, Decision, Reason, Resource, Target, forbidden};
 use crate::audit::Layer;
-use crate::metrics::Authorized;
+use crate::metrics::AuthorizationOutcome;
 use crate::request::{self, Request};
 use crate::server::Inner;
 
 /// Lets a request through or refuses it.
-pub(crate) async fn check(server: &Inner, request: &Request) -> Result<(), Refusal> {
+pub(crate) async fn authorize_request(
+    server: &Inner,
+    request: &Request,
+) -> Result<(), AuthorizationError> {
     if request.user.is_master() {
         server
             .metrics
-            .results
-            .authorized(Authorized::Allowed, Duration::ZERO);
-        remember(request, &Decision::Allow(Reason::default()));
+            .auth
+            .record_authorization(AuthorizationOutcome::Allowed, Duration::ZERO);
+        annotate_decision(request, &Decision::Allow(Reason::default()));
         return Ok(());
     }
     let started = Instant::now();
-    let attributes = attributes(request);
+    let attributes = request_attributes(request);
     let decision = server.access.authorizers.authorize(&attributes).await;
     let took = started.elapsed();
-    server.metrics.results.authorized(result(&decision), took);
-    request.record.add(Layer::Authorization, took);
-    remember(request, &decision);
+    server
+        .metrics
+        .auth
+        .record_authorization(result(&decision), took);
+    request.record.add_latency(Layer::Authorization, took);
+    annotate_decision(request, &decision);
     let reason = decision.reason();
     match (decision.is_allowed(), reason.problem()) {
         (true, _) => Ok(()),
-        (false, Some(problem)) => Err(Refusal::Undecided(problem.into())),
-        (false, None) => Err(Refusal::Forbidden(Box::new(forbidden(
+        (false, Some(problem)) => Err(AuthorizationError::Failed(problem.into())),
+        (false, None) => Err(AuthorizationError::Forbidden(Box::new(forbidden(
             &attributes,
             &reason.to_string(),
         )))),
@@ -51,17 +57,17 @@ pub(crate) async fn authorize(server: &Inner, attributes: &Attributes<'_>) -> Re
 }
 
 /// Kubernetes: what goes wrong on the way to a yes does not count (endpoints/filters/metrics.go).
-fn result(decision: &Decision) -> Authorized {
+fn result(decision: &Decision) -> AuthorizationOutcome {
     match (decision, decision.reason().problem()) {
-        (Decision::Allow(_), _) => Authorized::Allowed,
-        (_, Some(_)) => Authorized::Error,
-        (Decision::Deny(_), None) => Authorized::Denied,
-        (Decision::NoOpinion(_), None) => Authorized::NoOpinion,
+        (Decision::Allow(_), _) => AuthorizationOutcome::Allowed,
+        (_, Some(_)) => AuthorizationOutcome::Error,
+        (Decision::Deny(_), None) => AuthorizationOutcome::Denied,
+        (Decision::NoOpinion(_), None) => AuthorizationOutcome::NoOpinion,
     }
 }
 
 /// Notes for auditors what was decided, and why.
-fn remember(request: &Request, decision: &Decision) {
+fn annotate_decision(request: &Request, decision: &Decision) {
     let (record, reason) = (&request.record, decision.reason());
     if !record.is_open() {
         return;
@@ -78,7 +84,7 @@ fn remember(request: &Request, decision: &Decision) {
 }
 
 /// The request as authorizers, audit policies and flow schemas see it.
-pub(crate) fn attributes(request: &Request) -> Attributes<'_> {
+pub(crate) fn request_attributes(request: &Request) -> Attributes<'_> {
     let info = &request.info;
     let selector = |name: &str| {
         if info.has_selectors() {

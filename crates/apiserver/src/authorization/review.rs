@@ -7,7 +7,7 @@ use mizzen_value::{Map, Str, Value, value};
 use super::{Attributes, Resource, Target};
 
 /// The `spec` of a review: what is empty is left out.
-pub(crate) fn spec(attributes: &Attributes) -> Value {
+pub(crate) fn review_spec(attributes: &Attributes) -> Value {
     let Attributes {
         user:
             User {
@@ -53,7 +53,7 @@ fn resource_attributes(verb: &str, resource: &Resource) -> Value {
 }
 
 /// The same as conditions see it: every text is there, even if it is empty.
-pub(super) fn request(attributes: &Attributes) -> Value {
+pub(super) fn condition_request(attributes: &Attributes) -> Value {
     let Attributes {
         user:
             User {
@@ -207,12 +207,12 @@ mod tests {
             ..Resource::default()
         };
         check(
-            spec,
+            review_spec,
             Target::Resource(pods),
             r#"{"resourceAttributes":{"namespace":"a","verb":"list","version":"v1","resource":"pods"},"user":"jane","groups":["dev"],"extra":{"scopes":["a"]},"uid":"7"}"#,
         );
         check(
-            spec,
+            review_spec,
             Target::Page("/metrics"),
             r#"{"nonResourceAttributes":{"path":"/metrics","verb":"list"},"user":"jane","groups":["dev"],"extra":{"scopes":["a"]},"uid":"7"}"#,
         );
@@ -226,7 +226,7 @@ mod tests {
             ..Resource::default()
         };
         check(
-            |attributes| spec(attributes)["resourceAttributes"].clone(),
+            |attributes| review_spec(attributes)["resourceAttributes"].clone(),
             Target::Resource(pods),
             r#"{"verb":"list","fieldSelector":{"requirements":[{"key":"spec.nodeName","operator":"In","values":["n1"]},{"key":"status.phase","operator":"NotIn","values":["Failed"]}]},"labelSelector":{"requirements":[{"key":"a","operator":"Exists"},{"key":"b","operator":"In","values":["x","y"]},{"key":"c","operator":"DoesNotExist"}]}}"#,
         );
@@ -236,7 +236,7 @@ mod tests {
             ..Resource::default()
         };
         check(
-            |attributes| spec(attributes)["resourceAttributes"].clone(),
+            |attributes| review_spec(attributes)["resourceAttributes"].clone(),
             Target::Resource(nonsense),
             r#"{"verb":"list"}"#,
         );
@@ -250,7 +250,7 @@ mod tests {
             ..Resource::default()
         };
         check(
-            |attributes| request(attributes)["resourceAttributes"].clone(),
+            |attributes| condition_request(attributes)["resourceAttributes"].clone(),
             Target::Resource(pods),
             r#"{"namespace":"","verb":"list","group":"","version":"","resource":"pods","subresource":"","name":"","labelSelector":{"requirements":[{"key":"a","operator":"Exists","values":[]}]}}"#,
         );

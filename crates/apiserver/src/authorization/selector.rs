@@ -7,7 +7,7 @@ use mizzen_value::Value;
 
 /// What `resourceAttributes` say in `fieldSelector` and `labelSelector`.
 #[derive(Debug, Default, PartialEq)]
-pub(crate) struct Selectors {
+pub(crate) struct ReviewSelectors {
     /// The field selector.
     pub fields: String,
     /// The label selector.
@@ -16,13 +16,13 @@ pub(crate) struct Selectors {
     pub problems: Vec<String>,
 }
 
-impl Selectors {
+impl ReviewSelectors {
     /// Reads them.
-    pub(crate) fn read(attributes: &Value) -> Selectors {
+    pub(crate) fn read(attributes: &Value) -> ReviewSelectors {
         let mut problems = Vec::new();
         let mut read =
             |name: &str, is_good: fn(&str) -> bool, term: fn(&Value) -> Option<String>| {
-                let (text, problem) = text(&attributes[name], is_good, term);
+                let (text, problem) = selector_text(&attributes[name], is_good, term);
                 problems.extend(problem.map(|how| {
                     format!("spec.resourceAttributes.{name} {how}ignored due to parse error")
                 }));
@@ -38,7 +38,7 @@ impl Selectors {
             |text| LabelSelector::parse(text).is_ok(),
             label_term,
         );
-        Selectors {
+        ReviewSelectors {
             fields,
             labels,
             problems,
@@ -47,7 +47,7 @@ impl Selectors {
 }
 
 /// The text of a selector, and how much of it was left out, if anything was.
-fn text(
+fn selector_text(
     selector: &Value,
     is_good: fn(&str) -> bool,
     term: fn(&Value) -> Option<String>,
@@ -115,7 +115,7 @@ mod tests {
 
     #[track_caller]
     fn check(attributes: &str, fields: &str, labels: &str, problems: &[&str]) {
-        let read = Selectors::read(&json::parse(attributes.as_bytes()).unwrap());
+        let read = ReviewSelectors::read(&json::parse(attributes.as_bytes()).unwrap());
         assert_eq!(
             (read.fields.as_str(), read.labels.as_str()),
             (fields, labels)

@@ -10,35 +10,32 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 /// Answers by question.
-pub struct Cache<T> {
-    kept: Mutex<Kept<T>>,
-    room: usize,
+pub struct LruCache<T> { entries:Mutex<LruEntries<T>>, capacity:usize,
 }
 
-struct Kept<T> {
-    answers: HashMap<Arc<str>, Answer<T>>,
+struct LruEntries<T> {
+    answers: HashMap<Arc<str>, CachedValue<T>>,
     /// Questions by when they were last asked. Invariant: each question is here once, under its answer's turn.
     turns: BTreeMap<u64, Arc<str>>,
     next: u64,
 }
 
-struct Answer<T> {
+struct CachedValue<T> {
     answer: T,
     until: Instant,
     turn: u64,
 }
 
-impl<T: Clone> Cache<T> {
+impl<T: Clone> LruCache<T> {
     /// Keeps at most `room` answers.
-    pub fn new(room: usize) -> Cache<T> {
-        let kept = Kept {
+pub fn new(room:usize)->LruCache<T> { let kept=LruEntries {
             answers: HashMap::new(),
             turns: BTreeMap::new(),
             next: 0,
         };
-        Cache {
-            kept: Mutex::new(kept),
-            room,
+        LruCache {
+            entries: Mutex::new(kept),
+            capacity: room,
         }
     }
 
@@ -62,7 +59,7 @@ impl<T: Clone> Cache<T> {
         let mut kept = self.kept();
         kept.take(&question);
         kept.put(question.into(), answer, Instant::now() + lasts);
-        while kept.answers.len() > self.room {
+        while kept.answers.len() > self.capacity {
             let Some((_, oldest)) = kept.turns.pop_first() else {
                 break;
             };
@@ -70,13 +67,13 @@ impl<T: Clone> Cache<T> {
         }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept<T>> {
-        self.kept.lock()
+    fn kept(&self) -> MutexGuard<'_, LruEntries<T>> {
+        self.entries.lock()
     }
 }
 
-impl<T> Kept<T> {
-    fn take(&mut self, question: &str) -> Option<(Arc<str>, Answer<T>)> {
+impl<T> LruEntries<T> {
+    fn take(&mut self, question: &str) -> Option<(Arc<str>, CachedValue<T>)> {
         let (question, answer) = self.answers.remove_entry(question)?;
         self.turns.remove(&answer.turn);
         Some((question, answer))
@@ -87,7 +84,7 @@ impl<T> Kept<T> {
         self.turns.insert(self.next, question.clone());
         self.answers.insert(
             question,
-            Answer {
+            CachedValue {
                 answer,
                 until,
                 turn: self.next,
@@ -102,7 +99,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn an_answer_is_good_for_a_while() {
-        let cache = Cache::new(4);
+        let cache = LruCache::new(4);
         cache.put("who".into(), 1, Duration::from_secs(10));
         cache.put("nobody".into(), 2, Duration::ZERO);
         tokio::time::advance(Duration::from_secs(9)).await;
@@ -114,7 +111,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn the_answer_that_was_asked_for_least_lately_makes_room() {
-        let (cache, lasts) = (Cache::new(3), Duration::from_secs(10));
+        let (cache, lasts) = (LruCache::new(3), Duration::from_secs(10));
         for number in 0..3 {
             cache.put(number.to_string(), number, lasts);
         }

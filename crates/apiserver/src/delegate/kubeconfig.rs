@@ -18,7 +18,7 @@ use mizzen_value::percent::decode;
 
 /// The current context.
 #[derive(Clone)]
-pub struct Kubeconfig {
+pub struct WebhookKubeconfig {
     /// `https://host:port`.
     pub url: String,
     /// The path of the server's URL, which counts where one address is called and no API: `/`, `/authorize`.
@@ -36,7 +36,7 @@ pub struct Kubeconfig {
 }
 
 /// Tokens are not for logs.
-impl fmt::Debug for Kubeconfig {
+impl fmt::Debug for WebhookKubeconfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Kubeconfig({}{})", self.url, self.path)
     }
@@ -44,7 +44,7 @@ impl fmt::Debug for Kubeconfig {
 
 /// Why a kubeconfig file cannot be used.
 #[derive(Debug, thiserror::Error)]
-pub enum KubeconfigError {
+pub enum WebhookKubeconfigError {
     /// A file cannot be read.
     #[error("{}: {source}", .path.display())]
     Read {
@@ -63,16 +63,15 @@ pub enum KubeconfigError {
     },
 }
 
-impl Kubeconfig {
-    /// Reads a kubeconfig file.
-    pub fn load(path: &Path) -> Result<Kubeconfig, KubeconfigError> {
-        let content = |problem: String| KubeconfigError::Content {
+impl WebhookKubeconfig {
+/// Reads a kubeconfig file.
+pub fn load(path:&Path)->Result<WebhookKubeconfig, WebhookKubeconfigError> { let content=|problem:String|WebhookKubeconfigError::Content {
             path: path.into(),
             problem,
         };
         let file = config::Kubeconfig::read_from(path).map_err(|error| match error {
             config::KubeconfigError::ReadConfig(source, path) => {
-                KubeconfigError::Read { path, source }
+                WebhookKubeconfigError::Read { path, source }
             }
             error => content(error.to_string()),
         })?;
@@ -98,40 +97,43 @@ impl Kubeconfig {
                     .ok_or_else(|| missing("user", name))?
             }
         };
-        let Place {
+        let ServerUrl {
             url,
             path: below,
             address,
             host,
-        } = place(cluster.server.as_deref().unwrap_or_default()).map_err(content)?;
-        let server_name = said(&cluster.tls_server_name).map_or(host, str::to_owned);
+        } = parse_server_url(cluster.server.as_deref().unwrap_or_default()).map_err(content)?;
+        let server_name = non_empty(&cluster.tls_server_name).map_or(host, str::to_owned);
         let trust = match cluster.insecure_skip_tls_verify {
             Some(true) => Trust::Anyone,
             _ => {
                 let (data, file) = (
-                    said(&cluster.certificate_authority_data),
-                    said(&cluster.certificate_authority),
+                    non_empty(&cluster.certificate_authority_data),
+                    non_empty(&cluster.certificate_authority),
                 );
-                let bundle =
-                    pem(data, file).map_err(|error| error.of("certificate-authority", path))?;
+                let bundle = read_pem(data, file)
+                    .map_err(|error| error.of("certificate-authority", path))?;
                 Trust::bundle(bundle.unwrap_or_default().into())
             }
         };
-        let certificate = pem(
-            said(&user.client_certificate_data),
-            said(&user.client_certificate),
+        let certificate = read_pem(
+            non_empty(&user.client_certificate_data),
+            non_empty(&user.client_certificate),
         )
         .map_err(|error| error.of("client-certificate", path))?;
-        let key = pem(secret(&user.client_key_data), said(&user.client_key))
-            .map_err(|error| error.of("client-key", path))?;
+        let key = read_pem(
+            non_empty_secret(&user.client_key_data),
+            non_empty(&user.client_key),
+        )
+        .map_err(|error| error.of("client-key", path))?;
         let identity = certificate
             .zip(key)
             .map(|(certificate, key)| Identity { certificate, key });
-        let token = match said(&user.token_file) {
+        let token = match non_empty(&user.token_file) {
             Some(file) => Some(read(Path::new(file))?.trim().to_owned()),
-            None => secret(&user.token).map(str::to_owned),
+            None => non_empty_secret(&user.token).map(str::to_owned),
         };
-        Ok(Kubeconfig {
+        Ok(WebhookKubeconfig {
             url,
             path: below,
             address,
@@ -143,15 +145,15 @@ impl Kubeconfig {
     }
 }
 
-fn read(path: &Path) -> Result<String, KubeconfigError> {
-    fs::read_to_string(path).map_err(|source| KubeconfigError::Read {
+fn read(path: &Path) -> Result<String, WebhookKubeconfigError> {
+    fs::read_to_string(path).map_err(|source| WebhookKubeconfigError::Read {
         path: path.into(),
         source,
     })
 }
 
 /// Where a server is.
-struct Place {
+struct ServerUrl {
     /// Without a path.
     url: String,
     path: String,
@@ -159,7 +161,7 @@ struct Place {
     host: String,
 }
 
-fn place(server: &str) -> Result<Place, String> {
+fn parse_server_url(server: &str) -> Result<ServerUrl, String> {
     let refuse = || format!("{server:?} is not the URL of a server");
     let uri: Uri = server.parse().map_err(|_| refuse())?;
     let host = uri
@@ -168,7 +170,7 @@ fn place(server: &str) -> Result<Place, String> {
         .ok_or_else(refuse)?;
     let address = format!("{host}:{}", uri.port_u16().unwrap_or(443));
     let path = clean_path(&decode(uri.path()));
-    Ok(Place {
+    Ok(ServerUrl {
         url: format!("https://{address}"),
         path,
         address,
@@ -177,17 +179,17 @@ fn place(server: &str) -> Result<Place, String> {
 }
 
 /// A field that has a value; an empty one has none.
-fn said(field: &Option<String>) -> Option<&str> {
+fn non_empty(field: &Option<String>) -> Option<&str> {
     field.as_deref().filter(|text| !text.is_empty())
 }
 
-fn secret(field: &Option<SecretString>) -> Option<&str> {
+fn non_empty_secret(field: &Option<SecretString>) -> Option<&str> {
     let text = field.as_ref().map(|secret| secret.expose_secret());
     text.filter(|text| !text.is_empty())
 }
 
 /// The text of data in base64, else that of a file.
-fn pem(data: Option<&str>, file: Option<&str>) -> Result<Option<String>, PemError> {
+fn read_pem(data: Option<&str>, file: Option<&str>) -> Result<Option<String>, PemError> {
     match (data, file) {
         (Some(data), _) => {
             let bytes = STANDARD.decode(data.replace(['\r', '\n'], "")).ok();
@@ -200,16 +202,16 @@ fn pem(data: Option<&str>, file: Option<&str>) -> Result<Option<String>, PemErro
 }
 
 enum PemError {
-    File(KubeconfigError),
+    File(WebhookKubeconfigError),
     Base64,
 }
 
 impl PemError {
     /// The error of a field of the kubeconfig file at `path`.
-    fn of(self, field: &str, path: &Path) -> KubeconfigError {
+    fn of(self, field: &str, path: &Path) -> WebhookKubeconfigError {
         match self {
             PemError::File(error) => error,
-            PemError::Base64 => KubeconfigError::Content {
+            PemError::Base64 => WebhookKubeconfigError::Content {
                 path: path.into(),
                 problem: format!("{field}-data is not PEM in base64"),
             },
@@ -228,7 +230,7 @@ clusters: [{name: main, cluster: {server: 'https://api.example.com/', certificat
 users: [{name: me, user: {tokenFile: token}}]
 ";
 
-    fn load(text: &str) -> Result<Kubeconfig, String> {
+    fn load(text: &str) -> Result<WebhookKubeconfig, String> {
         let directory = tempfile::tempdir().unwrap();
         for (name, text) in [
             ("kubeconfig", text),
@@ -237,7 +239,8 @@ users: [{name: me, user: {tokenFile: token}}]
         ] {
             fs::write(directory.path().join(name), text).unwrap();
         }
-        Kubeconfig::load(&directory.path().join("kubeconfig")).map_err(|error| error.to_string())
+        WebhookKubeconfig::load(&directory.path().join("kubeconfig"))
+            .map_err(|error| error.to_string())
     }
 
     #[test]

@@ -4,13 +4,13 @@
 //! for whom it asks. Who comes directly shows a certificate of the main server's clients, or a token, which a TokenReview
 //! is made of. What they may do a SubjectAccessReview tells. Both answers are kept for some seconds.
 
-mod access;
+mod authorization;
 pub(crate) mod cache;
 pub(crate) mod kubeconfig;
 mod token;
 mod trust;
 
-pub use kubeconfig::{Kubeconfig, KubeconfigError};
+pub use kubeconfig:: { WebhookKubeconfig, WebhookKubeconfigError } ;
 
 use std::fmt;
 use std::path::Path;
@@ -30,7 +30,7 @@ use crate::authentication::{Authorities, TokenCache, Trusted};
 use crate::listen::{SecureServing, listen};
 use crate::outgoing::{Client, Identity, Target, whole};
 use crate::receive::MAX_BODY;
-pub use cache::Cache;
+pub use cache::LruCache;
 pub(crate) use token::user as reviewed_user;
 
 /// How long the main server may take.
@@ -63,9 +63,9 @@ const GRACE: Duration = Duration::from_secs(60);
 /// # }
 /// ```
 #[derive(Clone)]
-pub struct Upstream(Arc<Inner>);
+pub struct Upstream(Arc<UpstreamState>);
 
-struct Inner {
+struct UpstreamState {
     registry: Registry,
     client: Client,
     target: Target,
@@ -73,7 +73,7 @@ struct Inner {
     url: String,
     token: Option<String>,
     users: TokenCache,
-    decisions: Cache<(bool, String)>,
+    decisions: LruCache<(bool, String)>,
 }
 
 /// Why the main server is of no help.
@@ -81,7 +81,7 @@ struct Inner {
 pub enum UpstreamError {
     /// Nobody says where it is, or who we are.
     #[error(transparent)]
-    Kubeconfig(#[from] KubeconfigError),
+    Kubeconfig(#[from] WebhookKubeconfigError),
     /// It does not answer.
     #[error("the API server at {url} does not answer: {problem}")]
     Unreachable {
@@ -106,7 +106,7 @@ pub enum UpstreamError {
 impl Upstream {
     /// The server that the current context of a kubeconfig file names, asked as the user that it names.
     pub fn load(file: &Path, registry: &Registry) -> Result<Upstream, UpstreamError> {
-        let Kubeconfig {
+        let WebhookKubeconfig {
             url,
             address,
             server_name,
@@ -114,7 +114,7 @@ impl Upstream {
             identity,
             token,
             ..
-        } = Kubeconfig::load(file)?;
+        } = WebhookKubeconfig::load(file)?;
         // Whatever identity there is, it is shown.
         let target = Target {
             address,
@@ -123,19 +123,19 @@ impl Upstream {
             as_front_proxy: true,
             http2: true,
         };
-        Ok(Upstream(Arc::new(Inner {
+        Ok(Upstream(Arc::new(UpstreamState {
             registry: registry.clone(),
             client: Client::plain(registry, identity),
             target,
             url,
             token,
             users: TokenCache::new(registry, KEPT),
-            decisions: Cache::new(ROOM),
+            decisions: LruCache::new(ROOM),
         })))
     }
 
     /// Asks it something, and returns the code and what the answer says.
-    pub async fn ask(
+    pub async fn request(
         &self,
         method: &str,
         path: &str,
@@ -145,13 +145,13 @@ impl Upstream {
             url: self.0.url.clone(),
             problem,
         };
-        match timeout(PATIENCE, self.exchange(method, path, body)).await {
+        match timeout(PATIENCE, self.send(method, path, body)).await {
             Ok(outcome) => outcome.map_err(unreachable),
             Err(_) => Err(unreachable("it takes too long".into())),
         }
     }
 
-    async fn exchange(
+    async fn send(
         &self,
         method: &str,
         path: &str,
@@ -183,7 +183,7 @@ impl Upstream {
 
     /// Whose client certificates count, as the main server publishes it.
     pub async fn trusted(&self) -> Result<Trusted, UpstreamError> {
-        trust::ask(self).await
+        trust::fetch_trusted(self).await
     }
 
     /// Serves on a network until `stop` is done, as `identity`, to whom the main server says may come.
@@ -195,14 +195,7 @@ impl Upstream {
         stop: impl Future<Output = ()>,
     ) -> Result<(), UpstreamError> {
         let authorities = Authorities::new(&self.0.registry, &self.trusted().await?);
-        let tls = trust::tls(authorities.clone(), identity)?;
-        let serving = SecureServing {
-            listener,
-            tls,
-            identify: authorities.identify(),
-            grace: GRACE,
-        };
-        listen(server, serving, stop).await;
+let tls=trust::server_config(authorities.clone(), identity)?; let serving=SecureServing { listener, tls, identify:authorities.identify(), grace:GRACE, } ; listen(server, serving, stop).await;
         Ok(())
     }
 }

@@ -6,16 +6,20 @@ use mizzen_registry::Future;
 use mizzen_value::{Str, Value, value};
 
 use super::Upstream;
-use crate::authentication::{Authenticator, Bearer, Verdict};
+use crate::authentication::{AuthenticatedToken, AuthenticationResult, Authenticator};
 
 const PATH: &str = "/apis/authentication.k8s.io/v1/tokenreviews";
 
 impl Authenticator for Upstream {
-    fn authenticate<'a>(&'a self, token: &'a str, audiences: &'a [Str]) -> Future<'a, Verdict> {
+    fn authenticate<'a>(
+        &'a self,
+        token: &'a str,
+        audiences: &'a [Str],
+    ) -> Future<'a, AuthenticationResult> {
         Box::pin(
             self.0
                 .users
-                .or_ask(token, audiences, self.review(token, audiences)),
+                .get_or_fetch(token, audiences, self.review(token, audiences)),
         )
     }
 
@@ -26,15 +30,15 @@ impl Authenticator for Upstream {
 
 impl Upstream {
     /// The main server knows whom its tokens must be for, so it is not told.
-    async fn review(&self, token: &str, audiences: &[Str]) -> Verdict {
+    async fn review(&self, token: &str, audiences: &[Str]) -> AuthenticationResult {
         let review = value!({
             "apiVersion": "authentication.k8s.io/v1",
             "kind": "TokenReview",
             "spec": { "token": token },
         });
-        let problem = match self.ask("POST", PATH, Some(&review)).await {
+        let problem = match self.request("POST", PATH, Some(&review)).await {
             Ok((201, review)) => {
-                let bearer = |user| Bearer {
+                let bearer = |user| AuthenticatedToken {
                     user,
                     audiences: audiences.to_vec(),
                 };

@@ -17,8 +17,8 @@ use crate::outgoing::Identity;
 const PATH: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
 
 /// Asks the main server whom it trusts.
-pub(super) async fn ask(upstream: &Upstream) -> Result<Trusted, UpstreamError> {
-    let (code, answer) = upstream.ask("GET", PATH, None).await?;
+pub(super) async fn fetch_trusted(upstream: &Upstream) -> Result<Trusted, UpstreamError> {
+    let (code, answer) = upstream.request("GET", PATH, None).await?;
     if code != 200 {
         let message = answer["message"].str().to_owned();
         return Err(UpstreamError::Refused {
@@ -45,7 +45,7 @@ fn read(data: &Value) -> Trusted {
 }
 
 /// How TLS is spoken: as `identity`, with certificates of all these authorities, or none.
-pub(super) fn tls(
+pub(super) fn server_config(
     authorities: Arc<Authorities>,
     identity: &Identity,
 ) -> Result<Arc<ServerConfig>, UpstreamError> {

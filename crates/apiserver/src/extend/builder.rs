@@ -166,7 +166,10 @@ impl Builder {
 
     /// Asks somebody whose a token is, after those that were added before.
     pub fn authenticator(mut self, authenticator: Arc<dyn Authenticator>) -> Builder {
-        self.options.authentication.others.push(authenticator);
+        self.options
+            .authentication
+            .authenticators
+            .push(authenticator);
         self
     }
 

@@ -2,18 +2,23 @@
 
 use mizzen_value::time::{Moment, duration_text};
 
-use super::entry::{About, Entry};
-use super::flows::Flows;
-use super::queues::Queues;
+use super::entry::{RequestDigest, RequestEntry};
+use super::flows::FlowConfiguration;
+use super::queue_set::QueueSet;
 use super::schema::Distinguisher;
-use super::work::Nanos;
+use super::work_estimate::Nanos;
 use crate::request::ResourcePath;
 
 /// Where the pages are.
 pub(super) const ROOT: &str = "/debug/api_priority_and_fairness/";
 
 /// A page by its name. `began` is the time of day from which time is counted, in seconds since 1970.
-pub(super) fn page(flows: &Flows, name: &str, has_details: bool, began: i64) -> Option<String> {
+pub(super) fn render_dump(
+    flows: &FlowConfiguration,
+    name: &str,
+    has_details: bool,
+    began: i64,
+) -> Option<String> {
     let rows = match name {
         "dump_priority_levels" => levels(flows),
         "dump_queues" => queues(flows),
@@ -23,7 +28,7 @@ pub(super) fn page(flows: &Flows, name: &str, has_details: bool, began: i64) -> 
     Some(table(&rows))
 }
 
-fn levels(flows: &Flows) -> Vec<Vec<String>> {
+fn levels(flows: &FlowConfiguration) -> Vec<Vec<String>> {
     let mut rows = vec![heading(&[
         "PriorityLevelName",
         "ActiveQueues",
@@ -36,8 +41,8 @@ fn levels(flows: &Flows) -> Vec<Vec<String>> {
         "TimedoutRequests",
         "CancelledRequests",
     ])];
-    rows.extend(flows.rooms.values().map(|room| {
-        room.look(|state| {
+    rows.extend(flows.levels.values().map(|room| {
+        room.inspect(|state| {
             let queues = &state.queues;
             let n_active = queues
                 .all()
@@ -49,7 +54,7 @@ fn levels(flows: &Flows) -> Vec<Vec<String>> {
                 room.name.to_string(),
                 n_active.to_string(),
                 queues.is_idle().to_string(),
-                state.is_leftover.to_string(),
+                state.is_quiescing.to_string(),
                 queues.waiting.to_string(),
                 queues.executing.to_string(),
                 totals.dispatched.to_string(),
@@ -63,7 +68,7 @@ fn levels(flows: &Flows) -> Vec<Vec<String>> {
     rows
 }
 
-fn queues(flows: &Flows) -> Vec<Vec<String>> {
+fn queues(flows: &FlowConfiguration) -> Vec<Vec<String>> {
     let mut rows = vec![heading(&[
         "PriorityLevelName",
         "Index",
@@ -75,8 +80,8 @@ fn queues(flows: &Flows) -> Vec<Vec<String>> {
         "MaxSeatsSum",
         "TotalWorkSum",
     ])];
-    for room in flows.rooms.values() {
-        room.look(|state| {
+    for room in flows.levels.values() {
+        room.inspect(|state| {
             rows.extend(state.queues.all().iter().enumerate().map(|(at, queue)| {
                 vec![
                     room.name.to_string(),
@@ -84,7 +89,7 @@ fn queues(flows: &Flows) -> Vec<Vec<String>> {
                     queue.waiting.len().to_string(),
                     queue.executing.to_string(),
                     queue.seats_in_use.to_string(),
-                    queue.next.to_string(),
+                    queue.next_dispatch_r.to_string(),
                     queue.first_seats_waiting.to_string(),
                     queue.seats_waiting.to_string(),
                     queue.work_waiting.to_string(),
@@ -95,7 +100,7 @@ fn queues(flows: &Flows) -> Vec<Vec<String>> {
     rows
 }
 
-fn requests(flows: &Flows, has_details: bool, began: i64) -> Vec<Vec<String>> {
+fn requests(flows: &FlowConfiguration, has_details: bool, began: i64) -> Vec<Vec<String>> {
     let mut headings = heading(&[
         "PriorityLevelName",
         "FlowSchemaName",
@@ -122,10 +127,10 @@ fn requests(flows: &Flows, has_details: bool, began: i64) -> Vec<Vec<String>> {
         headings.extend(heading(&more));
     }
     let mut rows = vec![headings];
-    for room in flows.rooms.values() {
-        room.look(|state| {
+    for room in flows.levels.values() {
+        room.inspect(|state| {
             for (place, entry) in in_order(&state.queues) {
-                let schema = &state.queues.tallies[entry.slot].schema;
+                let schema = &state.queues.schema_counts[entry.counts_idx].schema;
                 let mut row = vec![room.name.to_string(), schema.to_string()];
                 row.extend(request(place, entry, began));
                 if has_details {
@@ -139,7 +144,7 @@ fn requests(flows: &Flows, has_details: bool, began: i64) -> Vec<Vec<String>> {
 }
 
 /// Requests by queue: those that wait, in order, and then those that are being answered; last those of no queue.
-fn in_order(queues: &Queues) -> Vec<(Option<usize>, &Entry)> {
+fn in_order(queues: &QueueSet) -> Vec<(Option<usize>, &RequestEntry)> {
     let waiting = queues
         .all()
         .iter()
@@ -148,7 +153,7 @@ fn in_order(queues: &Queues) -> Vec<(Option<usize>, &Entry)> {
     let executing = queues
         .entries
         .iter()
-        .filter(|entry| entry.started.is_some() && !entry.is_done);
+        .filter(|entry| entry.started.is_some() && !entry.is_finished);
     let mut all: Vec<_> = waiting
         .chain(executing.map(|entry| (None, entry)))
         .collect();
@@ -161,17 +166,17 @@ fn in_order(queues: &Queues) -> Vec<(Option<usize>, &Entry)> {
     all
 }
 
-fn request(place: Option<usize>, entry: &Entry, began: i64) -> Vec<String> {
+fn request(place: Option<usize>, entry: &RequestEntry, began: i64) -> Vec<String> {
     let index = |index: Option<usize>| index.map_or("-1".into(), |index| index.to_string());
     let moment = |nanos: Nanos| shown(moment(began, nanos));
-    let latency = i64::try_from(entry.work.latency.as_nanos()).unwrap_or(i64::MAX);
+    let latency = i64::try_from(entry.work.additional_latency.as_nanos()).unwrap_or(i64::MAX);
     vec![
         index(entry.queue),
         index(place),
-        distinguisher(&entry.about).to_string(),
+        distinguisher(&entry.digest).to_string(),
         moment(entry.arrived),
-        entry.work.first.to_string(),
-        entry.work.last.to_string(),
+        entry.work.initial_seats.to_string(),
+        entry.work.final_seats.to_string(),
         duration_text(latency),
         entry
             .started
@@ -179,7 +184,7 @@ fn request(place: Option<usize>, entry: &Entry, began: i64) -> Vec<String> {
     ]
 }
 
-fn distinguisher(about: &About) -> &str {
+fn distinguisher(about: &RequestDigest) -> &str {
     match about.flow {
         Distinguisher::None => "",
         Distinguisher::User => &about.user,
@@ -187,8 +192,8 @@ fn distinguisher(about: &About) -> &str {
     }
 }
 
-fn details(entry: &Entry) -> Vec<String> {
-    let (about, info) = (&entry.about, &entry.about.info);
+fn details(entry: &RequestEntry) -> Vec<String> {
+    let (about, info) = (&entry.digest, &entry.digest.info);
     let none = ResourcePath::default();
     let path = info.resource().unwrap_or(&none);
     let version = match path.group.as_str() {

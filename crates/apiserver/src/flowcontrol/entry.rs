@@ -8,24 +8,24 @@ use mizzen_value::Str;
 use tokio::sync::oneshot::Sender;
 
 use super::schema::Distinguisher;
-use super::work::{Nanos, SeatSeconds, Work};
+use super::work_estimate::{Nanos, SeatSeconds, WorkEstimate};
 use crate::request::RequestInfo;
 
 /// A request that comes.
-pub(super) struct Newcomer {
+pub(super) struct ArrivingRequest {
     /// The tally of its flow schema.
-    pub slot: usize,
+    pub counts_idx: usize,
     /// Of which flow it is.
-    pub hash: u64,
-    pub work: Work,
+    pub flow_hash: u64,
+    pub work: WorkEstimate,
     /// How many watchers will hear of what it writes.
     pub watchers: Option<usize>,
-    pub about: About,
+    pub digest: RequestDigest,
 }
 
 /// What people are told who ask what is going on.
 #[derive(Default)]
-pub(super) struct About {
+pub(super) struct RequestDigest {
     pub user: Str,
     /// What tells its flow from others of the schema.
     pub flow: Distinguisher,
@@ -34,101 +34,104 @@ pub(super) struct About {
 }
 
 /// A request under way.
-pub(super) struct Entry {
-    pub slot: usize,
-    pub work: Work,
+pub(super) struct RequestEntry {
+    pub counts_idx: usize,
+    pub work: WorkEstimate,
     pub cost: SeatSeconds,
     /// The queue that it came through, if there are any.
     pub queue: Option<usize>,
     pub arrived: Nanos,
     /// The progress when it came.
-    pub came_at: SeatSeconds,
+    pub arrival_r: SeatSeconds,
     /// When it went; none while it waits.
     pub started: Option<Nanos>,
     /// Whether it has been answered, and only its seats are still taken.
-    pub is_done: bool,
+    pub is_finished: bool,
     /// Who waits for it to go.
     pub ready: Option<Sender<()>>,
-    pub about: About,
+    pub digest: RequestDigest,
 }
 
-impl Entry {
+impl RequestEntry {
     pub(super) fn new(
-        newcomer: Newcomer,
+        newcomer: ArrivingRequest,
         queue: Option<usize>,
         arrived: Nanos,
         came_at: SeatSeconds,
         service: Duration,
-    ) -> Entry {
-        let Newcomer {
-            slot, work, about, ..
+    ) -> RequestEntry {
+        let ArrivingRequest {
+            counts_idx: slot,
+            work,
+            digest: about,
+            ..
         } = newcomer;
         let cost = work.cost(service);
-        Entry {
-            slot,
+        RequestEntry {
+            counts_idx: slot,
             work,
             cost,
             queue,
             arrived,
-            came_at,
+            arrival_r: came_at,
             started: None,
-            is_done: false,
+            is_finished: false,
             ready: None,
-            about,
+            digest: about,
         }
     }
 }
 
 /// The place of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Key(usize);
+pub(super) struct RequestKey(usize);
 
 /// Requests by place.
 #[derive(Default)]
-pub(super) struct Entries {
-    places: Vec<Option<Entry>>,
+pub(super) struct RequestEntries {
+    slots: Vec<Option<RequestEntry>>,
     free: Vec<usize>,
 }
 
-impl Entries {
-    pub(super) fn insert(&mut self, entry: Entry) -> Key {
+impl RequestEntries {
+    pub(super) fn insert(&mut self, entry: RequestEntry) -> RequestKey {
         match self.free.pop() {
             Some(place) => {
-                self.places[place] = Some(entry);
-                Key(place)
+                self.slots[place] = Some(entry);
+                RequestKey(place)
             }
             None => {
-                self.places.push(Some(entry));
-                Key(self.places.len() - 1)
+                self.slots.push(Some(entry));
+                RequestKey(self.slots.len() - 1)
             }
         }
     }
 
     /// Takes an entry out. Its place may be given to another.
-    pub(super) fn remove(&mut self, key: Key) -> Entry {
+    pub(super) fn remove(&mut self, key: RequestKey) -> RequestEntry {
         self.free.push(key.0);
-        self.places[key.0].take().expect(HELD)
+        self.slots[key.0].take().expect(HELD)
     }
 
     /// All that are there.
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Entry> {
-        self.places.iter().flatten()
+    pub(super) fn iter(&self) -> impl Iterator<Item = &RequestEntry> {
+        self.slots.iter().flatten()
     }
 }
 
 /// Invariant: a key is with one [`Place`](super::place::Place), or with the queues after that has left, and nowhere else.
 const HELD: &str = "whoever has a key has not left";
 
-impl Index<Key> for Entries {
-    type Output = Entry;
+impl Index<RequestKey> for RequestEntries {
+    type Output = RequestEntry;
 
-    fn index(&self, key: Key) -> &Entry {
-        self.places[key.0].as_ref().expect(HELD)
+    fn index(&self, key: RequestKey) -> &RequestEntry {
+        self.slots[key.0].as_ref().expect(HELD)
     }
 }
 
-impl IndexMut<Key> for Entries {
-    fn index_mut(&mut self, key: Key) -> &mut Entry {
-        self.places[key.0].as_mut().expect(HELD)
+impl IndexMut<RequestKey> for RequestEntries {
+    fn index_mut(&mut self, key: RequestKey) -> &mut RequestEntry {
+        self.slots[key.0].as_mut().expect(HELD)
     }
 }

@@ -2,7 +2,7 @@
 
 use mizzen_value::{Str, Value};
 
-use super::deal::Hand;
+use super::shuffle_sharding::Hand;
 
 /// The level whose requests are never held up; there is no other of that kind.
 pub(super) const EXEMPT: &str = "exempt";
@@ -13,10 +13,10 @@ const WIDEST: f64 = 0.15;
 
 /// A priority level as it is configured.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Level {
+pub(super) struct PriorityLevelConfiguration {
     pub name: Str,
     pub uid: Str,
-    pub shape: Shape,
+    pub response: LimitResponse,
     /// Its part of the server's seats, next to those of others.
     pub shares: i64,
     lendable_percent: i64,
@@ -26,7 +26,7 @@ pub(super) struct Level {
 
 /// How requests of a level wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Shape {
+pub(super) enum LimitResponse {
     /// They never do.
     Exempt,
     /// They are turned away instead.
@@ -42,19 +42,21 @@ pub(super) enum Shape {
     },
 }
 
-impl Shape {
+impl LimitResponse {
     /// How many queues there are.
     pub(super) fn n_queues(self) -> usize {
         match self {
-            Shape::Queue { queues, .. } => queues,
+            LimitResponse::Queue { queues, .. } => queues,
             _ => 0,
         }
     }
 
     /// How many requests may wait. Kubernetes: where none may, use is measured by one (queueset.go).
-    pub(super) fn room_to_wait(self) -> usize {
+    pub(super) fn max_waiting(self) -> usize {
         match self {
-            Shape::Queue { queues, length, .. } => length.max(1).saturating_mul(queues.max(1)),
+            LimitResponse::Queue { queues, length, .. } => {
+                length.max(1).saturating_mul(queues.max(1))
+            }
             _ => 0,
         }
     }
@@ -62,7 +64,7 @@ impl Shape {
 
 /// The seats of a level.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct Seats {
+pub(super) struct SeatLimits {
     /// Its own.
     pub nominal: usize,
     /// What it keeps of them when it lends.
@@ -70,12 +72,12 @@ pub(super) struct Seats {
     /// What it may have when it borrows.
     pub upper: usize,
     /// What a single request may take; none where nothing is said.
-    pub widest: Option<usize>,
+    pub max_request_seats: Option<usize>,
 }
 
-impl Level {
+impl PriorityLevelConfiguration {
     /// Reads a PriorityLevelConfiguration. One that makes no sense is as good as none.
-    pub(super) fn read(object: &Value) -> Option<Level> {
+    pub(super) fn from_object(object: &Value) -> Option<PriorityLevelConfiguration> {
         let (metadata, spec) = (&object["metadata"], &object["spec"]);
         let (limited, exempt) = (&spec["limited"], &spec["exempt"]);
         let (is_limited, is_exempt) = (
@@ -90,15 +92,15 @@ impl Level {
             return None;
         }
         let shape = if is_exempt {
-            Shape::Exempt
+            LimitResponse::Exempt
         } else {
             waiting(&limited["limitResponse"])?
         };
         let said = if is_exempt { exempt } else { limited };
-        Some(Level {
+        Some(PriorityLevelConfiguration {
             name: name.into(),
             uid: metadata["uid"].str().into(),
-            shape,
+            response: shape,
             shares: said["nominalConcurrencyShares"].int().max(0),
             lendable_percent: said["lendablePercent"].int().clamp(0, 100),
             borrowing_percent: said["borrowingLimitPercent"]
@@ -108,15 +110,15 @@ impl Level {
     }
 
     /// The level that is there even if nobody has written it.
-    pub(super) fn mandatory(name: &str) -> Level {
+    pub(super) fn mandatory(name: &str) -> PriorityLevelConfiguration {
         let (shape, shares) = match name {
-            EXEMPT => (Shape::Exempt, 0),
-            _ => (Shape::Reject, 5),
+            EXEMPT => (LimitResponse::Exempt, 0),
+            _ => (LimitResponse::Reject, 5),
         };
-        Level {
+        PriorityLevelConfiguration {
             name: name.into(),
             uid: Str::default(),
-            shape,
+            response: shape,
             shares,
             lendable_percent: 0,
             borrowing_percent: None,
@@ -124,7 +126,7 @@ impl Level {
     }
 
     /// Its seats of all `limit` that the server has, where everybody's shares are `all` together.
-    pub(super) fn seats(&self, limit: usize, all: i64) -> Seats {
+    pub(super) fn seat_limits(&self, limit: usize, all: i64) -> SeatLimits {
         let nominal = if all > 0 {
             (limit as f64 * self.shares as f64 / all as f64).ceil()
         } else {
@@ -132,12 +134,12 @@ impl Level {
         };
         let percent = |percent: i64| (nominal * percent as f64 / 100.0).round() as usize;
         let own = nominal as usize;
-        Seats {
+        SeatLimits {
             nominal: own,
             lower: own - percent(self.lendable_percent),
             upper: own + self.borrowing_percent.map_or(limit, percent),
-            widest: match self.shape {
-                Shape::Queue { hand, .. } => {
+            max_request_seats: match self.response {
+                LimitResponse::Queue { hand, .. } => {
                     Some(((nominal * WIDEST).ceil() as usize).min(own / hand).max(1))
                 }
                 _ => None,
@@ -147,13 +149,13 @@ impl Level {
 }
 
 /// What a level's requests do that cannot go at once.
-fn waiting(response: &Value) -> Option<Shape> {
+fn waiting(response: &Value) -> Option<LimitResponse> {
     let queuing = &response["queuing"];
     if (response["type"].str() == "Reject") != queuing.is_null() {
         return None;
     }
     if queuing.is_null() {
-        return Some(Shape::Reject);
+        return Some(LimitResponse::Reject);
     }
     let number = |name: &str| usize::try_from(queuing[name].int()).ok();
     let (queues, length, hand) = (
@@ -161,7 +163,7 @@ fn waiting(response: &Value) -> Option<Shape> {
         number("queueLengthLimit")?,
         number("handSize")?,
     );
-    Hand::is_possible(queues, hand).then_some(Shape::Queue {
+    Hand::is_possible(queues, hand).then_some(LimitResponse::Queue {
         queues,
         length,
         hand,
@@ -174,12 +176,12 @@ mod tests {
 
     use super::*;
 
-    fn read(name: &str, spec: &str) -> Option<Level> {
+    fn read(name: &str, spec: &str) -> Option<PriorityLevelConfiguration> {
         let object = format!(r#"{{"metadata":{{"name":"{name}","uid":"u"}},"spec":{spec}}}"#);
-        Level::read(&json::parse(object.as_bytes()).unwrap())
+        PriorityLevelConfiguration::from_object(&json::parse(object.as_bytes()).unwrap())
     }
 
-    fn limited(more: &str) -> Level {
+    fn limited(more: &str) -> PriorityLevelConfiguration {
         let spec = format!(
             r#"{{"type":"Limited","limited":{{"nominalConcurrencyShares":40,{more}"limitResponse":{{"type":"Queue",
                "queuing":{{"queues":64,"queueLengthLimit":50,"handSize":6}}}}}}}}"#
@@ -189,36 +191,42 @@ mod tests {
 
     #[test]
     fn seats_are_a_part_of_the_servers_by_shares() {
-        let seats = limited(r#""lendablePercent":25,"#).seats(600, 245);
+        let seats = limited(r#""lendablePercent":25,"#).seat_limits(600, 245);
         assert_eq!(
             seats,
-            Seats {
+            SeatLimits {
                 nominal: 98,
                 lower: 73,
                 upper: 698,
-                widest: Some(15)
+                max_request_seats: Some(15)
             }
         );
-        let seats = limited(r#""lendablePercent":0,"borrowingLimitPercent":50,"#).seats(600, 245);
+        let seats =
+            limited(r#""lendablePercent":0,"borrowingLimitPercent":50,"#).seat_limits(600, 245);
         assert_eq!(
             seats,
-            Seats {
+            SeatLimits {
                 nominal: 98,
                 lower: 98,
                 upper: 147,
-                widest: Some(15)
+                max_request_seats: Some(15)
             }
         );
-        assert_eq!(limited("").seats(10, 245).widest, Some(1));
-        assert_eq!(Level::mandatory(CATCH_ALL).seats(600, 245).nominal, 13);
+        assert_eq!(limited("").seat_limits(10, 245).max_request_seats, Some(1));
+        assert_eq!(
+            PriorityLevelConfiguration::mandatory(CATCH_ALL)
+                .seat_limits(600, 245)
+                .nominal,
+            13
+        );
     }
 
     #[test]
     fn a_level_that_makes_no_sense_is_none() {
         let exempt = r#"{"type":"Exempt","exempt":{"nominalConcurrencyShares":0}}"#;
         assert_eq!(
-            read("exempt", exempt).map(|level| level.shape),
-            Some(Shape::Exempt)
+            read("exempt", exempt).map(|level| level.response),
+            Some(LimitResponse::Exempt)
         );
         let broken = [
             ("mine", exempt),

@@ -9,30 +9,30 @@
 //! Invariant: a request has a place from the moment it comes until its response has been written or its client is gone, in
 //! whatever way that comes about; a response of up to 4 KiB until it has been made, a watch until what was there has been sent.
 
-mod deal;
+mod concurrency_allocation;
+mod config_consumer;
 mod demand;
+mod dropped_requests;
 mod dump;
 mod entry;
-mod figures;
+mod flow_schema_counts;
+mod flow_ticket;
 mod flows;
-mod house;
-mod index;
-mod inflight;
-mod lend;
 mod level;
-mod place;
+mod max_in_flight;
+mod metrics;
+mod priority_level;
 mod queue;
-mod queues;
-mod retry;
-mod room;
+mod queue_set;
 mod schema;
+mod seat_lease;
+mod server_concurrency;
+mod shuffle_sharding;
 mod status;
-mod tally;
-mod turn;
-mod usage;
-mod watchers;
-mod width;
-mod work;
+mod utilization;
+mod watch_tracker;
+mod work_estimate;
+mod work_estimator;
 
 #[cfg(test)]
 mod tests;
@@ -47,19 +47,19 @@ use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, MissedTickBehavior, interval_at};
 
 use crate::answer::{self, Answer};
-use crate::authorization::request::attributes;
+use crate::authorization::request::request_attributes;
 use crate::authorization::{Attributes, Resource, Target};
 use crate::catalog::Catalog;
 use crate::request::Request;
 use crate::server::Inner;
-use entry::{About, Newcomer};
-use flows::Schema;
-use index::{Index, Sources};
-use inflight::Inflight;
-use place::Place;
-pub(crate) use turn::{Held, Turn};
-use watchers::Watchers;
-use work::Work;
+use config_consumer::{ConfigConsumer, ConfigSources};
+use entry::{ArrivingRequest, RequestDigest};
+pub(crate) use flow_ticket::{FlowTicket, HeldSeats};
+use flows::FlowSchema;
+use max_in_flight::MaxInFlight;
+use seat_lease::SeatLease;
+use watch_tracker::WatchTracker;
+use work_estimate::WorkEstimate;
 
 /// How often levels lend and borrow.
 const ADJUST_EVERY: Duration = Duration::from_secs(10);
@@ -87,7 +87,7 @@ impl Default for Concurrency {
 
 /// Why a request is turned away.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Reason {
+pub(crate) enum RejectReason {
     /// There are no queues, and no seats.
     ConcurrencyLimit,
     /// The queue is full, and there are no seats.
@@ -96,45 +96,48 @@ pub(crate) enum Reason {
     TimeOut,
 }
 
-impl Display for Reason {
+impl Display for RejectReason {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         f.write_str(match self {
-            Reason::ConcurrencyLimit => "concurrency-limit",
-            Reason::QueueFull => "queue-full",
-            Reason::TimeOut => "time-out",
+            RejectReason::ConcurrencyLimit => "concurrency-limit",
+            RejectReason::QueueFull => "queue-full",
+            RejectReason::TimeOut => "time-out",
         })
     }
 }
 
 /// Who lets requests in.
-pub(crate) struct Fairness {
-    way: Way,
-    watchers: Watchers,
+pub(crate) struct FlowControl {
+    limiter: Limiter,
+    watchers: WatchTracker,
     /// The time of day when this began, in seconds since 1970.
     began: i64,
 }
 
 /// How requests are let in.
-enum Way {
-    Fair(Box<Index>),
-    Plain(Inflight),
+enum Limiter {
+    PriorityAndFairness(Box<ConfigConsumer>),
+    MaxInFlight(MaxInFlight),
 }
 
-impl Fairness {
+impl FlowControl {
     /// Where no flow schemas are served, nobody could say what is fair.
-    pub(crate) fn new(catalog: &Catalog, concurrency: Concurrency, began: i64) -> Fairness {
+    pub(crate) fn new(catalog: &Catalog, concurrency: Concurrency, began: i64) -> FlowControl {
         let Concurrency {
             reads,
             writes,
             is_fair,
         } = concurrency;
-        let way = match Sources::find(catalog).filter(|_| is_fair) {
-            Some(sources) => Way::Fair(Box::new(Index::new(sources, reads.saturating_add(writes)))),
-            None => Way::Plain(Inflight::new(reads, writes)),
+        let way = match ConfigSources::find(catalog).filter(|_| is_fair) {
+            Some(sources) => Limiter::PriorityAndFairness(Box::new(ConfigConsumer::new(
+                sources,
+                reads.saturating_add(writes),
+            ))),
+            None => Limiter::MaxInFlight(MaxInFlight::new(reads, writes)),
         };
-        Fairness {
-            way,
-            watchers: Watchers::default(),
+        FlowControl {
+            limiter: way,
+            watchers: WatchTracker::default(),
             began,
         }
     }
@@ -142,20 +145,20 @@ impl Fairness {
     /// Waits until it is the turn of a request, which has its place from then on. The answer is that of one which was
     /// turned away.
     pub(crate) async fn admit(&self, server: &Inner, request: &Request) -> Result<(), Answer> {
-        let asked = attributes(request);
+        let asked = request_attributes(request);
         // Nobody can wait for the end of what lasts as long as its client likes. Of a watch the beginning is work.
         if asked.is_long_running() && asked.verb != "watch" {
             return Ok(());
         }
-        match &self.way {
-            Way::Plain(_) if asked.verb == "watch" => {}
-            Way::Plain(inflight) => match inflight.enter(&request.user, asked.verb) {
-                Ok(seat) => request.turn.hold(Held::seat(seat)),
+        match &self.limiter {
+            Limiter::MaxInFlight(_) if asked.verb == "watch" => {}
+            Limiter::MaxInFlight(inflight) => match inflight.acquire(&request.user, asked.verb) {
+                Ok(seat) => request.ticket.hold(HeldSeats::from_permit(seat)),
                 Err(_) => return Err(too_many(1)),
             },
-            Way::Fair(index) => {
+            Limiter::PriorityAndFairness(index) => {
                 let place = self
-                    .enter(server, request, &asked, index.schema(&asked))
+                    .wait_for_seats(server, request, &asked, index.classify(&asked))
                     .await?;
                 let watching = match asked.target {
                     Target::Resource(resource) if asked.verb == "watch" => {
@@ -164,89 +167,94 @@ impl Fairness {
                     }
                     _ => None,
                 };
-                request.turn.hold(Held::place(place, watching));
+                request.ticket.hold(HeldSeats::from_lease(place, watching));
             }
         }
         Ok(())
     }
 
-    async fn enter(
+    async fn wait_for_seats(
         &self,
         server: &Inner,
         request: &Request,
         asked: &Attributes<'_>,
-        schema: Arc<Schema>,
-    ) -> Result<Place, Answer> {
-        let newcomer = self.newcomer(server, request, asked, &schema);
-        let room = schema.room.clone();
-        request.turn.is_of(schema);
-        let entered = room.enter(newcomer);
-        let (mut place, wait) = entered.map_err(|_| too_many(room.turn_away()))?;
+        schema: Arc<FlowSchema>,
+    ) -> Result<SeatLease, Answer> {
+        let newcomer = self.describe_request(server, request, asked, &schema);
+        let room = schema.level.clone();
+        request.ticket.set_schema(schema);
+        let entered = room.admit(newcomer);
+        let (mut place, wait) = entered.map_err(|_| too_many(room.retry_after()))?;
         if let Some(wait) = wait
             && !place.wait(wait, request.deadline.of_turn()).await
         {
-            return Err(too_many(room.turn_away()));
+            return Err(too_many(room.retry_after()));
         }
         Ok(place)
     }
 
-    fn newcomer(
+    fn describe_request(
         &self,
         server: &Inner,
         request: &Request,
         asked: &Attributes,
-        schema: &Schema,
-    ) -> Newcomer {
+        schema: &FlowSchema,
+    ) -> ArrivingRequest {
         let (work, watchers) = match &asked.target {
-            Target::Resource(resource) => width::width(
+            Target::Resource(resource) => work_estimator::estimate_work(
                 server,
                 request,
                 resource,
                 asked.verb,
-                schema.widest,
+                schema.max_request_seats,
                 &self.watchers,
             ),
-            Target::Page(_) => (Work::ONE, None),
+            Target::Page(_) => (WorkEstimate::ONE, None),
         };
-        let (flow, hash) = schema.flow(asked);
-        let about = About {
+        let (flow, hash) = schema.flow_distinguisher(asked);
+        let about = RequestDigest {
             user: request.user.name.clone(),
             flow,
             info: request.info.clone(),
             uri: request.uri.clone(),
         };
-        Newcomer {
-            slot: schema.slot,
-            hash,
+        ArrivingRequest {
+            counts_idx: schema.counts_idx,
+            flow_hash: hash,
             work,
             watchers,
-            about,
+            digest: about,
         }
     }
 
     /// Adds its series to a scrape.
     pub(crate) fn collect(&self, out: &mut Families) {
-        if let Way::Fair(index) = &self.way {
-            figures::collect(&index.flows(), &index.house, out);
+        if let Limiter::PriorityAndFairness(index) = &self.limiter {
+            metrics::collect(&index.flows(), &index.house, out);
         }
     }
 
     /// A page of what is going on, if there is one at that path.
-    pub(crate) fn page(&self, path: &str, has_details: bool) -> Option<Answer> {
-        let (Way::Fair(index), Some(name)) = (&self.way, path.strip_prefix(dump::ROOT)) else {
+    pub(crate) fn dump_page(&self, path: &str, has_details: bool) -> Option<Answer> {
+        let (Limiter::PriorityAndFairness(index), Some(name)) =
+            (&self.limiter, path.strip_prefix(dump::ROOT))
+        else {
             return None;
         };
-        let text = dump::page(&index.flows(), name, has_details, self.began)?;
+        let text = dump::render_dump(&index.flows(), name, has_details, self.began)?;
         Some(answer::answer(200, "text/plain; charset=utf-8", text))
     }
 }
 
 /// Lets levels lend and borrow, and keeps the status of flow schemas, as long as the server is there.
 pub(crate) fn start(server: &Arc<Inner>) {
-    let Way::Fair(index) = &server.fairness.way else {
+    let Limiter::PriorityAndFairness(index) = &server.flow_control.limiter else {
         return;
     };
-    tokio::spawn(status::keep(Arc::downgrade(server), index.sources.clone()));
+    tokio::spawn(status::run_status_updates(
+        Arc::downgrade(server),
+        index.sources.clone(),
+    ));
     let server = Arc::downgrade(server);
     tokio::spawn(async move {
         let mut ticks = interval_at(Instant::now() + ADJUST_EVERY, ADJUST_EVERY);
@@ -256,8 +264,8 @@ pub(crate) fn start(server: &Arc<Inner>) {
             let Some(server) = server.upgrade() else {
                 return;
             };
-            if let Way::Fair(index) = &server.fairness.way {
-                index.adjust();
+            if let Limiter::PriorityAndFairness(index) = &server.flow_control.limiter {
+                index.update_borrowing();
             }
         }
     });

@@ -2,12 +2,12 @@
 
 use std::collections::VecDeque;
 
-use super::entry::Key;
-use super::work::SeatSeconds;
+use super::entry::RequestKey;
+use super::work_estimate::SeatSeconds;
 
 /// The state of the meter when a request last went.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Dispatch {
+pub(super) struct DispatchReadings {
     pub progress: SeatSeconds,
     pub next: SeatSeconds,
     /// The least and the greatest `next` of queues in which somebody waited.
@@ -18,18 +18,18 @@ pub(super) struct Dispatch {
 
 /// Requests that wait in line.
 #[derive(Default)]
-pub(super) struct Queue {
-    pub waiting: VecDeque<Key>,
+pub(super) struct RequestQueue {
+    pub waiting: VecDeque<RequestKey>,
     pub executing: usize,
     pub seats_waiting: usize,
     pub first_seats_waiting: usize,
     pub work_waiting: SeatSeconds,
     pub seats_in_use: usize,
     /// The reading of the meter at which the next request is due.
-    pub next: SeatSeconds,
+    pub next_dispatch_r: SeatSeconds,
 }
 
-impl Queue {
+impl RequestQueue {
     /// Whether it wants something done.
     pub(super) fn is_active(&self) -> bool {
         self.executing > 0 || !self.waiting.is_empty()
@@ -37,16 +37,16 @@ impl Queue {
 }
 
 /// The least and the greatest of some readings.
-pub(super) struct Bounds(pub [SeatSeconds; 2]);
+pub(super) struct ReadingBounds(pub [SeatSeconds; 2]);
 
-impl Default for Bounds {
-    fn default() -> Bounds {
-        Bounds([SeatSeconds::MAX, SeatSeconds::default()])
+impl Default for ReadingBounds {
+    fn default() -> ReadingBounds {
+        ReadingBounds([SeatSeconds::MAX, SeatSeconds::default()])
     }
 }
 
-impl Bounds {
-    pub(super) fn note(&mut self, reading: SeatSeconds) {
+impl ReadingBounds {
+    pub(super) fn include(&mut self, reading: SeatSeconds) {
         self.0 = [self.0[0].min(reading), self.0[1].max(reading)];
     }
 }

@@ -10,13 +10,13 @@ const ALL: &str = "*";
 
 /// A flow schema, as far as it says which requests it means and of which flow they are.
 #[derive(Debug)]
-pub(super) struct Rules {
+pub(super) struct FlowSchemaSpec {
     /// Schemas are asked in the order of this number, and then of their names.
     pub precedence: i64,
     /// The priority level that its requests are of.
     pub level: Str,
     pub distinguisher: Distinguisher,
-    rules: Vec<Rule>,
+    rules: Vec<PolicyRules>,
 }
 
 /// What tells the flows of a schema apart.
@@ -31,11 +31,11 @@ pub(super) enum Distinguisher {
     Namespace,
 }
 
-impl Rules {
+impl FlowSchemaSpec {
     /// Reads a FlowSchema.
-    pub(super) fn read(schema: &Value) -> Rules {
+    pub(super) fn read(schema: &Value) -> FlowSchemaSpec {
         let spec = &schema["spec"];
-        Rules {
+        FlowSchemaSpec {
             precedence: spec["matchingPrecedence"].int(),
             level: spec.at("priorityLevelConfiguration.name").str().into(),
             distinguisher: match spec.at("distinguisherMethod.type").str() {
@@ -43,19 +43,19 @@ impl Rules {
                 "ByNamespace" => Distinguisher::Namespace,
                 _ => Distinguisher::None,
             },
-            rules: spec["rules"].list().iter().map(Rule::read).collect(),
+            rules: spec["rules"].list().iter().map(PolicyRules::read).collect(),
         }
     }
 
     /// Whether a request is one of those that are meant.
-    pub(super) fn match_request(&self, asked: &Attributes) -> bool {
+    pub(super) fn matches(&self, asked: &Attributes) -> bool {
         self.rules.iter().any(|rule| rule.matches(asked))
     }
 }
 
 impl Distinguisher {
     /// What tells the flow of a request from others.
-    pub(super) fn of<'a>(self, asked: &Attributes<'a>) -> &'a str {
+    pub(super) fn value_for<'a>(self, asked: &Attributes<'a>) -> &'a str {
         match (self, asked.target) {
             (Distinguisher::User, _) => &asked.user.name,
             (Distinguisher::Namespace, Target::Resource(resource)) => resource.namespace,
@@ -65,48 +65,53 @@ impl Distinguisher {
 }
 
 #[derive(Debug)]
-struct Rule {
-    subjects: Vec<Subject>,
+struct PolicyRules {
+    subjects: Vec<FlowSubject>,
     resources: Vec<ResourceRule>,
-    pages: Vec<PageRule>,
+    non_resources: Vec<NonResourceRule>,
 }
 
-impl Rule {
-    fn read(rule: &Value) -> Rule {
-        Rule {
+impl PolicyRules {
+    fn read(rule: &Value) -> PolicyRules {
+        PolicyRules {
             subjects: rule["subjects"]
                 .list()
                 .iter()
-                .filter_map(Subject::read)
+                .filter_map(FlowSubject::read)
                 .collect(),
             resources: rule["resourceRules"]
                 .list()
                 .iter()
                 .map(ResourceRule::read)
                 .collect(),
-            pages: rule["nonResourceRules"]
+            non_resources: rule["nonResourceRules"]
                 .list()
                 .iter()
-                .map(PageRule::read)
+                .map(NonResourceRule::read)
                 .collect(),
         }
     }
 
     fn matches(&self, asked: &Attributes) -> bool {
-        self.subjects.iter().any(|subject| subject.is(asked.user))
+        self.subjects
+            .iter()
+            .any(|subject| subject.matches(asked.user))
             && match &asked.target {
                 Target::Resource(resource) => self
                     .resources
                     .iter()
                     .any(|rule| rule.matches(asked.verb, resource)),
-                Target::Page(path) => self.pages.iter().any(|rule| rule.matches(asked.verb, path)),
+                Target::Page(path) => self
+                    .non_resources
+                    .iter()
+                    .any(|rule| rule.matches(asked.verb, path)),
             }
     }
 }
 
 /// Somebody whose requests are meant.
 #[derive(Debug)]
-enum Subject {
+enum FlowSubject {
     Anyone,
     User(Str),
     Group(Str),
@@ -114,8 +119,8 @@ enum Subject {
     Prefix(Str),
 }
 
-impl Subject {
-    fn read(subject: &Value) -> Option<Subject> {
+impl FlowSubject {
+    fn read(subject: &Value) -> Option<FlowSubject> {
         let (user, group) = (
             subject.at("user.name").str(),
             subject.at("group.name").str(),
@@ -123,42 +128,42 @@ impl Subject {
         let account = &subject["serviceAccount"];
         let (namespace, name) = (account["namespace"].str(), account["name"].str());
         Some(match subject["kind"].str() {
-            "User" if user == ALL => Subject::Anyone,
-            "User" => Subject::User(user.into()),
-            "Group" if group == ALL => Subject::Anyone,
-            "Group" => Subject::Group(group.into()),
+            "User" if user == ALL => FlowSubject::Anyone,
+            "User" => FlowSubject::User(user.into()),
+            "Group" if group == ALL => FlowSubject::Anyone,
+            "Group" => FlowSubject::Group(group.into()),
             "ServiceAccount" if name == ALL => {
-                Subject::Prefix(format!("system:serviceaccount:{namespace}:").into())
+                FlowSubject::Prefix(format!("system:serviceaccount:{namespace}:").into())
             }
             "ServiceAccount" => {
-                Subject::User(format!("system:serviceaccount:{namespace}:{name}").into())
+                FlowSubject::User(format!("system:serviceaccount:{namespace}:{name}").into())
             }
             _ => return None,
         })
     }
 
-    fn is(&self, user: &User) -> bool {
+    fn matches(&self, user: &User) -> bool {
         match self {
-            Subject::Anyone => true,
-            Subject::User(name) => *name == user.name,
-            Subject::Group(name) => user.groups.contains(name),
-            Subject::Prefix(prefix) => user.name.starts_with(prefix.as_str()),
+            FlowSubject::Anyone => true,
+            FlowSubject::User(name) => *name == user.name,
+            FlowSubject::Group(name) => user.groups.contains(name),
+            FlowSubject::Prefix(prefix) => user.name.starts_with(prefix.as_str()),
         }
     }
 }
 
 /// Names, or all there are.
 #[derive(Debug)]
-enum Names {
+enum NameSet {
     All,
     Some(Vec<Str>),
 }
 
-impl Names {
-    fn read(names: &Value) -> Names {
+impl NameSet {
+    fn read(names: &Value) -> NameSet {
         match names.list() {
-            [all] if all.str() == ALL => Names::All,
-            names => Names::Some(names.iter().map(|name| name.str().into()).collect()),
+            [all] if all.str() == ALL => NameSet::All,
+            names => NameSet::Some(names.iter().map(|name| name.str().into()).collect()),
         }
     }
 
@@ -168,18 +173,18 @@ impl Names {
 
     fn any(&self, is: impl Fn(&str) -> bool) -> bool {
         match self {
-            Names::All => true,
-            Names::Some(names) => names.iter().any(|known| is(known)),
+            NameSet::All => true,
+            NameSet::Some(names) => names.iter().any(|known| is(known)),
         }
     }
 }
 
 #[derive(Debug)]
 struct ResourceRule {
-    verbs: Names,
-    groups: Names,
-    resources: Names,
-    namespaces: Names,
+    verbs: NameSet,
+    groups: NameSet,
+    resources: NameSet,
+    namespaces: NameSet,
     /// Whether requests are meant that are about no namespace.
     cluster: bool,
 }
@@ -187,10 +192,10 @@ struct ResourceRule {
 impl ResourceRule {
     fn read(rule: &Value) -> ResourceRule {
         ResourceRule {
-            verbs: Names::read(&rule["verbs"]),
-            groups: Names::read(&rule["apiGroups"]),
-            resources: Names::read(&rule["resources"]),
-            namespaces: Names::read(&rule["namespaces"]),
+            verbs: NameSet::read(&rule["verbs"]),
+            groups: NameSet::read(&rule["apiGroups"]),
+            resources: NameSet::read(&rule["resources"]),
+            namespaces: NameSet::read(&rule["namespaces"]),
             cluster: rule["clusterScope"].bool(),
         }
     }
@@ -218,20 +223,20 @@ fn is_resource(name: &str, resource: &str, subresource: &str) -> bool {
 }
 
 #[derive(Debug)]
-struct PageRule {
-    verbs: Names,
+struct NonResourceRule {
+    verbs: NameSet,
     paths: Vec<Str>,
 }
 
-impl PageRule {
-    fn read(rule: &Value) -> PageRule {
+impl NonResourceRule {
+    fn read(rule: &Value) -> NonResourceRule {
         let paths = rule["nonResourceURLs"]
             .list()
             .iter()
             .map(|path| path.str().into())
             .collect();
-        PageRule {
-            verbs: Names::read(&rule["verbs"]),
+        NonResourceRule {
+            verbs: NameSet::read(&rule["verbs"]),
             paths,
         }
     }
@@ -258,9 +263,9 @@ mod tests {
 
     use super::*;
 
-    fn rules(rule: &str) -> Rules {
+    fn rules(rule: &str) -> FlowSchemaSpec {
         let rule = json::parse(rule.as_bytes()).unwrap();
-        Rules::read(&value!({ "spec": { "rules": [(rule)] } }))
+        FlowSchemaSpec::read(&value!({ "spec": { "rules": [(rule)] } }))
     }
 
     #[track_caller]
@@ -273,12 +278,7 @@ mod tests {
             verb: "get",
             target: Target::Page("/"),
         };
-        assert_eq!(
-            rules.match_request(&asked),
-            expected,
-            "{subject} {}",
-            user.name
-        );
+        assert_eq!(rules.matches(&asked), expected, "{subject} {}", user.name);
     }
 
     #[test]
@@ -317,7 +317,7 @@ mod tests {
         ));
         let (user, target) = (User::component("ann"), Target::Resource(resource));
         assert_eq!(
-            rules.match_request(&Attributes {
+            rules.matches(&Attributes {
                 user: &user,
                 verb,
                 target

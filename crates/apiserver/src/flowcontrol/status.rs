@@ -11,8 +11,8 @@ use mizzen_object::condition::find;
 use mizzen_registry::{Changes, Follower, Resource};
 use mizzen_value::{Str, Value, json, value};
 
-use super::index::Sources;
-use super::level::Level;
+use super::config_consumer::ConfigSources;
+use super::level::PriorityLevelConfiguration;
 use crate::server::{Inner, Server};
 
 /// Under whose name the status is owned.
@@ -22,9 +22,9 @@ const SCHEMAS: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas";
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Looks whenever something has changed, as long as the server is there.
-pub(super) async fn keep(server: Weak<Inner>, sources: Sources) {
+pub(super) async fn run_status_updates(server: Weak<Inner>, sources: ConfigSources) {
     loop {
-        let (levels, schemas) = (changed(&sources.levels), changed(&sources.schemas));
+        let (levels, schemas) = (next_change(&sources.levels), next_change(&sources.schemas));
         match server.upgrade() {
             Some(server) => write(&server, &sources).await,
             None => return,
@@ -38,7 +38,7 @@ pub(super) async fn keep(server: Weak<Inner>, sources: Sources) {
 }
 
 /// Resolves when a resource changes after this call.
-fn changed(resource: &Resource) -> impl Future<Output = ()> + use<> {
+fn next_change(resource: &Resource) -> impl Future<Output = ()> + use<> {
     let watch = resource.space().watch(resource.space().snapshot().at());
     async move {
         // Whether there is something to tell or the history has been lost: everything is looked at.
@@ -58,7 +58,7 @@ async fn gone(server: &Weak<Inner>) {
 }
 
 /// All objects of a resource.
-fn everything(resource: &Resource) -> Vec<Value> {
+fn list_objects(resource: &Resource) -> Vec<Value> {
     match Follower::new(resource.clone()).changes() {
         Changes::All(objects) => objects,
         Changes::Some(changed) => changed
@@ -68,13 +68,13 @@ fn everything(resource: &Resource) -> Vec<Value> {
     }
 }
 
-async fn write(server: &Arc<Inner>, sources: &Sources) {
-    let levels: HashSet<Str> = everything(&sources.levels)
+async fn write(server: &Arc<Inner>, sources: &ConfigSources) {
+    let levels: HashSet<Str> = list_objects(&sources.levels)
         .iter()
-        .filter_map(Level::read)
+        .filter_map(PriorityLevelConfiguration::from_object)
         .map(|level| level.name)
         .collect();
-    for schema in everything(&sources.schemas) {
+    for schema in list_objects(&sources.schemas) {
         if let Some(status) = missing(&schema, &levels, &server.registry.timestamp()) {
             apply(
                 &Server(server.clone()),

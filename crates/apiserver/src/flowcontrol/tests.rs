@@ -11,13 +11,13 @@ use mizzen_value::{Value, json, value};
 use tokio::task::{LocalSet, yield_now};
 use tokio::time::{Instant, sleep};
 
-use super::Reason;
-use super::entry::{About, Newcomer};
-use super::flows::Flows;
-use super::house::{House, Phase};
-use super::place::Place;
-use super::room::Room;
-use super::work::Work;
+use super::RejectReason;
+use super::entry::{ArrivingRequest, RequestDigest};
+use super::flows::FlowConfiguration;
+use super::priority_level::PriorityLevel;
+use super::seat_lease::SeatLease;
+use super::server_concurrency::{Phase, ServerConcurrency};
+use super::work_estimate::WorkEstimate;
 use crate::authorization::{Attributes, Target};
 use crate::request::{Query, RequestInfo};
 
@@ -26,16 +26,16 @@ const LONG: Duration = Duration::from_secs(15);
 
 /// Levels and schemas at work.
 struct Scene {
-    flows: Flows,
-    house: Arc<House>,
+    flows: FlowConfiguration,
+    house: Arc<ServerConcurrency>,
 }
 
 impl Scene {
     /// A server of `limit` seats. Schemas are named like the user that they are for.
     fn new(limit: usize, levels: &[Value], schemas: &[Value]) -> Scene {
-        let house = Arc::new(House::new(limit));
+        let house = Arc::new(ServerConcurrency::new(limit));
         Scene {
-            flows: Flows::new(&Flows::default(), levels, schemas, &house),
+            flows: FlowConfiguration::new(&FlowConfiguration::default(), levels, schemas, &house),
             house,
         }
     }
@@ -51,46 +51,46 @@ impl Scene {
     }
 
     fn configure(&mut self, levels: &[Value], schemas: &[Value]) {
-        self.flows = Flows::new(&self.flows, levels, schemas, &self.house);
+        self.flows = FlowConfiguration::new(&self.flows, levels, schemas, &self.house);
     }
 
-    fn room(&self, level: &str) -> Arc<Room> {
-        self.flows.rooms[level].clone()
+    fn room(&self, level: &str) -> Arc<PriorityLevel> {
+        self.flows.levels[level].clone()
     }
 
     /// A request of `user`: it is let in, at once or after a while, or turned away.
-    async fn enter(&self, user: &str, work: Work) -> Result<Place, Reason> {
+    async fn enter(&self, user: &str, work: WorkEstimate) -> Result<SeatLease, RejectReason> {
         let user = User::component(user);
         let asked = Attributes {
             user: &user,
             verb: "get",
             target: Target::Page("/version"),
         };
-        let schema = self.flows.schema(&asked).clone();
-        let (_, hash) = schema.flow(&asked);
+        let schema = self.flows.find_schema(&asked).clone();
+        let (_, hash) = schema.flow_distinguisher(&asked);
         let info = RequestInfo::new(
             &Method::GET,
             &Uri::from_static("/version"),
             &Query::default(),
         )
         .unwrap();
-        let about = About {
+        let about = RequestDigest {
             info,
-            ..About::default()
+            ..RequestDigest::default()
         };
-        let newcomer = Newcomer {
-            slot: schema.slot,
-            hash,
+        let newcomer = ArrivingRequest {
+            counts_idx: schema.counts_idx,
+            flow_hash: hash,
             work,
             watchers: None,
-            about,
+            digest: about,
         };
-        let (mut place, wait) = schema.room.enter(newcomer)?;
+        let (mut place, wait) = schema.level.admit(newcomer)?;
         let is_in = match wait {
             Some(wait) => place.wait(wait, Instant::now() + LONG).await,
             None => true,
         };
-        is_in.then_some(place).ok_or(Reason::TimeOut)
+        is_in.then_some(place).ok_or(RejectReason::TimeOut)
     }
 }
 
@@ -143,7 +143,7 @@ fn client(
     set: &LocalSet,
     user: &'static str,
     n: usize,
-    work: Work,
+    work: WorkEstimate,
     end: Instant,
 ) -> Rc<RefCell<Served>> {
     let served = Rc::new(RefCell::new(Served::default()));
@@ -176,10 +176,13 @@ fn client(
 #[tokio::test(start_paused = true)]
 async fn a_greedy_client_does_not_keep_a_polite_one_waiting() {
     let (scene, set) = (Rc::new(Scene::of_one_level(10)), LocalSet::new());
-    assert_eq!(scene.room("shared").look(|state| state.seats.nominal), 11);
+    assert_eq!(
+        scene.room("shared").inspect(|state| state.seats.nominal),
+        11
+    );
     let end = Instant::now() + Duration::from_secs(10);
-    let greedy = client(&scene, &set, "greedy", 1_000, Work::ONE, end);
-    let polite = client(&scene, &set, "polite", 1, Work::ONE, end);
+    let greedy = client(&scene, &set, "greedy", 1_000, WorkEstimate::ONE, end);
+    let polite = client(&scene, &set, "polite", 1, WorkEstimate::ONE, end);
     set.await;
     let (greedy, polite) = (greedy.borrow(), polite.borrow());
     // Eleven seats of ten milliseconds make 1,100 answers a second. First come, first served would have the polite one
@@ -201,7 +204,8 @@ async fn a_greedy_client_does_not_keep_a_polite_one_waiting() {
 async fn clients_that_are_equally_greedy_get_the_same() {
     let (scene, set) = (Rc::new(Scene::of_one_level(10)), LocalSet::new());
     let end = Instant::now() + Duration::from_secs(10);
-    let served = ["a", "b", "c"].map(|user| client(&scene, &set, user, 100, Work::ONE, end));
+    let served =
+        ["a", "b", "c"].map(|user| client(&scene, &set, user, 100, WorkEstimate::ONE, end));
     set.await;
     let answers = served.map(|served| served.borrow().answers);
     let mean = answers.iter().sum::<usize>() / 3;
@@ -215,8 +219,8 @@ async fn clients_that_are_equally_greedy_get_the_same() {
 async fn wide_requests_count_by_their_seats() {
     let (scene, set) = (Rc::new(Scene::of_one_level(10)), LocalSet::new());
     let end = Instant::now() + Duration::from_secs(10);
-    let wide = client(&scene, &set, "wide", 50, Work::seats(5), end);
-    let narrow = client(&scene, &set, "narrow", 50, Work::ONE, end);
+    let wide = client(&scene, &set, "wide", 50, WorkEstimate::seats(5), end);
+    let narrow = client(&scene, &set, "narrow", 50, WorkEstimate::ONE, end);
     set.await;
     let (wide, narrow) = (wide.borrow().answers, narrow.borrow().answers);
     let ratio = narrow as f64 / wide as f64;
@@ -234,48 +238,51 @@ async fn a_full_queue_turns_requests_away() {
         &[queue("shared", 1, 0, 1), reject(0)],
         &[schema("all", "shared", "*")],
     ));
-    let _place = scene.enter("a", Work::ONE).await.unwrap();
+    let _place = scene.enter("a", WorkEstimate::ONE).await.unwrap();
     let set = LocalSet::new();
     let waiting: Vec<_> = (0..50)
         .map(|_| {
             let scene = scene.clone();
-            set.spawn_local(async move { scene.enter("a", Work::ONE).await.map(drop) })
+            set.spawn_local(async move { scene.enter("a", WorkEstimate::ONE).await.map(drop) })
         })
         .collect();
     set.run_until(async {
         yield_now().await;
-        assert_eq!(scene.room("shared").look(|state| state.queues.waiting), 50);
         assert_eq!(
-            scene.enter("a", Work::ONE).await.err(),
-            Some(Reason::QueueFull)
+            scene.room("shared").inspect(|state| state.queues.waiting),
+            50
+        );
+        assert_eq!(
+            scene.enter("a", WorkEstimate::ONE).await.err(),
+            Some(RejectReason::QueueFull)
         );
         let began = Instant::now();
         for waiting in waiting {
-            assert_eq!(waiting.await.unwrap(), Err(Reason::TimeOut));
+            assert_eq!(waiting.await.unwrap(), Err(RejectReason::TimeOut));
         }
         assert_eq!(began.elapsed().as_secs(), LONG.as_secs());
     })
     .await;
     let rejected = scene
         .room("shared")
-        .look(|state| state.queues.tallies[0].rejected.clone());
+        .inspect(|state| state.queues.schema_counts[0].rejected.clone());
     assert_eq!(
         rejected.into_iter().collect::<Vec<_>>(),
-        [(Reason::QueueFull, 1), (Reason::TimeOut, 50)]
+        [(RejectReason::QueueFull, 1), (RejectReason::TimeOut, 50)]
     );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_level_without_queues_turns_away_what_is_too_much() {
     let scene = Scene::new(2, &[], &[]);
-    let first = scene.enter("a", Work::ONE).await.unwrap();
-    let _second = scene.enter("b", Work::ONE).await.unwrap();
+    let first = scene.enter("a", WorkEstimate::ONE).await.unwrap();
+    let _second = scene.enter("b", WorkEstimate::ONE).await.unwrap();
     assert_eq!(
-        scene.enter("c", Work::ONE).await.err(),
-        Some(Reason::ConcurrencyLimit)
+        scene.enter("c", WorkEstimate::ONE).await.err(),
+        Some(RejectReason::ConcurrencyLimit)
     );
     drop(first);
-    assert!(scene.enter("c", Work::ONE).await.is_ok());
+    assert!(scene.enter("c", WorkEstimate::ONE).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
@@ -286,17 +293,19 @@ async fn exempt_requests_are_let_in_however_full_it_is() {
         &[value!({ "metadata": { "name": "exempt" }, "spec": { "type": "Exempt", "exempt": {} } })],
         &[exempt],
     );
-    let _place = scene.enter("a", Work::ONE).await.unwrap();
+    let _place = scene.enter("a", WorkEstimate::ONE).await.unwrap();
     assert_eq!(
-        scene.enter("a", Work::ONE).await.err(),
-        Some(Reason::ConcurrencyLimit)
+        scene.enter("a", WorkEstimate::ONE).await.err(),
+        Some(RejectReason::ConcurrencyLimit)
     );
     let mut places = Vec::new();
     for _ in 0..100 {
-        places.push(scene.enter("root", Work::seats(10)).await.unwrap());
+        places.push(scene.enter("root", WorkEstimate::seats(10)).await.unwrap());
     }
     assert_eq!(
-        scene.room("exempt").look(|state| state.queues.seats_in_use),
+        scene
+            .room("exempt")
+            .inspect(|state| state.queues.seats_in_use),
         1_000
     );
 }
@@ -310,7 +319,7 @@ async fn a_level_borrows_what_another_does_not_use() {
         &[schema("a", "busy", "a"), schema("b", "idle", "b")],
     ));
     let limits = |scene: &Scene| {
-        ["busy", "idle"].map(|name| scene.room(name).look(|state| state.queues.limit()))
+        ["busy", "idle"].map(|name| scene.room(name).inspect(|state| state.queues.limit()))
     };
     assert_eq!(
         limits(&scene),
@@ -319,17 +328,17 @@ async fn a_level_borrows_what_another_does_not_use() {
     );
     let set = LocalSet::new();
     let end = Instant::now() + Duration::from_secs(60);
-    client(&scene, &set, "a", 200, Work::ONE, end);
+    client(&scene, &set, "a", 200, WorkEstimate::ONE, end);
     set.run_until(async {
         sleep(Duration::from_secs(10)).await;
-        scene.flows.adjust();
+        scene.flows.update_borrowing();
         assert_eq!(limits(&scene), [90, 10], "what is kept anyway is not lent");
     })
     .await;
-    client(&scene, &set, "b", 45, Work::ONE, end);
+    client(&scene, &set, "b", 45, WorkEstimate::ONE, end);
     set.run_until(async {
         sleep(Duration::from_secs(10)).await;
-        scene.flows.adjust();
+        scene.flows.update_borrowing();
         assert_eq!(limits(&scene), [55, 45], "who wants his own back gets it");
     })
     .await;
@@ -341,17 +350,17 @@ async fn who_waits_goes_when_there_are_more_seats() {
     let levels = |shares| [queue("shared", shares, 0, 8), reject(10 - shares)];
     let mut scene = Scene::new(10, &levels(1), &schemas);
     let room = scene.room("shared");
-    let waiting = |n: usize| assert_eq!(room.look(|state| state.queues.waiting), n);
+    let waiting = |n: usize| assert_eq!(room.inspect(|state| state.queues.waiting), n);
     let enter = |n: usize| {
-        let newcomer = || Newcomer {
-            slot: 0,
-            hash: 7,
-            work: Work::ONE,
+        let newcomer = || ArrivingRequest {
+            counts_idx: 0,
+            flow_hash: 7,
+            work: WorkEstimate::ONE,
             watchers: None,
-            about: About::default(),
+            digest: RequestDigest::default(),
         };
         (0..n)
-            .map(|_| room.enter(newcomer()).unwrap())
+            .map(|_| room.admit(newcomer()).unwrap())
             .collect::<Vec<_>>()
     };
     let places = enter(6);
@@ -360,13 +369,13 @@ async fn who_waits_goes_when_there_are_more_seats() {
     waiting(2);
     // The level is gone, but those in it are not.
     scene.configure(&[], &[]);
-    assert!(room.look(|state| state.is_leftover));
-    assert!(scene.flows.rooms.contains_key("shared"));
+    assert!(room.inspect(|state| state.is_quiescing));
+    assert!(scene.flows.levels.contains_key("shared"));
     drop(places);
     waiting(0);
-    assert!(scene.flows.has_empty_leftovers());
+    assert!(scene.flows.has_idle_quiescing_level());
     scene.configure(&[], &[]);
-    assert!(!scene.flows.rooms.contains_key("shared"));
+    assert!(!scene.flows.levels.contains_key("shared"));
 }
 
 #[tokio::test(start_paused = true)]
@@ -374,18 +383,18 @@ async fn fewer_queues_are_used_up_before_they_go() {
     let schemas = [schema("all", "shared", "*")];
     let mut scene = Scene::new(1, &[queue("shared", 1, 0, 32), reject(0)], &schemas);
     let room = scene.room("shared");
-    let newcomer = |hash| Newcomer {
-        slot: 0,
-        hash,
-        work: Work::ONE,
+    let newcomer = |hash| ArrivingRequest {
+        counts_idx: 0,
+        flow_hash: hash,
+        work: WorkEstimate::ONE,
         watchers: None,
-        about: About::default(),
+        digest: RequestDigest::default(),
     };
     let mut places: Vec<_> = (0..40)
-        .map(|n| room.enter(newcomer(n * 0x9e37_79b9)).unwrap())
+        .map(|n| room.admit(newcomer(n * 0x9e37_79b9)).unwrap())
         .collect();
     scene.configure(&[queue("shared", 1, 0, 2), reject(0)], &schemas);
-    let n_queues = || room.look(|state| state.queues.all().len());
+    let n_queues = || room.inspect(|state| state.queues.all().len());
     assert!(n_queues() > 2);
     let mut n_served = 0;
     while let Some(at) = places
@@ -405,26 +414,26 @@ async fn a_client_that_goes_away_gives_its_place_back() {
         &[queue("shared", 1, 0, 8), reject(0)],
         &[schema("all", "shared", "*")],
     ));
-    let place = scene.enter("a", Work::ONE).await.unwrap();
+    let place = scene.enter("a", WorkEstimate::ONE).await.unwrap();
     let (set, room) = (LocalSet::new(), scene.room("shared"));
     let (other, last) = (scene.clone(), scene.clone());
-    let gone = set.spawn_local(async move { other.enter("b", Work::ONE).await.map(drop) });
-    let stays = set.spawn_local(async move { last.enter("c", Work::ONE).await.map(drop) });
+    let gone = set.spawn_local(async move { other.enter("b", WorkEstimate::ONE).await.map(drop) });
+    let stays = set.spawn_local(async move { last.enter("c", WorkEstimate::ONE).await.map(drop) });
     set.run_until(async {
         yield_now().await;
-        assert_eq!(room.look(|state| state.queues.waiting), 2);
+        assert_eq!(room.inspect(|state| state.queues.waiting), 2);
         gone.abort();
         yield_now().await;
-        assert_eq!(room.look(|state| state.queues.waiting), 1);
+        assert_eq!(room.inspect(|state| state.queues.waiting), 1);
         drop(place);
         assert_eq!(stays.await.unwrap(), Ok(()));
     })
     .await;
-    assert!(room.look(|state| state.queues.is_idle() && state.queues.seats_in_use == 0));
-    let rejected = room.look(|state| state.queues.tallies[0].rejected.clone());
+    assert!(room.inspect(|state| state.queues.is_idle() && state.queues.seats_in_use == 0));
+    let rejected = room.inspect(|state| state.queues.schema_counts[0].rejected.clone());
     assert_eq!(
         rejected.into_iter().collect::<Vec<_>>(),
-        [(Reason::TimeOut, 1)]
+        [(RejectReason::TimeOut, 1)]
     );
 }
 
@@ -435,17 +444,19 @@ async fn seats_of_a_write_are_kept_until_everybody_has_heard_of_it() {
         &[queue("shared", 1, 0, 8), reject(0)],
         &[schema("all", "shared", "*")],
     );
-    let heard = Work {
-        first: 1,
-        last: 10,
-        latency: Duration::from_millis(50),
+    let heard = WorkEstimate {
+        initial_seats: 1,
+        final_seats: 10,
+        additional_latency: Duration::from_millis(50),
     };
     drop(scene.enter("a", heard).await.unwrap());
     let began = Instant::now();
-    drop(scene.enter("b", Work::ONE).await.unwrap());
+    drop(scene.enter("b", WorkEstimate::ONE).await.unwrap());
     assert_eq!(began.elapsed(), Duration::from_millis(50));
     assert_eq!(
-        scene.room("shared").look(|state| state.queues.seats_in_use),
+        scene
+            .room("shared")
+            .inspect(|state| state.queues.seats_in_use),
         0
     );
 }
@@ -457,10 +468,10 @@ async fn seats_that_are_given_back_earlier_are_not_waited_for_longer() {
         &[queue("shared", 1, 0, 8), reject(0)],
         &[schema("all", "shared", "*")],
     );
-    let heard = |millis| Work {
-        first: 1,
-        last: 1,
-        latency: Duration::from_millis(millis),
+    let heard = |millis| WorkEstimate {
+        initial_seats: 1,
+        final_seats: 1,
+        additional_latency: Duration::from_millis(millis),
     };
     let (late, early) = (
         scene.enter("a", heard(50)).await.unwrap(),
@@ -472,7 +483,7 @@ async fn seats_that_are_given_back_earlier_are_not_waited_for_longer() {
         drop(late);
         drop(early);
     };
-    let (entered, ()) = tokio::join!(scene.enter("b", Work::ONE), leave);
+    let (entered, ()) = tokio::join!(scene.enter("b", WorkEstimate::ONE), leave);
     drop(entered.unwrap());
     assert_eq!(began.elapsed(), Duration::from_millis(5));
 }
@@ -484,14 +495,14 @@ async fn who_wants_more_seats_than_there_are_gets_all_of_them() {
         &[queue("shared", 1, 0, 8), reject(0)],
         &[schema("all", "shared", "*")],
     );
-    let place = scene.enter("a", Work::seats(9)).await.unwrap();
+    let place = scene.enter("a", WorkEstimate::seats(9)).await.unwrap();
     let began = Instant::now();
     tokio::join!(
         async {
             sleep(SERVICE).await;
             drop(place);
         },
-        async { drop(scene.enter("b", Work::ONE).await.unwrap()) },
+        async { drop(scene.enter("b", WorkEstimate::ONE).await.unwrap()) },
     );
     assert_eq!(began.elapsed(), SERVICE);
 }
@@ -503,7 +514,12 @@ fn check_level(scene: &Scene, user: &User, level: &str) {
         verb: "get",
         target: Target::Page("/version"),
     };
-    assert_eq!(scene.flows.schema(&asked).room.name, level, "{}", user.name);
+    assert_eq!(
+        scene.flows.find_schema(&asked).level.name,
+        level,
+        "{}",
+        user.name
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -537,7 +553,9 @@ async fn what_must_be_there_is_there_even_if_nobody_wrote_it() {
         "catch-all",
     );
     assert_eq!(
-        scene.room("catch-all").look(|state| state.queues.limit()),
+        scene
+            .room("catch-all")
+            .inspect(|state| state.queues.limit()),
         10
     );
 }
@@ -550,16 +568,16 @@ async fn it_is_known_for_how_long_how_much_was_in_use() {
         &[schema("all", "shared", "*")],
     );
     let room = scene.room("shared");
-    let ann = scene.enter("a", Work::ONE).await.unwrap();
+    let ann = scene.enter("a", WorkEstimate::ONE).await.unwrap();
     sleep(Duration::from_nanos(100_000_000)).await;
-    let bob = scene.enter("b", Work::ONE).await.unwrap();
+    let bob = scene.enter("b", WorkEstimate::ONE).await.unwrap();
     let leave = async {
         sleep(Duration::from_nanos(300_000_000)).await;
         let crowds = || {
             let mut sizes = Vec::new();
-            scene
-                .house
-                .look(|standing, size, _| sizes.push((standing.phase, standing.is_write, size)));
+            scene.house.for_each_class(|standing, size, _| {
+                sizes.push((standing.phase, standing.is_write, size))
+            });
             sizes
                 .into_iter()
                 .filter(|(_, is_write, _)| !is_write)
@@ -577,9 +595,9 @@ async fn it_is_known_for_how_long_how_much_was_in_use() {
         );
         drop(bob);
     };
-    let (last, ()) = tokio::join!(scene.enter("c", Work::ONE), leave);
+    let (last, ()) = tokio::join!(scene.enter("c", WorkEstimate::ONE), leave);
     let mut families = mizzen_metrics::Families::default();
-    flowcontrol::figures::collect(&scene.flows, &scene.house, &mut families);
+    super::metrics::collect(&scene.flows, &scene.house, &mut families);
     let text = families.to_string();
     // Half of the seats for a tenth of a second, and then all of them for three.
     for line in [
@@ -599,6 +617,6 @@ async fn it_is_known_for_how_long_how_much_was_in_use() {
         );
     }
     drop(last);
-    assert!(room.look(|state| state.queues.is_idle()));
-    scene.house.look(|_, size, _| assert_eq!(size, 0));
+    assert!(room.inspect(|state| state.queues.is_idle()));
+    scene.house.for_each_class(|_, size, _| assert_eq!(size, 0));
 }

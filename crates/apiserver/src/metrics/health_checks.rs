@@ -10,7 +10,7 @@ use super::lock;
 
 /// What is known of a check at an endpoint.
 #[derive(Default)]
-struct Results {
+struct CheckResults {
     passed_last: bool,
     successes: u64,
     errors: u64,
@@ -20,7 +20,7 @@ struct Results {
 #[derive(Default)]
 pub(crate) struct HealthChecks {
     /// By name and endpoint.
-    results: Mutex<BTreeMap<(String, &'static str), Results>>,
+    results: Mutex<BTreeMap<(String, &'static str), CheckResults>>,
     /// When the process started, in Unix seconds; none after a reset. Kubernetes: the metric is set once, when it is registered.
     started: Mutex<Option<i64>>,
 }

@@ -12,11 +12,11 @@ use super::{api_server_id_hash, lock};
 pub struct Reloads {
     /// What the file configures: `authorization`.
     subject: &'static str,
-    told: Mutex<Told>,
+    state: Mutex<ReloadState>,
 }
 
 #[derive(Debug, Default)]
-struct Told {
+struct ReloadState {
     /// How often, and when last, with success.
     good: (u64, i64),
     bad: (u64, i64),
@@ -29,18 +29,18 @@ impl Reloads {
     pub fn new(subject: &'static str) -> Reloads {
         Reloads {
             subject,
-            told: Mutex::default(),
+            state: Mutex::default(),
         }
     }
 
     /// The file is gone by, or was at the start.
-    pub fn gone_by(&self, text: &[u8]) {
-        lock(&self.told).hash = hash(text);
+    pub fn set_content(&self, text: &[u8]) {
+        lock(&self.state).hash = hash(text);
     }
 
     /// The file was read again, in the second `now`.
-    pub fn reloaded(&self, good: bool, now: i64) {
-        let mut told = lock(&self.told);
+    pub fn record_reload(&self, good: bool, now: i64) {
+        let mut told = lock(&self.state);
         let (count, last) = if good { &mut told.good } else { &mut told.bad };
         *count += 1;
         *last = now;
@@ -49,7 +49,7 @@ impl Reloads {
     /// Adds its series to a scrape.
     pub fn collect(&self, out: &mut Families) {
         let name = |what: &str| format!("apiserver_{}_config_controller_{what}", self.subject);
-        let Told { good, bad, hash } = &*lock(&self.told);
+        let ReloadState { good, bad, hash } = &*lock(&self.state);
         for (status, (count, at)) in [("success", good), ("failure", bad)] {
             let labels: &[_] = &[
                 ("apiserver_id_hash", api_server_id_hash()),

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::hook::{self, exchange, json_post, read_response};
 use super::{Client, Limit, SendError, Target};
-use crate::delegate::kubeconfig::Kubeconfig;
+use crate::delegate::kubeconfig::WebhookKubeconfig;
 
 /// The largest response.
 const MAX_RESPONSE: usize = 1024 * 1024;
@@ -41,9 +41,10 @@ pub struct PostError {
 }
 
 impl Remote {
-    /// The server of a kubeconfig file; requests have our timeout in the URL.
-    pub fn new(file: &Kubeconfig, registry: &Registry) -> Remote {
-        // Over HTTP/1.1: the number of streams of one HTTP/2 connection is limited, and slow reviews would block the rest.
+
+/// The server of a kubeconfig file; requests have our timeout in the URL.
+pub fn new(file:&WebhookKubeconfig, registry:&Registry)->Remote {
+// Over HTTP/1.1: the number of streams of one HTTP/2 connection is limited, and slow reviews would block the rest.
 
         Remote {
             sends_timeout: true,
@@ -52,9 +53,9 @@ impl Remote {
         .over_http1()
     }
 
-    /// The same without a timeout in the URL.
-    pub(crate) fn silent(file: &Kubeconfig, registry: &Registry) -> Remote {
-        let Kubeconfig {
+
+/// The same without a timeout in the URL.
+pub(crate)fn silent(file:&WebhookKubeconfig, registry:&Registry)->Remote { let WebhookKubeconfig {
             url,
             path,
             address,

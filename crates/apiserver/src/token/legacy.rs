@@ -5,7 +5,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use mizzen_value::{Value, value};
 
-use super::{find, used};
+use super::{find_object, last_used};
 use crate::authentication::secret::is_same;
 use crate::metrics::TokenUse;
 use crate::server::Inner;
@@ -16,14 +16,14 @@ pub(super) const ISSUER: &str = "kubernetes/serviceaccount";
 const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
 
 /// Whether a token, which is bound as it says, still holds.
-pub(super) fn check(server: &Inner, token: &str, bound: &Value) -> Result<(), String> {
+pub(super) fn check_legacy_token(server: &Inner, token: &str, bound: &Value) -> Result<(), String> {
     let (namespace, secret_name) = (bound["namespace"].str(), bound["secret"]["name"].str());
     let (name, uid) = (
         bound["serviceaccount"]["name"].str(),
         bound["serviceaccount"]["uid"].str(),
     );
     let invalidated = || "Token has been invalidated".to_string();
-    let secret = find(server, "secrets", namespace, secret_name)
+    let secret = find_object(server, "secrets", namespace, secret_name)
         .filter(is_staying)
         .ok_or_else(invalidated)?;
     if !is_same(
@@ -32,7 +32,7 @@ pub(super) fn check(server: &Inner, token: &str, bound: &Value) -> Result<(), St
     ) {
         return Err("Token does not match server's copy".into());
     }
-    let account = find(server, "serviceaccounts", namespace, name)
+    let account = find_object(server, "serviceaccounts", namespace, name)
         .ok_or_else(|| format!("serviceaccounts \"{name}\" not found"))?;
     if !is_staying(&account) {
         return Err(format!(
@@ -45,7 +45,7 @@ pub(super) fn check(server: &Inner, token: &str, bound: &Value) -> Result<(), St
             "ServiceAccount UID ({actual}) does not match claim ({uid})"
         ));
     }
-    used::note(server, &secret);
+    last_used::record_use(server, &secret);
     let credentials = &server.metrics.credentials;
     if !secret["metadata"]["labels"][INVALID_SINCE].str().is_empty() {
         credentials.token(TokenUse::LegacyInvalid);
@@ -68,7 +68,7 @@ fn is_staying(object: &Value) -> bool {
 }
 
 /// What a token says of its account and secret, as other tokens say it.
-pub(super) fn bound(claims: &Value) -> Result<Value, String> {
+pub(super) fn bound_claims(claims: &Value) -> Result<Value, String> {
     let read = |claim: &str, name: &str| match claims
         [&*format!("kubernetes.io/serviceaccount/{claim}")]
         .str()
@@ -100,7 +100,7 @@ mod tests {
 
     #[track_caller]
     fn check(claims: &str, expected: Result<&str, &str>) {
-        let found = bound(&json::parse(claims.as_bytes()).unwrap());
+        let found = bound_claims(&json::parse(claims.as_bytes()).unwrap());
         assert_eq!(
             found.map(|bound| json::to_string(&bound)),
             expected.map(String::from).map_err(String::from)

@@ -7,10 +7,7 @@ use mizzen_value::{Str, Value, json, value};
 use super::{Call, create::wipe_system_metadata, set_namespace};
 use crate::answer::Answer;
 use crate::authentication::authenticate_token;
-use crate::authorization::selector::Selectors;
-use crate::authorization::{self, Attributes, Decision, Resource, Rules, Target};
-use crate::field_manager::RequestFieldManager;
-use crate::{admission, decode, options};
+use crate::authorization::selector::ReviewSelectors; use crate::authorization:: { self, Attributes, Decision, Resource, RuleSet, Target } ; use crate::field_manager::RequestFieldManager; use crate:: { admission, decode, options } ;
 
 /// Whether the kind is a review.
 pub(crate) fn is_review(kind: &Kind) -> bool {
@@ -135,7 +132,7 @@ async fn evaluate_access(call: &Call<'_>, review: &mut Value) {
             extra: spec["extra"].clone(),
         },
     };
-    let selectors = Selectors::read(&spec["resourceAttributes"]);
+    let selectors = ReviewSelectors::read(&spec["resourceAttributes"]);
     let attributes = attributes(&user, spec, &selectors);
     let decision = call.server.access.authorizers.authorize(&attributes).await;
     let reason = decision.reason();
@@ -169,8 +166,9 @@ fn validate(call: &Call, review: &Value) -> Result<(), Status> {
     Err(Status::invalid(&nameless, "", &violations))
 }
 
+
 /// The attributes that a review is about.
-fn attributes<'a>(user: &'a User, spec: &'a Value, selectors: &'a Selectors) -> Attributes<'a> {
+fn attributes<'a>(user:&'a User, spec:&'a Value, selectors:&'a ReviewSelectors, )->Attributes<'a> {
     let page = &spec["nonResourceAttributes"];
     let wanted = &spec["resourceAttributes"];
     if wanted.is_null() {
@@ -200,8 +198,9 @@ fn attributes<'a>(user: &'a User, spec: &'a Value, selectors: &'a Selectors) -> 
     }
 }
 
+
 /// The status of a SelfSubjectRulesReview.
-fn rules_status(all: &Rules) -> Value {
+fn rules_status(all:&RuleSet)->Value {
     let list = |texts: &[Str]| Value::List(texts.iter().map(Value::from).collect());
     let (mut resources, mut pages) = (Vec::new(), Vec::new());
     for rule in &all.rules {
@@ -228,7 +227,7 @@ fn rules_status(all: &Rules) -> Value {
     status.set("resourceRules", resources);
     status.set("nonResourceRules", pages);
     if !all.problems.is_empty() {
-        status.set("evaluationError", authorization::aggregate(&all.problems));
+        status.set("evaluationError", authorization::join_errors(&all.problems));
     }
     status
 }

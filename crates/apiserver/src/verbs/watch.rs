@@ -19,9 +19,7 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval_at, sle
 
 use super::Call;
 use super::frames::{END, Frames, json_frame, start};
-use crate::answer::{self, Accept, Answer, Body, Encoding, Form, FrameSource, Table};
-use crate::flowcontrol::Held;
-use crate::metrics::Gauge;
+use crate::answer:: { self, Accept, Answer, Body, Encoding, Form, FrameSource, Table } ; use crate::flowcontrol::HeldSeats; use crate::metrics::WatchGauge;
 use crate::options::ListQuery;
 use crate::server::Inner;
 
@@ -57,9 +55,9 @@ pub(crate) async fn watch(call: &Call<'_>) -> Result<Answer, Status> {
     check_form(call)?;
     let stream = match watch {
         Ok(watch) => {
-            let mut held = request.turn.take();
+            let mut held = request.ticket.take_held();
             if watch.progress().is_some() {
-                held.begun();
+                held.release_seats();
             }
             // Kubernetes: a watch without a version wants initial events (internalversion/defaults.go, `SetListOptionsDefaults`).
             let is_default = query.text("resourceVersionMatch").is_empty()
@@ -110,16 +108,9 @@ pub(super) fn stream_storage_events(
         .query
         .int("timeoutSeconds")
         .map_err(Status::bad_request)?;
-    let encoder = WatchEncoder::new(call);
-    let options = WatchBodyOptions {
-        timeout: watch_timeout(server, requested),
-        bookmarks: false,
-        announces: false,
-    };
-    let mut stream = WatchBody::new(server, Feed::Own(events), encoder, options);
-    stream.held = request.turn.take();
-    // Initial events cannot be distinguished from later ones.
-    stream.held.begun();
+let encoder=WatchEncoder::new(call); let options=WatchBodyOptions { timeout:watch_timeout(server, requested), bookmarks:false, announces:false, } ; let mut stream=WatchBody::new(server, Feed::Own(events), encoder, options); stream.held=request.ticket.take_held();
+// Initial events cannot be distinguished from later ones.
+stream.held.release_seats();
     Ok(answer::answer(
         200,
         stream_type(*accept),
@@ -190,9 +181,9 @@ struct WatchBody {
     /// Frames to send before anything else.
     first: VecDeque<Bytes>,
     last_version: Revision,
-    gauge: Gauge,
-    /// The seat of the request, until the initial events have been sent.
-    held: Held,
+gauge:WatchGauge,
+/// The seat of the request, until the initial events have been sent.
+held:HeldSeats,
 }
 
 struct WatchBodyOptions {
@@ -228,7 +219,7 @@ impl WatchBody {
             first: VecDeque::new(),
             last_version: Revision::ZERO,
             gauge,
-            held: Held::default(),
+            held: HeldSeats::default(),
         }
     }
 
@@ -250,9 +241,7 @@ impl WatchBody {
             stopping: Box::pin(std::future::pending()),
             first,
             last_version: Revision::ZERO,
-            gauge: server.metrics.watching(encoder.resource.kind()),
-            held: Held::default(),
-            encoder,
+gauge:server.metrics.watching(encoder.resource.kind()), held:HeldSeats::default(), encoder,
         }
     }
 
@@ -298,7 +287,7 @@ impl WatchBody {
             }
             Event::Object(change, object) => Some(self.encoder.event(change.word(), &object, now)),
             Event::Initial(version) => {
-                self.held.begun();
+                self.held.release_seats();
                 self.announces
                     .then(|| self.encoder.bookmark(version, true, now))
             }

@@ -2,7 +2,7 @@
 //!
 //! Kubernetes: an object with the annotation `rbac.authorization.kubernetes.io/autoupdate: "false"` is not changed.
 
-use mizzen_apiserver::authorization::rbac::Rule;
+use mizzen_apiserver::authorization::rbac::PolicyRule;
 use mizzen_value::{Str, Value};
 
 /// The stored object with the missing rules, subjects and metadata; none if nothing is missing.
@@ -24,13 +24,10 @@ pub(super) fn reconcile(stored: &Value, wanted: &Value) -> Option<Value> {
         object["rules"]
             .list()
             .iter()
-            .map(Rule::new)
+            .map(PolicyRule::new)
             .collect::<Vec<_>>()
     };
-    let (own_rules, wanted_rules) = (rules(&object), rules(wanted));
-    let parts = wanted_rules.iter().flat_map(Rule::parts);
-    for missing in parts.filter(|part| !own_rules.iter().any(|rule| rule.covers(part))) {
-        object.entry("rules").make_list().push(to_value(&missing));
+let(own_rules, wanted_rules)=(rules(&object), rules(wanted)); let parts=wanted_rules.iter().flat_map(PolicyRule::parts); for missing in parts.filter(|part|!own_rules.iter().any(|rule|rule.covers(part))) { object.entry("rules").make_list().push(to_value(&missing));
     }
     let identity = |subject: &Value| {
         ["kind", "namespace", "name"].map(|field| subject[field].str().to_owned())
@@ -44,7 +41,7 @@ pub(super) fn reconcile(stored: &Value, wanted: &Value) -> Option<Value> {
     (object != *stored).then_some(object)
 }
 
-fn to_value(rule: &Rule) -> Value {
+fn to_value(rule:&PolicyRule)->Value {
     let fields = [
         ("verbs", &rule.verbs),
         ("apiGroups", &rule.groups),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use clap::{ArgAction, Args};
 use kube::Client;
-use mizzen_apiserver::{ComponentHealth, Endpoint, HealthCheck, issue_token};
+use mizzen_apiserver::{ComponentHealth, HealthCheck, HealthEndpoint, issue_token};
 use mizzen_controllers::{self as controllers, Clients, SignToken};
 use mizzen_value::{Value, value};
 
@@ -243,7 +243,7 @@ impl Controllers {
                 let pings = names
                     .into_iter()
                     .map(|name| Arc::new(Ping(name)) as Arc<dyn HealthCheck>);
-                health.add(Endpoint::Healthz, pings.collect());
+                health.add(HealthEndpoint::Healthz, pings.collect());
                 handle.synced().await;
                 print_error!("the controllers are running");
                 std::future::pending().await
@@ -281,11 +281,14 @@ impl Controllers {
                 lease: lease.name.clone(),
             })
         });
-        health.add(Endpoint::Healthz, election.clone().into_iter().collect());
-        health.add(Endpoint::Livez, Vec::new());
+        health.add(
+            HealthEndpoint::Healthz,
+            election.clone().into_iter().collect(),
+        );
+        health.add(HealthEndpoint::Livez, Vec::new());
         let shutdown: Arc<dyn HealthCheck> = Arc::new(ShutdownCheck(status.clone()));
         health.add(
-            Endpoint::Readyz,
+            HealthEndpoint::Readyz,
             election.into_iter().chain([shutdown]).collect(),
         );
         let configuration = value!({

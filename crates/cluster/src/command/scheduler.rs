@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use clap::Args;
-use mizzen_apiserver::{ComponentHealth, Endpoint, HealthCheck};
+use mizzen_apiserver::{ComponentHealth, HealthCheck, HealthEndpoint};
 use mizzen_scheduler::{self as scheduler, Configuration};
 use mizzen_value::value;
 
@@ -93,13 +93,19 @@ impl SchedulerCommand {
             })
         });
         let health = ComponentHealth::default();
-        health.add(Endpoint::Healthz, election.clone().into_iter().collect());
-        health.add(Endpoint::Livez, Vec::new());
+        health.add(
+            HealthEndpoint::Healthz,
+            election.clone().into_iter().collect(),
+        );
+        health.add(HealthEndpoint::Livez, Vec::new());
         let own: [Arc<dyn HealthCheck>; 2] = [
             Arc::new(ShutdownCheck(status.clone())),
             Arc::new(SyncedCheck(status.clone())),
         ];
-        health.add(Endpoint::Readyz, election.into_iter().chain(own).collect());
+        health.add(
+            HealthEndpoint::Readyz,
+            election.into_iter().chain(own).collect(),
+        );
         let mut configuration = match &self.config {
             Some(file) => document(file)?,
             None => {

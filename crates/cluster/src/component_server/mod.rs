@@ -133,7 +133,7 @@ impl ComponentServer {
             vec![Arc::new(self.debug), Arc::new(endpoints)];
         let server = Server::builder(registry.clone()).options(|options| {
             options.http.max_streams = self.max_streams;
-            options.authentication.others = self.authenticator.into_iter().collect();
+            options.authentication.authenticators = self.authenticator.into_iter().collect();
             options.authentication.proxy_headers = self.proxy_headers;
             options.authorizers = self.authorizers;
             options.non_resource_handlers = handlers;

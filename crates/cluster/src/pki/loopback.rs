@@ -1,7 +1,7 @@
 //! The health check of the [`LOOPBACK`](super::LOOPBACK) certificate. It is signed when the server starts, so a restart
 //! renews it.
 
-use mizzen_apiserver::{Endpoint, HealthCheck};
+use mizzen_apiserver::{HealthCheck, HealthEndpoint};
 use mizzen_registry::{Future, Registry};
 
 use super::CERTIFICATE_DAYS;
@@ -47,8 +47,8 @@ impl HealthCheck for LoopbackCertificate {
         Box::pin(std::future::ready(outcome))
     }
 
-    fn endpoint(&self) -> Endpoint {
-        Endpoint::Livez
+    fn endpoint(&self) -> HealthEndpoint {
+        HealthEndpoint::Livez
     }
 }
 

@@ -12,8 +12,7 @@ use mizzen_object::{Status, Violations, in_one};
 use mizzen_value::Value;
 use tokio::time::Instant;
 
-use super::{Attributes, admission};
-use mizzen_apiserver::delegate::Cache;
+use super:: { Attributes, admission } ; use mizzen_apiserver::delegate::LruCache;
 
 /// How many buckets a limit keeps unless configured otherwise.
 const DEFAULT_CACHE_SIZE: usize = 4096;
@@ -28,7 +27,7 @@ struct EventLimit {
     scope: LimitScope,
     qps: f64,
     burst: f64,
-    buckets: Cache<Arc<Mutex<EventBucket>>>,
+buckets:LruCache<Arc<Mutex<EventBucket>>>,
 }
 
 /// The events that share a bucket.
@@ -124,7 +123,7 @@ impl EventLimit {
             scope: scope?,
             qps,
             burst,
-            buckets: Cache::new(size),
+            buckets: LruCache::new(size),
         })
     }
 

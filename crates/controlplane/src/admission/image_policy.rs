@@ -12,9 +12,7 @@ use mizzen_object::Status;
 use mizzen_registry::Future;
 use mizzen_value::{Value, json, time, value};
 
-use super::{Attributes, admission, annotate};
-use mizzen_apiserver::delegate::{Cache, Kubeconfig};
-use mizzen_apiserver::outgoing::Remote;
+use super:: { Attributes, admission, annotate } ; use mizzen_apiserver::delegate:: { LruCache, WebhookKubeconfig } ; use mizzen_apiserver::outgoing::Remote;
 
 /// Kubernetes: how many responses are cached (imagepolicy/admission.go).
 const MAX_CACHED: usize = 1024;
@@ -24,13 +22,13 @@ const AUDIT_PREFIX: &str = "imagepolicywebhook.image-policy.k8s.io/";
 
 /// The webhook and its configuration.
 pub struct ImagePolicy {
-    kubeconfig: Kubeconfig,
+    kubeconfig: WebhookKubeconfig,
     allow_ttl: Duration,
     deny_ttl: Duration,
     retry_backoff: Duration,
     default_allow: bool,
     remote: OnceLock<Remote>,
-    answers: Cache<Value>,
+    answers: LruCache<Value>,
 }
 
 impl ImagePolicy {
@@ -51,10 +49,10 @@ impl ImagePolicy {
             allow_ttl: ttl("allowTTL", 300 * second)?,
             deny_ttl: ttl("denyTTL", 30 * second)?,
             default_allow: said["defaultAllow"].bool(),
-            kubeconfig: Kubeconfig::load(Path::new(said["kubeConfigFile"].str()))
+            kubeconfig: WebhookKubeconfig::load(Path::new(said["kubeConfigFile"].str()))
                 .map_err(|error| error.to_string())?,
             remote: OnceLock::new(),
-            answers: Cache::new(MAX_CACHED),
+answers:LruCache::new(MAX_CACHED),
         })
     }
 

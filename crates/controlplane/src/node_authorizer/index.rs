@@ -10,11 +10,10 @@ use mizzen_registry::Follower;
 use mizzen_value::{Str, Value};
 
 use super::Kind;
-use mizzen_apiserver::authorization::followed::{Followed, Source};
-use mizzen_apiserver::catalog::Catalog;
+use mizzen_apiserver::authorization::store_index:: { IndexedResource, StoreIndex } ; use mizzen_apiserver::catalog::Catalog;
 
 /// What there is, as of now.
-pub(super) struct Index(Followed<Table, 4>);
+pub(super) struct Index(StoreIndex<Table, 4>);
 
 /// What is never looked at, and so is not read. Most of a pod is in these.
 const OF_PODS: &[&str] = &[
@@ -50,26 +49,26 @@ impl Index {
                 uninteresting,
             ))
         };
-        Some(Index(Followed::new([
-            Source {
+        Some(Index(StoreIndex::new([
+            IndexedResource {
                 follower: follow("", "pods", OF_PODS)?,
                 clear: |table| table.used.clear(),
-                take: Table::pod,
+                apply: Table::pod,
             },
-            Source {
+            IndexedResource {
                 follower: follow("", "persistentvolumes", OF_OTHERS)?,
                 clear: Table::clear_volumes,
-                take: Table::volume,
+                apply: Table::volume,
             },
-            Source {
+            IndexedResource {
                 follower: follow("storage.k8s.io", "volumeattachments", OF_OTHERS)?,
                 clear: |table| table.attachments.clear(),
-                take: |table, object, there| note(&mut table.attachments, object, there),
+                apply: |table, object, there| note(&mut table.attachments, object, there),
             },
-            Source {
+            IndexedResource {
                 follower: follow("resource.k8s.io", "resourceslices", OF_OTHERS)?,
                 clear: |table| table.slices.clear(),
-                take: |table, object, there| note(&mut table.slices, object, there),
+                apply: |table, object, there| note(&mut table.slices, object, there),
             },
         ])))
     }

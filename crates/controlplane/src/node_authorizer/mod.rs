@@ -14,6 +14,7 @@ use mizzen_object::User;
 use mizzen_registry::Future;
 use mizzen_value::json::quote;
 
+
 use index::Index;
 use mizzen_apiserver::authorization::{
     Attributes, Authorizer, Decision, Reason, Resource, Rules, Target,
@@ -90,15 +91,15 @@ impl Authorizer for Nodes {
         Box::pin(std::future::ready(self.decide(attributes)))
     }
 
-    fn rules(&self, user: &User, _namespace: &str) -> Rules {
+    fn rules(&self, user: &User, _namespace: &str) -> RuleSet {
         if user.node_name().is_none() {
-            return Rules::default();
+            return RuleSet::default();
         }
         let problem = "node authorizer does not support user rule resolution".to_string();
-        Rules {
+        RuleSet {
             incomplete: true,
             problems: vec![problem],
-            ..Rules::default()
+            ..RuleSet::default()
         }
     }
 }

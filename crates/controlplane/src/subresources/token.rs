@@ -7,11 +7,7 @@ use mizzen_registry::{Key, Object};
 use mizzen_value::clock::uuid;
 use mizzen_value::{Value, json, time, value};
 
-use mizzen_apiserver::answer::{self, Answer, Form, not_acceptable};
-use mizzen_apiserver::field_manager::RequestFieldManager;
-use mizzen_apiserver::token::{Signer, issue};
-use mizzen_apiserver::verbs::{Call, check_key, set_namespace};
-use mizzen_apiserver::{admission, decode, options};
+use mizzen_apiserver::answer:: { self, Answer, Form, not_acceptable } ; use mizzen_apiserver::field_manager::RequestFieldManager; use mizzen_apiserver::token:: { TokenSigner, issue } ; use mizzen_apiserver::verbs:: { Call, check_key, set_namespace } ; use mizzen_apiserver:: { admission, decode, options } ;
 
 /// Kubernetes: the lifetime that a kubelet requests for a projected token, and the extended one that it gets, so that old
 /// clients that never read their token again go on working (serviceaccount/claims.go).
@@ -92,7 +88,9 @@ fn issue_token(call: &Call, token: &mut Value) -> Result<(), Status> {
     Ok(())
 }
 
+
 /// The service account of the token. Name and uid in the request must match it.
+
 fn account(call: &Call, metadata: &Value) -> Result<Value, Status> {
     let name = call.path.name.as_str();
     let stated = metadata["name"].str();
@@ -234,7 +232,7 @@ fn reference_to(object: &Value) -> Value {
 /// The status with the signed token.
 fn signed_status(
     call: &Call,
-    signer: &dyn Signer,
+    signer: &dyn TokenSigner,
     token: &Value,
     mut bound: Value,
     now: i64,
@@ -244,8 +242,7 @@ fn signed_status(
     let accounts = &call.server.options.service_accounts;
     let is_own = |audience: &Value| accounts.audiences().iter().any(|own| own == audience.str());
     let ours = spec["audiences"].list().iter().all(is_own);
-    let extended =
-        accounts.extends && seconds == WARN_ONLY_BOUND_TOKEN && !bound["pod"].is_null() && ours;
+let extended=accounts.extend_expiration&&seconds==WARN_ONLY_BOUND_TOKEN&&!bound["pod"].is_null()&&ours;
     if extended {
         bound.set("warnafter", now + seconds);
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use mizzen_apiserver::authentication::{Authentication, StaticTokens};
 use mizzen_apiserver::authorization::{Attributes, Authorizer, Decision, Reason, Resource, Target};
-use mizzen_apiserver::{Options, Signer, User, issue_token};
+use mizzen_apiserver::{Options, TokenSigner, User, issue_token};
 use mizzen_registry::{Bounds, Future, Store, StoreOptions};
 use mizzen_value::{Value, value};
 use tokio::time::Instant;
@@ -791,7 +791,7 @@ async fn every_kind_of_token_is_known_to_a_review() {
 #[derive(Debug)]
 pub(crate) struct Echo;
 
-impl Signer for Echo {
+impl TokenSigner for Echo {
     fn algorithm(&self) -> &str {
         "echo"
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use mizzen_apiserver::authorization::{Authorization, ConfigurationError};
+use mizzen_apiserver::authorization::{Authorization, AuthorizationConfigurationError};
 use mizzen_apiserver::{Options, User};
 use mizzen_value::{Value, json};
 use tempfile::TempDir;
@@ -77,7 +77,7 @@ impl Files {
     }
 }
 
-fn parse(entries: &str) -> Result<Authorization, ConfigurationError> {
+fn parse(entries: &str) -> Result<Authorization, AuthorizationConfigurationError> {
     Authorization::parse(format!("{HEAD}{entries}").as_bytes())
 }
 

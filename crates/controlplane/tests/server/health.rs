@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use http_body_util::BodyExt as _;
-use mizzen_apiserver::{Endpoint, HealthCheck, Options, kube_apiserver_boot_sequence};
+use mizzen_apiserver::{HealthCheck, HealthEndpoint, Options, kube_apiserver_boot_sequence};
 use mizzen_registry::Future;
 
 use crate::rig::Rig;
@@ -108,8 +108,8 @@ async fn checks_are_listed_in_kube_apiservers_order() {
             Box::pin(async { Ok(()) })
         }
 
-        fn endpoint(&self) -> Endpoint {
-            Endpoint::Livez
+        fn endpoint(&self) -> HealthEndpoint {
+            HealthEndpoint::Livez
         }
     }
 

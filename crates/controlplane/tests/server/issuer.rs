@@ -9,7 +9,7 @@ use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
 use mizzen_apiserver::authentication::{Authentication, AuthenticationConfiguration, Issuers};
 use mizzen_apiserver::jose::{Algorithm, PublicKey};
 use mizzen_apiserver::metrics::hash;
-use mizzen_apiserver::{Options, ServiceAccounts};
+use mizzen_apiserver::{Options, ServiceAccountTokens};
 use mizzen_registry::Store;
 use mizzen_value::{Value, json, value};
 use ring::rand::SystemRandom;
@@ -179,7 +179,7 @@ impl Gate {
         kinds: Vec<&'static Algorithm>,
     ) -> Gate {
         let store = Store::in_memory(Default::default());
-        let own = ServiceAccounts::default();
+        let own = ServiceAccountTokens::default();
         let issuers = Arc::new(Issuers::new(
             &registry(store.clone()),
             configuration,
@@ -187,7 +187,7 @@ impl Gate {
             own.audiences(),
         ));
         let authentication = Authentication {
-            others: vec![issuers.clone()],
+            authenticators: vec![issuers.clone()],
             ..Authentication::default()
         };
         let rig = Rig::on(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use http::header;
 use http_body_util::BodyExt as _;
-use mizzen_apiserver::authentication::{Authenticator, Bearer, Verdict};
+use mizzen_apiserver::authentication::{AuthenticatedToken, AuthenticationResult, Authenticator};
 use mizzen_apiserver::authorization::{Attributes, Authorizer, Decision, Reason};
 use mizzen_apiserver::delegate::Upstream;
 use mizzen_apiserver::discovery::Priority;
@@ -574,12 +574,16 @@ fn what_makes_no_sense_is_said_before_anything_is_served() {
 struct Porter;
 
 impl Authenticator for Porter {
-    fn authenticate<'a>(&'a self, token: &'a str, audiences: &'a [Str]) -> Future<'a, Verdict> {
+    fn authenticate<'a>(
+        &'a self,
+        token: &'a str,
+        audiences: &'a [Str],
+    ) -> Future<'a, AuthenticationResult> {
         let user = User {
             name: "list".into(),
             ..User::default()
         };
-        let known = (token == "secret").then(|| Bearer {
+        let known = (token == "secret").then(|| AuthenticatedToken {
             user,
             audiences: audiences.to_vec(),
         });
@@ -665,7 +669,7 @@ async fn a_main_server_that_is_away_lets_nobody_in() {
     assert_eq!(code(&server, "", BOATS).await, 403);
     assert_eq!(code(&server, "", "/readyz").await, 200);
     let problem = upstream
-        .ask("GET", "/version", None)
+        .request("GET", "/version", None)
         .await
         .unwrap_err()
         .to_string();

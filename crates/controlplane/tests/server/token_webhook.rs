@@ -9,7 +9,7 @@ use http::{HeaderMap, Method, header};
 use mizzen_apiserver::authentication::{
     Authentication, ReviewVersion, TokenWebhook, WebhookOptions,
 };
-use mizzen_apiserver::{Options, ServiceAccounts};
+use mizzen_apiserver::{Options, ServiceAccountTokens};
 use mizzen_registry::Store;
 use mizzen_value::{Value, json, value};
 use tokio::time::Instant;
@@ -37,12 +37,12 @@ users: [{{name: c, user: {{token: ours}}}}]
     let store = Store::in_memory(Default::default());
     let options = WebhookOptions {
         version: ReviewVersion::V1,
-        lasts: Duration::from_secs(120),
-        audiences: ServiceAccounts::default().audiences().to_vec(),
+        cache_ttl: Duration::from_secs(120),
+        audiences: ServiceAccountTokens::default().audiences().to_vec(),
     };
     let webhook = TokenWebhook::load(&file, &registry(store.clone()), options).unwrap();
     let authentication = Authentication {
-        others: vec![Arc::new(webhook)],
+        authenticators: vec![Arc::new(webhook)],
         ..Authentication::default()
     };
     Rig::on(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use mizzen_apiserver::authentication::{Authentication, StaticTokens};
-use mizzen_apiserver::{Answer, Options, ServiceAccounts, Signer, issue_token};
+use mizzen_apiserver::{Answer, Options, ServiceAccountTokens, TokenSigner, issue_token};
 use mizzen_value::{Value, json, value};
 
 use crate::authorization::Echo;
@@ -114,12 +114,12 @@ async fn a_token_is_bound_to_an_object_that_has_a_name() {
 
 #[tokio::test]
 async fn no_token_holds_longer_than_the_server_wants() {
-    let service_accounts = ServiceAccounts {
-        longest: Some(7200),
-        extends: false,
+    let service_accounts = ServiceAccountTokens {
+        max_expiration: Some(7200),
+        extend_expiration: false,
         ..Default::default()
     };
-    let signer: Option<Arc<dyn Signer>> = Some(Arc::new(Echo));
+    let signer: Option<Arc<dyn TokenSigner>> = Some(Arc::new(Echo));
     let rig = Rig::with(Options {
         signer,
         service_accounts,
@@ -148,11 +148,11 @@ async fn no_token_holds_longer_than_the_server_wants() {
 #[tokio::test]
 async fn a_token_of_a_pod_that_may_never_read_it_again_holds_for_a_year_if_that_is_wanted() {
     for (extends, expected) in [(true, 365 * 24 * 60 * 60), (false, 3607)] {
-        let service_accounts = ServiceAccounts {
-            extends,
+        let service_accounts = ServiceAccountTokens {
+            extend_expiration: extends,
             ..Default::default()
         };
-        let signer: Option<Arc<dyn Signer>> = Some(Arc::new(Echo));
+        let signer: Option<Arc<dyn TokenSigner>> = Some(Arc::new(Echo));
         let rig = Rig::with(Options {
             signer,
             service_accounts,
@@ -184,11 +184,11 @@ async fn a_token_of_a_pod_that_may_never_read_it_again_holds_for_a_year_if_that_
 #[tokio::test]
 async fn a_token_in_a_secret_holds_without_it_if_nobody_looks() {
     for (looks_up, expected) in [(false, "system:serviceaccount:default:robot"), (true, "")] {
-        let service_accounts = ServiceAccounts {
-            looks_up,
+        let service_accounts = ServiceAccountTokens {
+            lookup: looks_up,
             ..Default::default()
         };
-        let signer: Option<Arc<dyn Signer>> = Some(Arc::new(Echo));
+        let signer: Option<Arc<dyn TokenSigner>> = Some(Arc::new(Echo));
         let rig = Rig::with(Options {
             signer,
             service_accounts,

@@ -44,7 +44,7 @@ pub(super) async fn hold(
     if problems.is_empty() {
         Ok(true)
     } else {
-        Err(authorization::aggregate(&problems))
+        Err(authorization::join_errors(&problems))
     }
 }
 

@@ -105,7 +105,7 @@ impl Rounds {
             .call
             .request
             .record
-            .took(Layer::MutatingWebhook, started);
+            .add_latency_since(Layer::MutatingWebhook, started);
         remember::mutated(attributes, webhook, round, matches!(outcome, Ok(Some(_))));
         match outcome {
             Err(CallFailure::Call(why)) if webhook.ignores_failure => {

@@ -6,7 +6,7 @@ use super::attributes::Attributes;
 use super::configuration::AdmissionWebhook;
 use super::review::WebhookResponse;
 use crate::admission::annotate;
-use crate::audit::Level;
+use crate::audit::AuditLevel;
 
 /// Adds the warnings and audit annotations of a response.
 pub(super) fn note(
@@ -80,11 +80,11 @@ pub(super) fn patched(
         said.set("patch", patch);
         said.set("patchType", "JSONPatch");
         let key = format!("patch.webhook.admission.k8s.io/{}", place(round, *index));
-        attributes
-            .call
-            .request
-            .record
-            .annotate_from(Level::Request, &key, json::to_string(&said));
+        attributes.call.request.record.annotate_at_level(
+            AuditLevel::Request,
+            &key,
+            json::to_string(&said),
+        );
     }
 }
 

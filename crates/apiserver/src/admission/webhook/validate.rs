@@ -55,7 +55,7 @@ pub(crate) async fn validate(attributes: &Attributes<'_>) -> Result<(), Status> 
         .call
         .request
         .record
-        .took(Layer::ValidatingWebhook, started);
+        .add_latency_since(Layer::ValidatingWebhook, started);
     outcomes.into_iter().collect()
 }
 

@@ -6,13 +6,13 @@ mod rule;
 mod tests;
 
 pub use read::PolicyError;
-use rule::Rule;
+use rule::AuditRule;
 
 use crate::authorization::Attributes;
 
 /// How much of a request is remembered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Level {
+pub enum AuditLevel {
     /// Nothing.
     None,
     /// Who, what, when, and what came of it.
@@ -23,28 +23,28 @@ pub enum Level {
     RequestResponse,
 }
 
-impl Level {
-    pub(super) const ALL: [Level; 4] = [
-        Level::None,
-        Level::Metadata,
-        Level::Request,
-        Level::RequestResponse,
+impl AuditLevel {
+    pub(super) const ALL: [AuditLevel; 4] = [
+        AuditLevel::None,
+        AuditLevel::Metadata,
+        AuditLevel::Request,
+        AuditLevel::RequestResponse,
     ];
 
     /// As files and events call it.
-    pub fn word(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
-            Level::None => "None",
-            Level::Metadata => "Metadata",
-            Level::Request => "Request",
-            Level::RequestResponse => "RequestResponse",
+            AuditLevel::None => "None",
+            AuditLevel::Metadata => "Metadata",
+            AuditLevel::Request => "Request",
+            AuditLevel::RequestResponse => "RequestResponse",
         }
     }
 }
 
 /// How far a request has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stage {
+pub enum AuditStage {
     /// It has come.
     RequestReceived,
     /// The head of the answer is on its way; told only of requests that take long.
@@ -55,21 +55,21 @@ pub enum Stage {
     Panic,
 }
 
-impl Stage {
-    pub(super) const ALL: [Stage; 4] = [
-        Stage::RequestReceived,
-        Stage::ResponseStarted,
-        Stage::ResponseComplete,
-        Stage::Panic,
+impl AuditStage {
+    pub(super) const ALL: [AuditStage; 4] = [
+        AuditStage::RequestReceived,
+        AuditStage::ResponseStarted,
+        AuditStage::ResponseComplete,
+        AuditStage::Panic,
     ];
 
     /// As files and events call it.
-    pub fn word(self) -> &'static str {
+    pub fn name(self) -> &'static str {
         match self {
-            Stage::RequestReceived => "RequestReceived",
-            Stage::ResponseStarted => "ResponseStarted",
-            Stage::ResponseComplete => "ResponseComplete",
-            Stage::Panic => "Panic",
+            AuditStage::RequestReceived => "RequestReceived",
+            AuditStage::ResponseStarted => "ResponseStarted",
+            AuditStage::ResponseComplete => "ResponseComplete",
+            AuditStage::Panic => "Panic",
         }
     }
 }
@@ -79,23 +79,23 @@ impl Stage {
 pub(super) struct Stages(u8);
 
 impl Stages {
-    pub(super) fn has(self, stage: Stage) -> bool {
+    pub(super) fn has(self, stage: AuditStage) -> bool {
         self.0 & 1 << stage as u8 != 0
     }
 
-    fn with(self, stage: Stage) -> Stages {
+    fn with(self, stage: AuditStage) -> Stages {
         Stages(self.0 | 1 << stage as u8)
     }
 
-    fn and(self, other: Stages) -> Stages {
+    fn union(self, other: Stages) -> Stages {
         Stages(self.0 | other.0)
     }
 }
 
 /// What the policy says of a request.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Verdict {
-    pub level: Level,
+pub(super) struct PolicyDecision {
+    pub level: AuditLevel,
     /// The stages that are not told of.
     pub omitted: Stages,
     /// Whether objects are told of without who owns which of their fields.
@@ -104,21 +104,24 @@ pub(super) struct Verdict {
 
 /// The rules, in order.
 #[derive(Debug, Clone)]
-pub struct Policy {
-    rules: Vec<Rule>,
+pub struct AuditPolicy {
+    rules: Vec<AuditRule>,
 }
 
-impl Policy {
+impl AuditPolicy {
     /// What is remembered of a request; `known` says whether we know whose it is. Nothing if no rule fits.
-    pub(super) fn judge(&self, attributes: &Attributes, known: bool) -> Verdict {
-        let rule = self.rules.iter().find(|rule| rule.fits(attributes, known));
+    pub(super) fn evaluate(&self, attributes: &Attributes, known: bool) -> PolicyDecision {
+        let rule = self
+            .rules
+            .iter()
+            .find(|rule| rule.matches(attributes, known));
         rule.map_or(
-            Verdict {
-                level: Level::None,
+            PolicyDecision {
+                level: AuditLevel::None,
                 omitted: Stages::default(),
                 omits_managed_fields: false,
             },
-            |rule| rule.verdict,
+            |rule| rule.decision,
         )
     }
 }

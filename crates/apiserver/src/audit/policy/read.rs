@@ -5,18 +5,18 @@ use mizzen_object::validate::names;
 use mizzen_object::{Path, Violations, schema};
 use mizzen_value::{Str, Value};
 
-use super::rule::{Resources, Rule};
-use super::{Level, Policy, Stage, Stages, Verdict};
+use super::rule::{AuditRule, GroupResources};
+use super::{AuditLevel, AuditPolicy, AuditStage, PolicyDecision, Stages};
 
 /// Why a policy cannot be gone by.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct PolicyError(String);
 
-impl Policy {
+impl AuditPolicy {
     /// Decodes and validates a policy. Kubernetes: what a strict decoder refuses is left out with a warning
     /// (audit/policy/reader.go).
-    pub fn read(text: &[u8]) -> Result<Policy, PolicyError> {
+    pub fn read(text: &[u8]) -> Result<AuditPolicy, PolicyError> {
         let file = ("policy.kinds", include_str!("policy.kinds"));
         let scheme = Scheme {
             name: "pkg/audit/scheme.go:30",
@@ -37,13 +37,13 @@ impl Policy {
             tracing::warn!(%error, "the audit policy contains errors, falling back to lenient decoding");
         }
         let document = &decoded.value;
-        if let Some(problem) = violations(document).in_one() {
+        if let Some(problem) = validate(document).in_one() {
             return Err(PolicyError(problem));
         }
         if document["rules"].list().is_empty() {
             return Err(PolicyError("loaded illegal policy with 0 rules".into()));
         }
-        Ok(Policy {
+        Ok(AuditPolicy {
             rules: document["rules"]
                 .list()
                 .iter()
@@ -53,59 +53,63 @@ impl Policy {
     }
 }
 
-fn read_rule(policy: &Value, rule: &Value) -> Rule {
-    let level = level(rule["level"].str()).unwrap_or(Level::None);
+fn read_rule(policy: &Value, rule: &Value) -> AuditRule {
+    let level = parse_level(rule["level"].str()).unwrap_or(AuditLevel::None);
     let omits = rule["omitManagedFields"]
         .as_bool()
         .unwrap_or(policy["omitManagedFields"].bool());
-    let omitted = stages(&policy["omitStages"]).and(stages(&rule["omitStages"]));
-    Rule {
-        verdict: Verdict {
+    let omitted = parse_stages(&policy["omitStages"]).union(parse_stages(&rule["omitStages"]));
+    AuditRule {
+        decision: PolicyDecision {
             level,
             omitted,
             omits_managed_fields: omits,
         },
-        users: texts(&rule["users"]),
-        groups: texts(&rule["userGroups"]),
-        verbs: texts(&rule["verbs"]),
+        users: string_list(&rule["users"]),
+        groups: string_list(&rule["userGroups"]),
+        verbs: string_list(&rule["verbs"]),
         resources: rule["resources"]
             .list()
             .iter()
             .map(read_resources)
             .collect(),
-        namespaces: texts(&rule["namespaces"]),
-        pages: texts(&rule["nonResourceURLs"]),
+        namespaces: string_list(&rule["namespaces"]),
+        non_resource_urls: string_list(&rule["nonResourceURLs"]),
     }
 }
 
-fn read_resources(resources: &Value) -> Resources {
-    Resources {
+fn read_resources(resources: &Value) -> GroupResources {
+    GroupResources {
         group: resources["group"].str().into(),
-        resources: texts(&resources["resources"]),
-        names: texts(&resources["resourceNames"]),
+        resources: string_list(&resources["resources"]),
+        names: string_list(&resources["resourceNames"]),
     }
 }
 
-fn texts(list: &Value) -> Vec<Str> {
+fn string_list(list: &Value) -> Vec<Str> {
     list.list().iter().map(|text| text.str().into()).collect()
 }
 
-fn level(word: &str) -> Option<Level> {
-    Level::ALL.into_iter().find(|level| level.word() == word)
+fn parse_level(word: &str) -> Option<AuditLevel> {
+    AuditLevel::ALL
+        .into_iter()
+        .find(|level| level.name() == word)
 }
 
-fn stage(word: &str) -> Option<Stage> {
-    Stage::ALL.into_iter().find(|stage| stage.word() == word)
+fn parse_stage(word: &str) -> Option<AuditStage> {
+    AuditStage::ALL
+        .into_iter()
+        .find(|stage| stage.name() == word)
 }
 
-fn stages(list: &Value) -> Stages {
+fn parse_stages(list: &Value) -> Stages {
     list.list()
         .iter()
-        .filter_map(|word| stage(word.str()))
+        .filter_map(|word| parse_stage(word.str()))
         .fold(Stages::default(), Stages::with)
 }
 
-fn violations(policy: &Value) -> Violations {
+fn validate(policy: &Value) -> Violations {
     let mut violations = Violations::default();
     check_stages(
         &policy["omitStages"],
@@ -122,8 +126,12 @@ fn violations(policy: &Value) -> Violations {
 fn check_rule(rule: &Value, path: &Path, violations: &mut Violations) {
     match rule["level"].str() {
         "" => violations.required(path.child("level"), ""),
-        word if level(word).is_none() => {
-            violations.not_supported(path.child("level"), word, &Level::ALL.map(Level::word));
+        word if parse_level(word).is_none() => {
+            violations.not_supported(
+                path.child("level"),
+                word,
+                &AuditLevel::ALL.map(AuditLevel::name),
+            );
         }
         _ => {}
     }
@@ -179,10 +187,10 @@ fn check_resources(resources: &Value, path: &Path, violations: &mut Violations) 
 
 fn check_stages(list: &Value, path: &Path, violations: &mut Violations) {
     for (at, word) in list.list().iter().enumerate() {
-        if stage(word.str()).is_none() {
+        if parse_stage(word.str()).is_none() {
             let why = format!(
                 "allowed stages are {}",
-                Stage::ALL.map(Stage::word).join(",")
+                AuditStage::ALL.map(AuditStage::name).join(",")
             );
             violations.invalid(path.index(at), word.str(), &why);
         }

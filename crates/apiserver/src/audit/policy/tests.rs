@@ -4,11 +4,11 @@ use super::*;
 use crate::User;
 use crate::authorization::{Resource, Target};
 
-fn read(text: &str) -> Result<Policy, PolicyError> {
-    Policy::read(text.as_bytes())
+fn read(text: &str) -> Result<AuditPolicy, PolicyError> {
+    AuditPolicy::read(text.as_bytes())
 }
 
-fn policy(rules: &str) -> Policy {
+fn policy(rules: &str) -> AuditPolicy {
     read(&format!(
         "kind: Policy\napiVersion: audit.k8s.io/v1\nrules: [{rules}]"
     ))
@@ -55,14 +55,14 @@ fn role() -> Target<'static> {
     })
 }
 
-fn judge(policy: &Policy, target: Target, known: bool) -> Verdict {
+fn judge(policy: &AuditPolicy, target: Target, known: bool) -> PolicyDecision {
     let groups = vec!["humans".into(), "system:authenticated".into()];
     let user = User {
         name: "tim@k8s.io".into(),
         groups,
         ..User::default()
     };
-    policy.judge(
+    policy.evaluate(
         &Attributes {
             user: &user,
             verb: "get",
@@ -77,7 +77,7 @@ fn judge(policy: &Policy, target: Target, known: bool) -> Verdict {
 fn check(rule: &str, target: Target, expected: bool) {
     let policy = policy(&format!("{{level: Metadata, {rule}}}"));
     assert_eq!(
-        judge(&policy, target, true).level == Level::Metadata,
+        judge(&policy, target, true).level == AuditLevel::Metadata,
         expected,
         "{rule}"
     );
@@ -151,14 +151,14 @@ fn a_rule_is_about_pages() {
 #[test]
 fn the_first_rule_that_fits_decides_and_without_one_nothing_is_remembered() {
     let rules = "{level: Request, verbs: [list]}, {level: None, users: [tim@k8s.io]}, {level: RequestResponse}";
-    assert_eq!(judge(&policy(rules), pod(), true).level, Level::None);
+    assert_eq!(judge(&policy(rules), pod(), true).level, AuditLevel::None);
     assert_eq!(
         judge(&policy("{level: Metadata, verbs: [list]}"), pod(), true).level,
-        Level::None
+        AuditLevel::None
     );
     assert_eq!(
         judge(&policy(rules), pod(), false).level,
-        Level::RequestResponse,
+        AuditLevel::RequestResponse,
         "a stranger is no user"
     );
 }
@@ -169,13 +169,13 @@ fn what_is_left_out_is_said_for_all_rules_and_for_one() {
         {level: Metadata, verbs: [get], omitStages: [Panic], omitManagedFields: false}, {level: Request}]";
     let policy = read(text).unwrap();
     let verdict = judge(&policy, pod(), true);
-    let omitted = Stage::ALL.map(|stage| verdict.omitted.has(stage));
+    let omitted = AuditStage::ALL.map(|stage| verdict.omitted.has(stage));
     assert_eq!(
         (omitted, verdict.omits_managed_fields),
         ([true, false, false, true], false)
     );
     let user = User::default();
-    let verdict = policy.judge(
+    let verdict = policy.evaluate(
         &Attributes {
             user: &user,
             verb: "list",
@@ -183,7 +183,7 @@ fn what_is_left_out_is_said_for_all_rules_and_for_one() {
         },
         true,
     );
-    assert!(verdict.omitted.has(Stage::RequestReceived) && verdict.omits_managed_fields);
+    assert!(verdict.omitted.has(AuditStage::RequestReceived) && verdict.omits_managed_fields);
 }
 
 #[track_caller]

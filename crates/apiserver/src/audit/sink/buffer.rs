@@ -9,9 +9,9 @@ use tokio::sync::mpsc::{Receiver, Sender, channel, error::TrySendError};
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::throttle::Bucket;
-use super::{Batch, End};
-use crate::audit::counters::{Counters, Place};
+use super::throttle::BatchThrottle;
+use super::{Backend, BatchOptions};
+use crate::audit::counters::{AuditMetrics, AuditPlugin};
 
 /// How many batches may be under way at once to a server that takes long. Upstream has no limit.
 const MAX_UNDER_WAY: usize = 64;
@@ -20,15 +20,15 @@ const FLUSH: Duration = Duration::from_secs(30);
 
 /// The queue. Its task is started by the first event.
 pub(super) struct Buffer {
-    batch: Batch,
+    batch: BatchOptions,
     /// The most bytes that are told together.
-    largest: Option<usize>,
-    end: Arc<End>,
-    counters: Arc<Counters>,
-    state: Mutex<State>,
+    max_batch_bytes: Option<usize>,
+    backend: Arc<Backend>,
+    counters: Arc<AuditMetrics>,
+    state: Mutex<BufferState>,
 }
 
-enum State {
+enum BufferState {
     Idle,
     Running(Sender<Bytes>, JoinHandle<()>),
     Closed,
@@ -36,68 +36,68 @@ enum State {
 
 impl Buffer {
     pub(super) fn new(
-        batch: Batch,
+        batch: BatchOptions,
         largest: Option<usize>,
-        end: &Arc<End>,
-        counters: &Arc<Counters>,
+        end: &Arc<Backend>,
+        counters: &Arc<AuditMetrics>,
     ) -> Buffer {
         let (end, counters) = (end.clone(), counters.clone());
         Buffer {
             batch,
-            largest,
-            end,
+            max_batch_bytes: largest,
+            backend: end,
             counters,
-            state: Mutex::new(State::Idle),
+            state: Mutex::new(BufferState::Idle),
         }
     }
 
     /// Puts an event at the end of the queue. If there is no room, it is lost.
-    pub(super) fn offer(&self, text: Bytes) {
+    pub(super) fn enqueue(&self, text: Bytes) {
         let mut state = self.state.lock();
-        if matches!(*state, State::Idle) {
+        if matches!(*state, BufferState::Idle) {
             *state = self.start();
         }
         let problem = match &*state {
-            State::Running(sender, _) => match sender.try_send(text) {
+            BufferState::Running(sender, _) => match sender.try_send(text) {
                 Ok(()) => return,
                 Err(TrySendError::Full(_)) => "audit buffer queue blocked",
                 Err(TrySendError::Closed(_)) => "audit backend shut down",
             },
             _ => "audit backend shut down",
         };
-        self.counters.lost(Place::Buffer, 1, problem);
+        self.counters.record_errors(AuditPlugin::Buffer, 1, problem);
     }
 
-    fn start(&self) -> State {
+    fn start(&self) -> BufferState {
         let Ok(runtime) = tokio::runtime::Handle::try_current() else {
-            return State::Closed;
+            return BufferState::Closed;
         };
         let (sender, receiver) = channel(self.batch.buffer.max(1));
-        let teller = Teller {
+        let teller = BatchSender {
             batch: self.batch.clone(),
-            largest: self.largest.unwrap_or(usize::MAX),
-            end: self.end.clone(),
+            largest: self.max_batch_bytes.unwrap_or(usize::MAX),
+            backend: self.backend.clone(),
             counters: self.counters.clone(),
             under_way: JoinSet::new(),
         };
-        State::Running(sender, runtime.spawn(teller.run(receiver)))
+        BufferState::Running(sender, runtime.spawn(teller.run(receiver)))
     }
 
     /// Tells all that waits, and takes no more.
     pub(super) async fn close(&self) {
         let state = {
             let mut state = self.state.lock();
-            std::mem::replace(&mut *state, State::Closed)
+            std::mem::replace(&mut *state, BufferState::Closed)
         };
-        let State::Running(sender, task) = state else {
+        let BufferState::Running(sender, task) = state else {
             return;
         };
         drop(sender);
         let stop = task.abort_handle();
         if timeout(FLUSH, task).await.is_err() {
             stop.abort();
-            self.counters.lost(
-                Place::Buffer,
+            self.counters.record_errors(
+                AuditPlugin::Buffer,
                 0,
                 "what was buffered could not be told before the server stopped",
             );
@@ -106,24 +106,24 @@ impl Buffer {
 }
 
 /// Empties the queue.
-struct Teller {
-    batch: Batch,
+struct BatchSender {
+    batch: BatchOptions,
     largest: usize,
-    end: Arc<End>,
-    counters: Arc<Counters>,
+    backend: Arc<Backend>,
+    counters: Arc<AuditMetrics>,
     under_way: JoinSet<()>,
 }
 
-impl Teller {
+impl BatchSender {
     async fn run(mut self, mut queue: Receiver<Bytes>) {
-        let mut throttle = self.batch.throttle.map(Bucket::new);
+        let mut throttle = self.batch.throttle.map(BatchThrottle::new);
         loop {
-            let (events, more) = self.collect(&mut queue).await;
-            for part in parts(events, self.largest) {
+            let (events, more) = self.collect_batch(&mut queue).await;
+            for part in split_batch(events, self.largest) {
                 if let Some(throttle) = &mut throttle {
-                    throttle.take().await;
+                    throttle.acquire().await;
                 }
-                self.tell(part).await;
+                self.send(part).await;
             }
             if !more {
                 break;
@@ -133,7 +133,7 @@ impl Teller {
     }
 
     /// The next events, and whether more may come.
-    async fn collect(&self, queue: &mut Receiver<Bytes>) -> (Vec<Bytes>, bool) {
+    async fn collect_batch(&self, queue: &mut Receiver<Bytes>) -> (Vec<Bytes>, bool) {
         let until = Instant::now() + self.batch.wait;
         let mut events = Vec::new();
         while events.len() < self.batch.size {
@@ -153,24 +153,24 @@ impl Teller {
     }
 
     /// Does not wait for who takes long, unless too much is under way.
-    async fn tell(&mut self, events: Vec<Bytes>) {
-        if !self.end.is_slow() {
-            self.end.tell(&events, &self.counters).await;
+    async fn send(&mut self, events: Vec<Bytes>) {
+        if !self.backend.is_remote() {
+            self.backend.send(&events, &self.counters).await;
             return;
         }
         while self.under_way.try_join_next().is_some() {}
         if self.under_way.len() >= MAX_UNDER_WAY {
             self.under_way.join_next().await;
         }
-        let (end, counters) = (self.end.clone(), self.counters.clone());
+        let (end, counters) = (self.backend.clone(), self.counters.clone());
         self.under_way.spawn(async move {
-            end.tell(&events, &counters).await;
+            end.send(&events, &counters).await;
         });
     }
 }
 
 /// Events in parts of which none has more than so many bytes, unless it is a single event.
-fn parts(events: Vec<Bytes>, largest: usize) -> Vec<Vec<Bytes>> {
+fn split_batch(events: Vec<Bytes>, largest: usize) -> Vec<Vec<Bytes>> {
     let (mut parts, mut size) = (Vec::<Vec<Bytes>>::new(), 0);
     for event in events {
         size += event.len();

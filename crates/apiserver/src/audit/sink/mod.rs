@@ -7,8 +7,8 @@ mod tests;
 mod throttle;
 mod webhook;
 
-pub use log::{Format, LogFile};
-pub use webhook::WebhookSetup;
+pub use log::{LogFile, LogFormat};
+pub use webhook::AuditWebhookOptions;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,19 +17,19 @@ use bytes::Bytes;
 use mizzen_registry::Registry;
 use tokio::time::timeout;
 
-use super::counters::{Counters, Place};
-use super::event::Told;
-use super::policy::Level;
+use super::counters::{AuditMetrics, AuditPlugin};
+use super::event::StagedEvent;
+use super::policy::AuditLevel;
 use buffer::Buffer;
-use log::Log;
-use webhook::Webhook;
+use log::AuditLog;
+use webhook::AuditWebhook;
 
 /// How long a request waits for a server that is told of it.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// When events are told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Mode {
+pub enum DeliveryMode {
     /// Later, some together; the request does not wait.
     Batch,
     /// At once; the request waits, and goes on if it cannot be done.
@@ -40,7 +40,7 @@ pub enum Mode {
 
 /// How events are gathered before they are told.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Batch {
+pub struct BatchOptions {
     /// How many may wait; more are lost.
     pub buffer: usize,
     /// How many are told together.
@@ -73,54 +73,62 @@ pub struct Truncation {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Delivery {
     /// When they are told.
-    pub mode: Mode,
+    pub mode: DeliveryMode,
     /// How they are gathered, if they are.
-    pub batch: Batch,
+    pub batch: BatchOptions,
     /// How large they may be, if that is limited.
     pub truncation: Option<Truncation>,
 }
 
 /// One who is told. Cheap to clone.
 #[derive(Clone)]
-pub(super) struct Sink(Arc<Inner>);
+pub(super) struct AuditSink(Arc<SinkState>);
 
-struct Inner {
-    mode: Mode,
+struct SinkState {
+    mode: DeliveryMode,
     truncation: Option<Truncation>,
-    end: Arc<End>,
+    backend: Arc<Backend>,
     /// There if events are gathered.
     buffer: Option<Buffer>,
-    counters: Arc<Counters>,
+    counters: Arc<AuditMetrics>,
 }
 
 /// Where events end.
-enum End {
-    Log(Log),
-    Webhook(Webhook),
+enum Backend {
+    Log(AuditLog),
+    Webhook(AuditWebhook),
 }
 
-impl Sink {
+impl AuditSink {
     /// A file.
-    pub(super) fn log(file: LogFile, registry: &Registry, counters: &Arc<Counters>) -> Sink {
-        let delivery = file.delivery.clone();
-        Sink::new(End::Log(Log::new(file, registry)), delivery, counters)
-    }
-
-    /// Another server.
-    pub(super) fn webhook(
-        setup: WebhookSetup,
+    pub(super) fn log(
+        file: LogFile,
         registry: &Registry,
-        counters: &Arc<Counters>,
-    ) -> Sink {
-        let delivery = setup.delivery.clone();
-        Sink::new(
-            End::Webhook(Webhook::new(setup, registry)),
+        counters: &Arc<AuditMetrics>,
+    ) -> AuditSink {
+        let delivery = file.delivery.clone();
+        AuditSink::new(
+            Backend::Log(AuditLog::new(file, registry)),
             delivery,
             counters,
         )
     }
 
-    fn new(end: End, delivery: Delivery, counters: &Arc<Counters>) -> Sink {
+    /// Another server.
+    pub(super) fn webhook(
+        setup: AuditWebhookOptions,
+        registry: &Registry,
+        counters: &Arc<AuditMetrics>,
+    ) -> AuditSink {
+        let delivery = setup.delivery.clone();
+        AuditSink::new(
+            Backend::Webhook(AuditWebhook::new(setup, registry)),
+            delivery,
+            counters,
+        )
+    }
+
+    fn new(end: Backend, delivery: Delivery, counters: &Arc<AuditMetrics>) -> AuditSink {
         let Delivery {
             mode,
             batch,
@@ -128,11 +136,12 @@ impl Sink {
         } = delivery;
         let end = Arc::new(end);
         let largest = truncation.map(|truncation| truncation.batch);
-        let buffer = (mode == Mode::Batch).then(|| Buffer::new(batch, largest, &end, counters));
-        Sink(Arc::new(Inner {
+        let buffer =
+            (mode == DeliveryMode::Batch).then(|| Buffer::new(batch, largest, &end, counters));
+        AuditSink(Arc::new(SinkState {
             mode,
             truncation,
-            end,
+            backend: end,
             buffer,
             counters: counters.clone(),
         }))
@@ -140,28 +149,28 @@ impl Sink {
 
     /// Whether a request must not go on if it cannot be said here that it has come.
     fn is_strict(&self) -> bool {
-        self.0.mode == Mode::BlockingStrict
+        self.0.mode == DeliveryMode::BlockingStrict
     }
 
     /// An event as it is told here; none if it is too large.
-    pub(super) fn text(&self, told: Told) -> Option<Bytes> {
-        let text = self.0.end.text(told);
+    pub(super) fn serialize(&self, told: StagedEvent) -> Option<Bytes> {
+        let text = self.0.backend.serialize(told);
         let Some(largest) = self.0.truncation.map(|truncation| truncation.event) else {
             return Some(text);
         };
         if text.len() <= largest {
             return Some(text);
         }
-        let text = match told.event.level >= Level::Request {
-            true => self.0.end.text(Told {
+        let text = match told.event.level >= AuditLevel::Request {
+            true => self.0.backend.serialize(StagedEvent {
                 truncated: true,
                 ..told
             }),
             false => text,
         };
         if text.len() > largest {
-            self.0.counters.lost(
-                Place::Truncation,
+            self.0.counters.record_errors(
+                AuditPlugin::Truncation,
                 1,
                 "event is too large even after truncating",
             );
@@ -171,37 +180,41 @@ impl Sink {
     }
 
     /// Tells an event; whether a request may go on.
-    pub(super) async fn take(&self, text: Bytes) -> bool {
+    pub(super) async fn deliver(&self, text: Bytes) -> bool {
         if let Some(buffer) = &self.0.buffer {
-            buffer.offer(text);
+            buffer.enqueue(text);
             return true;
         }
-        self.tell(text).await || !self.is_strict()
+        self.deliver_now(text).await || !self.is_strict()
     }
 
     /// Tells an event at once; whether that worked. What takes too long goes on without who waits for it.
-    async fn tell(&self, text: Bytes) -> bool {
-        let Inner { end, counters, .. } = &*self.0;
-        if let End::Log(log) = &**end {
-            return log.tell(&[text], counters);
+    async fn deliver_now(&self, text: Bytes) -> bool {
+        let SinkState {
+            backend: end,
+            counters,
+            ..
+        } = &*self.0;
+        if let Backend::Log(log) = &**end {
+            return log.write_all(&[text], counters);
         }
         let (end, counters) = (end.clone(), counters.clone());
-        let sending = tokio::spawn(async move { end.tell(&[text], &counters).await });
+        let sending = tokio::spawn(async move { end.send(&[text], &counters).await });
         matches!(timeout(PATIENCE, sending).await, Ok(Ok(true)))
     }
 
     /// Tells an event for somebody who cannot wait.
-    pub(super) fn take_soon(&self, text: Bytes) {
-        match (&self.0.buffer, &*self.0.end) {
-            (Some(buffer), _) => buffer.offer(text),
-            (None, End::Log(log)) => {
-                log.tell(&[text], &self.0.counters);
+    pub(super) fn deliver_in_background(&self, text: Bytes) {
+        match (&self.0.buffer, &*self.0.backend) {
+            (Some(buffer), _) => buffer.enqueue(text),
+            (None, Backend::Log(log)) => {
+                log.write_all(&[text], &self.0.counters);
             }
-            (None, End::Webhook(_)) => {
+            (None, Backend::Webhook(_)) => {
                 let sink = self.clone();
                 // Whoever leaves while the runtime ends has nobody to tell it to.
                 if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-                    runtime.spawn(async move { sink.take(text).await });
+                    runtime.spawn(async move { sink.deliver(text).await });
                 }
             }
         }
@@ -215,24 +228,24 @@ impl Sink {
     }
 }
 
-impl End {
-    fn text(&self, told: Told) -> Bytes {
+impl Backend {
+    fn serialize(&self, told: StagedEvent) -> Bytes {
         match self {
-            End::Log(log) => log.text(told),
-            End::Webhook(_) => told.json(false).into(),
+            Backend::Log(log) => log.serialize(told),
+            Backend::Webhook(_) => told.json(false).into(),
         }
     }
 
     /// Tells events together; whether that worked. If not, they are counted as lost.
-    async fn tell(&self, texts: &[Bytes], counters: &Counters) -> bool {
+    async fn send(&self, texts: &[Bytes], counters: &AuditMetrics) -> bool {
         match self {
-            End::Log(log) => log.tell(texts, counters),
-            End::Webhook(webhook) => webhook.tell(texts, counters).await,
+            Backend::Log(log) => log.write_all(texts, counters),
+            Backend::Webhook(webhook) => webhook.send(texts, counters).await,
         }
     }
 
     /// Whether several can be under way at once.
-    fn is_slow(&self) -> bool {
-        matches!(self, End::Webhook(_))
+    fn is_remote(&self) -> bool {
+        matches!(self, Backend::Webhook(_))
     }
 }

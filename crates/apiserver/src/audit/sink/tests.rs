@@ -21,7 +21,7 @@ fn registry() -> Registry {
 }
 
 fn log_file(path: &Path) -> LogFile {
-    let batch = Batch {
+    let batch = BatchOptions {
         buffer: 3,
         size: 1,
         wait: Duration::from_secs(30),
@@ -29,20 +29,20 @@ fn log_file(path: &Path) -> LogFile {
     };
     LogFile {
         path: path.into(),
-        format: Format::Json,
+        format: LogFormat::Json,
         max_age: 0,
         max_backups: 0,
         max_size: 1,
         compress: false,
         delivery: Delivery {
-            mode: Mode::Blocking,
+            mode: DeliveryMode::Blocking,
             batch,
             truncation: None,
         },
     }
 }
 
-fn counted(counters: &Counters, plugin: &str) -> u64 {
+fn counted(counters: &AuditMetrics, plugin: &str) -> u64 {
     let mut families = mizzen_metrics::Families::default();
     counters.collect(&mut families);
     let text = families.to_string();
@@ -57,33 +57,33 @@ async fn what_there_is_no_room_for_is_lost_and_counted() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("audit.log");
     let mut file = log_file(&path);
-    file.delivery.mode = Mode::Batch;
-    let counters = Arc::new(Counters::default());
-    let sink = Sink::log(file, &registry(), &counters);
+    file.delivery.mode = DeliveryMode::Batch;
+    let counters = Arc::new(AuditMetrics::default());
+    let sink = AuditSink::log(file, &registry(), &counters);
     // Nobody empties the queue while nobody waits.
     for n in 0..5 {
-        sink.take_soon(format!("{n}\n").into());
+        sink.deliver_in_background(format!("{n}\n").into());
     }
     assert_eq!(counted(&counters, "buffered"), 2);
     sink.close().await;
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "0\n1\n2\n");
-    sink.take_soon("late\n".into());
+    sink.deliver_in_background("late\n".into());
     assert_eq!(counted(&counters, "buffered"), 3);
 }
 
 #[tokio::test(start_paused = true)]
 async fn batches_are_told_only_so_often() {
-    let mut bucket = throttle::Bucket::new(Throttle {
+    let mut bucket = throttle::BatchThrottle::new(Throttle {
         rate: 10.0,
         burst: 15,
     });
     let began = tokio::time::Instant::now();
     for _ in 0..15 {
-        bucket.take().await;
+        bucket.acquire().await;
     }
     assert_eq!(began.elapsed(), Duration::ZERO);
     for _ in 0..10 {
-        bucket.take().await;
+        bucket.acquire().await;
     }
     let took = began.elapsed();
     assert!(
@@ -112,10 +112,10 @@ async fn write(change: impl FnOnce(&mut LogFile), pause: Duration) -> tempfile::
     let directory = tempfile::tempdir().unwrap();
     let mut file = log_file(&directory.path().join("audit.log"));
     change(&mut file);
-    let counters = Arc::new(Counters::default());
-    let sink = Sink::log(file, &registry(), &counters);
+    let counters = Arc::new(AuditMetrics::default());
+    let sink = AuditSink::log(file, &registry(), &counters);
     for n in 0..8 {
-        assert!(sink.take(line(n)).await);
+        assert!(sink.deliver(line(n)).await);
         // Old files are cared for beside this.
         tokio::time::sleep(pause).await;
     }
@@ -198,9 +198,9 @@ async fn other_files_are_left_alone() {
     let mut file = log_file(&directory.path().join("audit.log"));
     file.max_backups = 1;
     file.compress = true;
-    let sink = Sink::log(file, &registry(), &Arc::default());
+    let sink = AuditSink::log(file, &registry(), &Arc::default());
     for n in 0..8 {
-        sink.take(line(n)).await;
+        sink.deliver(line(n)).await;
         tokio::time::sleep(SECOND).await;
     }
     assert_eq!(names(directory.path()).len(), 5);
@@ -209,10 +209,10 @@ async fn other_files_are_left_alone() {
 #[tokio::test(start_paused = true)]
 async fn a_line_that_fits_into_no_file_is_lost() {
     let directory = tempfile::tempdir().unwrap();
-    let counters = Arc::new(Counters::default());
+    let counters = Arc::new(AuditMetrics::default());
     let mut file = log_file(&directory.path().join("audit.log"));
-    file.delivery.mode = Mode::BlockingStrict;
-    let sink = Sink::log(file, &registry(), &counters);
-    assert!(!sink.take(vec![b'x'; 1024 * 1024 + 1].into()).await);
+    file.delivery.mode = DeliveryMode::BlockingStrict;
+    let sink = AuditSink::log(file, &registry(), &counters);
+    assert!(!sink.deliver(vec![b'x'; 1024 * 1024 + 1].into()).await);
     assert_eq!(counted(&counters, "log"), 1);
 }

@@ -7,17 +7,17 @@ use tokio::time::{Instant, sleep};
 use super::Throttle;
 
 /// A bucket of permits that fills with time.
-pub(super) struct Bucket {
+pub(super) struct BatchThrottle {
     rate: f64,
     burst: f64,
     permits: f64,
     filled: Instant,
 }
 
-impl Bucket {
-    pub(super) fn new(Throttle { rate, burst }: Throttle) -> Bucket {
+impl BatchThrottle {
+    pub(super) fn new(Throttle { rate, burst }: Throttle) -> BatchThrottle {
         let burst = burst as f64;
-        Bucket {
+        BatchThrottle {
             rate: f64::from(rate),
             burst,
             permits: burst,
@@ -26,15 +26,15 @@ impl Bucket {
     }
 
     /// Waits for a permit.
-    pub(super) async fn take(&mut self) {
-        self.fill();
+    pub(super) async fn acquire(&mut self) {
+        self.refill();
         self.permits -= 1.0;
         if self.permits < 0.0 {
             sleep(Duration::from_secs_f64(-self.permits / self.rate)).await;
         }
     }
 
-    fn fill(&mut self) {
+    fn refill(&mut self) {
         let now = Instant::now();
         let passed = now.duration_since(self.filled).as_secs_f64();
         self.permits = (self.permits + passed * self.rate).min(self.burst);

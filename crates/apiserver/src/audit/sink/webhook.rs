@@ -10,8 +10,8 @@ use mizzen_registry::Registry;
 use tokio::time::sleep;
 
 use super::Delivery;
-use crate::audit::counters::{Counters, Place};
-use crate::delegate::{Kubeconfig, KubeconfigError};
+use crate::audit::counters::{AuditMetrics, AuditPlugin};
+use crate::delegate::{WebhookKubeconfig, WebhookKubeconfigError};
 use crate::outgoing::{Remote, jittered};
 
 /// Kubernetes: how long the server may take (apiserver/pkg/util/webhook/webhook.go).
@@ -23,23 +23,23 @@ const GROWTH: f64 = 1.5;
 
 /// The server that events are sent to.
 #[derive(Clone)]
-pub struct WebhookSetup {
-    kubeconfig: Arc<Kubeconfig>,
+pub struct AuditWebhookOptions {
+    kubeconfig: Arc<WebhookKubeconfig>,
     /// The pause before the second attempt.
     pub initial_backoff: Duration,
     /// How events get there.
     pub delivery: Delivery,
 }
 
-impl WebhookSetup {
+impl AuditWebhookOptions {
     /// The server that the current context of a kubeconfig file names.
     pub fn load(
         file: &Path,
         initial_backoff: Duration,
         delivery: Delivery,
-    ) -> Result<WebhookSetup, KubeconfigError> {
-        Ok(WebhookSetup {
-            kubeconfig: Arc::new(Kubeconfig::load(file)?),
+    ) -> Result<AuditWebhookOptions, WebhookKubeconfigError> {
+        Ok(AuditWebhookOptions {
+            kubeconfig: Arc::new(WebhookKubeconfig::load(file)?),
             initial_backoff,
             delivery,
         })
@@ -47,7 +47,7 @@ impl WebhookSetup {
 }
 
 /// Keys are not for logs.
-impl fmt::Debug for WebhookSetup {
+impl fmt::Debug for AuditWebhookOptions {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
             .debug_struct("WebhookSetup")
@@ -57,16 +57,16 @@ impl fmt::Debug for WebhookSetup {
 }
 
 /// The way to that server.
-pub(super) struct Webhook {
+pub(super) struct AuditWebhook {
     registry: Registry,
     remote: Remote,
     initial_backoff: Duration,
 }
 
-impl Webhook {
-    pub(super) fn new(setup: WebhookSetup, registry: &Registry) -> Webhook {
+impl AuditWebhook {
+    pub(super) fn new(setup: AuditWebhookOptions, registry: &Registry) -> AuditWebhook {
         let remote = Remote::silent(&setup.kubeconfig, registry);
-        Webhook {
+        AuditWebhook {
             registry: registry.clone(),
             remote,
             initial_backoff: setup.initial_backoff,
@@ -74,7 +74,7 @@ impl Webhook {
     }
 
     /// Sends events, some times if need be; whether that worked.
-    pub(super) async fn tell(&self, events: &[Bytes], counters: &Counters) -> bool {
+    pub(super) async fn send(&self, events: &[Bytes], counters: &AuditMetrics) -> bool {
         let body = list(events);
         let mut pause = self.initial_backoff;
         for attempt in 1.. {
@@ -82,7 +82,7 @@ impl Webhook {
                 return true;
             };
             if attempt == ATTEMPTS {
-                counters.lost(Place::Webhook, events.len(), &error.why);
+                counters.record_errors(AuditPlugin::Webhook, events.len(), &error.why);
                 break;
             }
             sleep(jittered(&self.registry, pause)).await;

@@ -13,24 +13,24 @@ use mizzen_object::in_one;
 use mizzen_object::schema::{self, Schemas, Struct};
 use mizzen_value::Str;
 
-use super::webhook::Settings;
+use super::webhook::WebhookSettings;
 
 /// Those who decide, in the order in which they are asked.
 #[derive(Debug, Clone)]
-pub struct Authorization(pub Vec<Entry>);
+pub struct Authorization(pub Vec<AuthorizerConfiguration>);
 
 /// One who decides.
 #[derive(Debug, Clone)]
-pub struct Entry {
+pub struct AuthorizerConfiguration {
     /// How metrics call them.
     pub name: Str,
     /// How they decide.
-    pub mode: Mode,
+    pub kind: AuthorizerType,
 }
 
 /// A way of deciding.
 #[derive(Debug, Clone)]
-pub enum Mode {
+pub enum AuthorizerType {
     /// What nodes may do follows from the pods that they run.
     Node,
     /// By roles and bindings.
@@ -40,13 +40,13 @@ pub enum Mode {
     /// Nothing is allowed.
     AlwaysDeny,
     /// Somebody else is asked.
-    Webhook(Arc<Settings>),
+    Webhook(Arc<WebhookSettings>),
 }
 
 /// Why an authorization cannot be gone by.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct ConfigurationError(pub(super) String);
+pub struct AuthorizationConfigurationError(pub(super) String);
 
 /// The modes that have a name, sorted as upstream lists them. Kubernetes: ABAC is one; it is not ours.
 pub(super) const MODES: [&str; 6] = [
@@ -64,19 +64,23 @@ const NO_ABAC: &str = "the mode ABAC is not supported: roles say the same (RBAC)
 impl Default for Authorization {
     /// Nodes, then roles.
     fn default() -> Authorization {
-        Authorization([Mode::Node, Mode::Rbac].map(Entry::plain).into())
+        Authorization(
+            [AuthorizerType::Node, AuthorizerType::Rbac]
+                .map(AuthorizerConfiguration::with_default_name)
+                .into(),
+        )
     }
 }
 
 impl Authorization {
     /// Reads an AuthorizationConfiguration, and the kubeconfig files that it names.
-    pub fn parse(text: &[u8]) -> Result<Authorization, ConfigurationError> {
-        let document = read::document(text).map_err(|why| {
-            ConfigurationError(format!(
+    pub fn parse(text: &[u8]) -> Result<Authorization, AuthorizationConfigurationError> {
+        let document = read::decode_document(text).map_err(|why| {
+            AuthorizationConfigurationError(format!(
                 "failed to load AuthorizationConfiguration from file: {why}"
             ))
         })?;
-        validate::authorization(&document)
+        validate::validate_configuration(&document)
     }
 
     /// Whether it may take over from what the server was started with. Who was there must stay, and who was not cannot
@@ -84,11 +88,11 @@ impl Authorization {
     pub(super) fn check_successor_of(
         &self,
         started: &Authorization,
-    ) -> Result<(), ConfigurationError> {
+    ) -> Result<(), AuthorizationConfigurationError> {
         let mut gone: Vec<&str> = started.lasting().filter(|word| !self.has(word)).collect();
         gone.sort_unstable();
         if !gone.is_empty() {
-            return Err(ConfigurationError(format!(
+            return Err(AuthorizationConfigurationError(format!(
                 "missing required types: [{}]",
                 gone.join(" ")
             )));
@@ -98,7 +102,7 @@ impl Authorization {
             .find(|word| matches!(*word, "Node" | "RBAC") && !started.has(word))
         {
             None => Ok(()),
-            Some(word) => Err(ConfigurationError(format!(
+            Some(word) => Err(AuthorizationConfigurationError(format!(
                 "authorizer type {word} is not allowed if it was not enabled at initial server startup"
             ))),
         }
@@ -107,54 +111,54 @@ impl Authorization {
     fn lasting(&self) -> impl Iterator<Item = &'static str> {
         self.0
             .iter()
-            .map(|entry| entry.mode.word())
+            .map(|entry| entry.kind.name())
             .filter(|word| *word != "Webhook")
     }
 
     fn has(&self, word: &str) -> bool {
-        self.0.iter().any(|entry| entry.mode.word() == word)
+        self.0.iter().any(|entry| entry.kind.name() == word)
     }
 }
 
-impl Entry {
+impl AuthorizerConfiguration {
     /// One that needs no name of its own.
-    pub fn plain(mode: Mode) -> Entry {
-        Entry {
-            name: mode.word().to_ascii_lowercase().into(),
-            mode,
+    pub fn with_default_name(mode: AuthorizerType) -> AuthorizerConfiguration {
+        AuthorizerConfiguration {
+            name: mode.name().to_ascii_lowercase().into(),
+            kind: mode,
         }
     }
 }
 
-impl Mode {
+impl AuthorizerType {
     /// The mode of a name that needs no settings. None if there is no such mode, or it is a webhook.
-    pub fn named(word: &str) -> Result<Option<Mode>, ConfigurationError> {
+    pub fn named(word: &str) -> Result<Option<AuthorizerType>, AuthorizationConfigurationError> {
         Ok(Some(match word {
-            "Node" => Mode::Node,
-            "RBAC" => Mode::Rbac,
-            "AlwaysAllow" => Mode::AlwaysAllow,
-            "AlwaysDeny" => Mode::AlwaysDeny,
-            "ABAC" => return Err(ConfigurationError(NO_ABAC.into())),
+            "Node" => AuthorizerType::Node,
+            "RBAC" => AuthorizerType::Rbac,
+            "AlwaysAllow" => AuthorizerType::AlwaysAllow,
+            "AlwaysDeny" => AuthorizerType::AlwaysDeny,
+            "ABAC" => return Err(AuthorizationConfigurationError(NO_ABAC.into())),
             _ => return Ok(None),
         }))
     }
 
     /// How files, flags and metrics call it.
-    pub fn word(&self) -> &'static str {
+    pub fn name(&self) -> &'static str {
         match self {
-            Mode::Node => "Node",
-            Mode::Rbac => "RBAC",
-            Mode::AlwaysAllow => "AlwaysAllow",
-            Mode::AlwaysDeny => "AlwaysDeny",
-            Mode::Webhook(_) => "Webhook",
+            AuthorizerType::Node => "Node",
+            AuthorizerType::Rbac => "RBAC",
+            AuthorizerType::AlwaysAllow => "AlwaysAllow",
+            AuthorizerType::AlwaysDeny => "AlwaysDeny",
+            AuthorizerType::Webhook(_) => "Webhook",
         }
     }
 }
 
-impl ConfigurationError {
+impl AuthorizationConfigurationError {
     /// All that is wrong in one line; none if nothing is.
-    pub fn of(problems: Vec<String>) -> Option<ConfigurationError> {
-        in_one(problems).map(ConfigurationError)
+    pub fn from_problems(problems: Vec<String>) -> Option<AuthorizationConfigurationError> {
+        in_one(problems).map(AuthorizationConfigurationError)
     }
 }
 
@@ -165,7 +169,7 @@ fn schemas() -> Schemas {
 }
 
 /// A type of `types.kinds`.
-pub(super) fn shape(name: &str) -> Arc<Struct> {
+pub(super) fn config_type(name: &str) -> Arc<Struct> {
     schemas()
         .types
         .get(name)

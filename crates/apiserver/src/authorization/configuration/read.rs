@@ -22,7 +22,7 @@ const KINDS: [(&str, &str); 3] = [
 pub(super) const SPANS: [&str; 3] = ["timeout", "authorizedTTL", "unauthorizedTTL"];
 
 /// The configuration of a file, or why it is none. An empty file is one that says nothing.
-pub(super) fn document(text: &[u8]) -> Result<Value, ConfigFileError> {
+pub(super) fn decode_document(text: &[u8]) -> Result<Value, ConfigFileError> {
     if text.is_empty() {
         return Ok(Value::object());
     }

@@ -4,7 +4,7 @@ use std::fs;
 
 use tempfile::TempDir;
 
-use super::{Authorization, Mode};
+use super::{Authorization, AuthorizerType};
 
 const KUBECONFIG: &str = "
 current-context: here
@@ -45,7 +45,7 @@ fn shown(authorization: &Authorization) -> String {
     let entries = authorization
         .0
         .iter()
-        .map(|entry| format!("{}={}", entry.name, entry.mode.word()));
+        .map(|entry| format!("{}={}", entry.name, entry.kind.name()));
     entries.collect::<Vec<_>>().join(",")
 }
 
@@ -63,13 +63,13 @@ fn authorizers_are_asked_in_the_order_of_the_file() {
 fn what_a_webhook_does_not_say_is_as_upstream_has_it() {
     let read = |more: &str| {
         let Authorization(entries) = parse(&format!("{HEAD}{WEBHOOK}{more}")).unwrap();
-        let Mode::Webhook(settings) = entries[0].mode.clone() else {
+        let AuthorizerType::Webhook(settings) = entries[0].kind.clone() else {
             panic!("no webhook")
         };
         (
             settings.timeout.as_secs(),
-            settings.authorized.as_secs(),
-            settings.unauthorized.as_secs(),
+            settings.authorized_ttl.as_secs(),
+            settings.unauthorized_ttl.as_secs(),
         )
     };
     assert_eq!(read(""), (3, 300, 30));

@@ -10,9 +10,13 @@ use mizzen_object::validate::names;
 use mizzen_object::{Path, Violations};
 use mizzen_value::{Value, json, time};
 
-use super::{Authorization, ConfigurationError, Entry, MODES, Mode};
-use crate::authorization::webhook::{Conditions, OnError, Settings, Version};
-use crate::delegate::kubeconfig::Kubeconfig;
+use super::{
+    Authorization, AuthorizationConfigurationError, AuthorizerConfiguration, AuthorizerType, MODES,
+};
+use crate::authorization::webhook::{
+    FailurePolicy, MatchConditions, SubjectAccessReviewVersion, WebhookSettings,
+};
+use crate::delegate::kubeconfig::WebhookKubeconfig;
 
 /// The longest time that a webhook may take.
 const MAX_TIMEOUT: i64 = 30_000_000_000;
@@ -20,55 +24,59 @@ const MAX_TIMEOUT: i64 = 30_000_000_000;
 const AUTHORIZED: i64 = 300_000_000_000;
 const UNAUTHORIZED: i64 = 30_000_000_000;
 
-pub(super) fn authorization(document: &Value) -> Result<Authorization, ConfigurationError> {
+pub(super) fn validate_configuration(
+    document: &Value,
+) -> Result<Authorization, AuthorizationConfigurationError> {
     let mut violations = Violations::default();
     let entries = document["authorizers"].list();
     let path = Path::new("authorizers");
     if entries.is_empty() {
         violations.required(path, "at least one authorization mode must be defined");
     }
-    let mut seen = Seen::default();
+    let mut seen = SeenAuthorizers::default();
     let read = entries.iter().enumerate();
-    let read: Vec<Option<Draft>> = read
-        .map(|(index, value)| entry(value, &path.index(index), &mut seen, &mut violations))
+    let read: Vec<Option<ValidatedAuthorizer>> = read
+        .map(|(index, value)| {
+            validate_authorizer(value, &path.index(index), &mut seen, &mut violations)
+        })
         .collect();
     if let Some(why) = violations.in_one() {
-        return Err(ConfigurationError(why));
+        return Err(AuthorizationConfigurationError(why));
     }
-    let drafts: Vec<Draft> = read.into_iter().flatten().collect();
+    let drafts: Vec<ValidatedAuthorizer> = read.into_iter().flatten().collect();
     check_names(&drafts)?;
     drafts
         .into_iter()
-        .map(Draft::finish)
+        .map(ValidatedAuthorizer::load)
         .collect::<Result<_, _>>()
         .map(Authorization)
 }
 
 /// An entry that makes sense by itself.
-struct Draft<'a> {
+struct ValidatedAuthorizer<'a> {
     word: &'a str,
     name: &'a str,
-    webhook: Option<DraftWebhook<'a>>,
+    webhook: Option<ValidatedWebhook<'a>>,
 }
 
-struct DraftWebhook<'a> {
+struct ValidatedWebhook<'a> {
     settings: &'a Value,
-    conditions: Conditions,
+    conditions: MatchConditions,
 }
 
 /// What other entries have said before.
 #[derive(Default)]
-struct Seen<'a> {
+struct SeenAuthorizers<'a> {
     words: HashSet<&'a str>,
     names: HashSet<&'a str>,
 }
 
-fn entry<'a>(
+fn validate_authorizer<'a>(
     value: &'a Value,
     path: &Path,
-    seen: &mut Seen<'a>,
+    seen: &mut SeenAuthorizers<'a>,
     violations: &mut Violations,
-) -> Option<Draft<'a>> {
+) -> Option<ValidatedAuthorizer<'a>> {
     let (word, name) = (value["type"].str(), value["name"].str());
     if word.is_empty() {
         violations.required(path.child("type"), "");
@@ -91,10 +99,10 @@ fn entry<'a>(
         }
         ("Webhook", Some(settings)) => {
             let conditions = check_webhook(settings, path, violations);
-            Some(Draft {
+            Some(ValidatedAuthorizer {
                 word,
                 name,
-                webhook: Some(DraftWebhook {
+                webhook: Some(ValidatedWebhook {
                     settings,
                     conditions,
                 }),
@@ -108,7 +116,7 @@ fn entry<'a>(
             );
             None
         }
-        _ => Some(Draft {
+        _ => Some(ValidatedAuthorizer {
             word,
             name,
             webhook: None,
@@ -116,7 +124,12 @@ fn entry<'a>(
     }
 }
 
-fn check_name<'a>(name: &'a str, path: &Path, seen: &mut Seen<'a>, violations: &mut Violations) {
+fn check_name<'a>(
+    name: &'a str,
+    path: &Path,
+    seen: &mut SeenAuthorizers<'a>,
+    violations: &mut Violations,
+) {
     let problems = names::is_dns1123_subdomain(name);
     if name.is_empty() {
         violations.required(path.child("name"), "");
@@ -130,8 +143,8 @@ fn check_name<'a>(name: &'a str, path: &Path, seen: &mut Seen<'a>, violations: &
 }
 
 /// Kubernetes: paths do not say that the fields are those of `webhook` (apis/apiserver/validation/validation.go).
-fn check_webhook(webhook: &Value, path: &Path, violations: &mut Violations) -> Conditions {
-    check_span(
+fn check_webhook(webhook: &Value, path: &Path, violations: &mut Violations) -> MatchConditions {
+    check_duration(
         webhook,
         "timeout",
         0,
@@ -140,7 +153,7 @@ fn check_webhook(webhook: &Value, path: &Path, violations: &mut Violations) -> C
         path,
         violations,
     );
-    check_span(
+    check_duration(
         webhook,
         "authorizedTTL",
         AUTHORIZED,
@@ -149,7 +162,7 @@ fn check_webhook(webhook: &Value, path: &Path, violations: &mut Violations) -> C
         path,
         violations,
     );
-    check_span(
+    check_duration(
         webhook,
         "unauthorizedTTL",
         UNAUTHORIZED,
@@ -158,7 +171,7 @@ fn check_webhook(webhook: &Value, path: &Path, violations: &mut Violations) -> C
         path,
         violations,
     );
-    check_word(
+    check_enum(
         webhook,
         "subjectAccessReviewVersion",
         &["v1", "v1beta1"],
@@ -166,7 +179,7 @@ fn check_webhook(webhook: &Value, path: &Path, violations: &mut Violations) -> C
         violations,
     );
     check_condition_version(webhook, path, violations);
-    check_word(
+    check_enum(
         webhook,
         "failurePolicy",
         &["NoOpinion", "Deny"],
@@ -182,7 +195,7 @@ fn check_webhook(webhook: &Value, path: &Path, violations: &mut Violations) -> C
         .list()
         .iter()
         .map(|condition| condition["expression"].str());
-    Conditions::compile(
+    MatchConditions::compile(
         &expressions.collect::<Vec<_>>(),
         &path.child("matchConditions"),
         violations,
@@ -190,14 +203,14 @@ fn check_webhook(webhook: &Value, path: &Path, violations: &mut Violations) -> C
 }
 
 /// The nanoseconds of a span; `unsaid` if it is not there or nothing.
-fn span(webhook: &Value, name: &str, unsaid: i64) -> i64 {
+fn duration_field(webhook: &Value, name: &str, unsaid: i64) -> i64 {
     let said = webhook[name]
         .as_str()
         .and_then(|text| time::duration_nanos(text).ok());
     said.filter(|nanos| *nanos != 0).unwrap_or(unsaid)
 }
 
-fn check_span(
+fn check_duration(
     webhook: &Value,
     name: &str,
     unsaid: i64,
@@ -206,7 +219,7 @@ fn check_span(
     path: &Path,
     violations: &mut Violations,
 ) {
-    match span(webhook, name, unsaid) {
+    match duration_field(webhook, name, unsaid) {
         0 => violations.required(path.child(name), ""),
         nanos if nanos < 0 || nanos > max => {
             violations.invalid(path.child(name), time::duration_text(nanos), detail);
@@ -215,7 +228,7 @@ fn check_span(
     }
 }
 
-fn check_word(
+fn check_enum(
     webhook: &Value,
     name: &str,
     known: &[&str],
@@ -237,7 +250,7 @@ fn check_condition_version(webhook: &Value, path: &Path, violations: &mut Violat
             path.child(name),
             "required if match conditions are specified",
         ),
-        _ => check_word(webhook, name, &["v1"], path, violations),
+        _ => check_enum(webhook, name, &["v1"], path, violations),
     }
 }
 
@@ -297,64 +310,66 @@ fn file_problem(file: &str) -> Option<String> {
 }
 
 /// Who needs no name of their own has the usual one.
-fn check_names(drafts: &[Draft]) -> Result<(), ConfigurationError> {
+fn check_names(drafts: &[ValidatedAuthorizer]) -> Result<(), AuthorizationConfigurationError> {
     let plain = drafts.iter().filter(|draft| draft.webhook.is_none());
-    let wrong = plain.filter_map(|Draft { word, name, .. }| {
+    let wrong = plain.filter_map(|ValidatedAuthorizer { word, name, .. }| {
         let usual = word.to_ascii_lowercase();
         let problem = || format!("expected name {usual} for authorizer {word} instead of {name}");
         (usual != *name).then(problem)
     });
-    ConfigurationError::of(wrong.collect()).map_or(Ok(()), Err)
+    AuthorizationConfigurationError::from_problems(wrong.collect()).map_or(Ok(()), Err)
 }
 
-impl Draft<'_> {
-    fn finish(self) -> Result<Entry, ConfigurationError> {
-        let Draft {
+impl ValidatedAuthorizer<'_> {
+    fn load(self) -> Result<AuthorizerConfiguration, AuthorizationConfigurationError> {
+        let ValidatedAuthorizer {
             word,
             name,
             webhook,
         } = self;
         let mode = match webhook {
-            Some(webhook) => Mode::Webhook(Arc::new(webhook.finish()?)),
-            None => Mode::named(word)?.ok_or_else(|| {
-                ConfigurationError(format!(
+            Some(webhook) => AuthorizerType::Webhook(Arc::new(webhook.load()?)),
+            None => AuthorizerType::named(word)?.ok_or_else(|| {
+                AuthorizationConfigurationError(format!(
                     "unknown authorization mode {} specified",
                     json::quote(word)
                 ))
             })?,
         };
-        Ok(Entry {
+        Ok(AuthorizerConfiguration {
             name: name.into(),
-            mode,
+            kind: mode,
         })
     }
 }
 
-impl DraftWebhook<'_> {
-    fn finish(self) -> Result<Settings, ConfigurationError> {
-        let DraftWebhook {
+impl ValidatedWebhook<'_> {
+    fn load(self) -> Result<WebhookSettings, AuthorizationConfigurationError> {
+        let ValidatedWebhook {
             settings,
             conditions,
         } = self;
         let file = settings["connectionInfo"]["kubeConfigFile"].str();
-        let remote = Kubeconfig::load(file.as_ref())
-            .map_err(|error| ConfigurationError(error.to_string()))?;
+        let remote = WebhookKubeconfig::load(file.as_ref())
+            .map_err(|error| AuthorizationConfigurationError(error.to_string()))?;
         let kept = |name: &str, cached: &str, unsaid: i64| match settings[cached].as_bool() {
             Some(false) => Duration::ZERO,
-            _ => nanos(span(settings, name, unsaid)),
+            _ => nanos(duration_field(settings, name, unsaid)),
         };
-        Ok(Settings {
-            timeout: nanos(span(settings, "timeout", 0)),
-            authorized: kept("authorizedTTL", "cacheAuthorizedRequests", AUTHORIZED),
-            unauthorized: kept("unauthorizedTTL", "cacheUnauthorizedRequests", UNAUTHORIZED),
-            version: Version::named(settings["subjectAccessReviewVersion"].str())
-                .unwrap_or_default(),
-            on_error: match settings["failurePolicy"].str() {
-                "Deny" => OnError::Deny,
-                _ => OnError::NoOpinion,
+        Ok(WebhookSettings {
+            timeout: nanos(duration_field(settings, "timeout", 0)),
+            authorized_ttl: kept("authorizedTTL", "cacheAuthorizedRequests", AUTHORIZED),
+            unauthorized_ttl: kept("unauthorizedTTL", "cacheUnauthorizedRequests", UNAUTHORIZED),
+            version: SubjectAccessReviewVersion::named(
+                settings["subjectAccessReviewVersion"].str(),
+            )
+            .unwrap_or_default(),
+            failure_policy: match settings["failurePolicy"].str() {
+                "Deny" => FailurePolicy::Deny,
+                _ => FailurePolicy::NoOpinion,
             },
             remote,
-            conditions,
+            match_conditions: conditions,
         })
     }
 }

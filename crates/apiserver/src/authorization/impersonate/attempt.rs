@@ -7,8 +7,8 @@ use mizzen_object::{MASTERS, Path, Status, User, Violations};
 use mizzen_value::{Str, Value, json, value};
 use tokio::time::Instant;
 
-use super::mode::{Mode, node, service_account};
-use crate::authorization::request::attributes;
+use super::mode::{ImpersonationMode, node_name, service_account};
+use crate::authorization::request::request_attributes;
 use crate::authorization::{Attributes, Reason, Resource, Target, forbidden};
 use crate::request::Request;
 use crate::server::Inner;
@@ -20,21 +20,25 @@ const AUTHENTICATION: &str = "authentication.k8s.io";
 const MANY: usize = 4;
 
 /// An attempt to act as somebody else in one way.
-pub(super) struct Attempt<'a> {
+pub(super) struct ImpersonationAttempt<'a> {
     server: &'a Inner,
     request: &'a Request,
-    mode: Mode,
+    mode: ImpersonationMode,
     /// Who tries, as authorizers see them.
     user: Cow<'a, User>,
 }
 
-impl<'a> Attempt<'a> {
-    pub(super) fn new(server: &'a Inner, request: &'a Request, mode: Mode) -> Attempt<'a> {
+impl<'a> ImpersonationAttempt<'a> {
+    pub(super) fn new(
+        server: &'a Inner,
+        request: &'a Request,
+        mode: ImpersonationMode,
+    ) -> ImpersonationAttempt<'a> {
         let user = match mode {
-            Mode::AssociatedNode => Cow::Owned(on_any_node(&request.user)),
+            ImpersonationMode::AssociatedNode => Cow::Owned(on_any_node(&request.user)),
             _ => Cow::Borrowed(&request.user),
         };
-        Attempt {
+        ImpersonationAttempt {
             server,
             request,
             mode,
@@ -45,9 +49,9 @@ impl<'a> Attempt<'a> {
     /// The user that they may act as.
     pub(super) async fn check(&self, wanted: &User) -> Result<User, Status> {
         if self.is_constrained() {
-            let attributes = attributes(self.request);
+            let attributes = request_attributes(self.request);
             let verb = format!("impersonate-on:{}:{}", self.mode.name(), attributes.verb);
-            self.ask(&Attributes {
+            self.authorize(&Attributes {
                 user: &self.user,
                 verb: &verb,
                 ..attributes
@@ -67,7 +71,7 @@ impl<'a> Attempt<'a> {
     }
 
     fn is_constrained(&self) -> bool {
-        self.mode != Mode::Legacy
+        self.mode != ImpersonationMode::Legacy
     }
 
     /// Kubernetes: the old way has users and groups in the core group.
@@ -87,9 +91,9 @@ impl<'a> Attempt<'a> {
             name: &name,
             ..version()
         };
-        if let Some(node) = node(&name).filter(|_| self.is_constrained()) {
+        if let Some(node) = node_name(&name).filter(|_| self.is_constrained()) {
             // Who may act as the node they run on may do so on every node.
-            let shown = if self.mode == Mode::AssociatedNode {
+            let shown = if self.mode == ImpersonationMode::AssociatedNode {
                 "*"
             } else {
                 node
@@ -113,13 +117,13 @@ impl<'a> Attempt<'a> {
                 user.groups = vec!["system:serviceaccounts".into(), own.into()];
             }
         }
-        self.ask_for(resource).await
+        self.authorize_resource(resource).await
     }
 
     async fn check_groups(&self, groups: &[Str]) -> Result<(), Status> {
         let has = |group: &str| self.is_constrained() && groups.iter().any(|own| own == group);
         if has("") {
-            return Err(self.refuse(
+            return Err(self.deny(
                 "groups",
                 "",
                 "impersonating the empty string group is not allowed",
@@ -127,7 +131,7 @@ impl<'a> Attempt<'a> {
         }
         if has(MASTERS) {
             let why = "impersonating the system:masters group is not allowed";
-            return Err(self.refuse("groups", MASTERS, why));
+            return Err(self.deny("groups", MASTERS, why));
         }
         let all = self.is_constrained() && groups.len() >= MANY;
         if all
@@ -149,7 +153,7 @@ impl<'a> Attempt<'a> {
             let checked = extra
                 .entries()
                 .try_for_each(|(key, values)| check_key(key, values));
-            checked.map_err(|why| self.refuse("userextras", "", &why))?;
+            checked.map_err(|why| self.deny("userextras", "", &why))?;
         }
         let n_values: usize = extra.entries().map(|(_, values)| values.list().len()).sum();
         let all = self.is_constrained() && (n_values >= MANY || extra.entries().count() >= MANY);
@@ -177,7 +181,7 @@ impl<'a> Attempt<'a> {
         part: &str,
         name: &str,
     ) -> Result<(), Status> {
-        self.ask_for(Resource {
+        self.authorize_resource(Resource {
             group,
             resource,
             subresource: part,
@@ -187,9 +191,9 @@ impl<'a> Attempt<'a> {
         .await
     }
 
-    async fn ask_for(&self, resource: Resource<'_>) -> Result<(), Status> {
+    async fn authorize_resource(&self, resource: Resource<'_>) -> Result<(), Status> {
         let (verb, target) = (self.mode.verb(), Target::Resource(resource));
-        self.ask(&Attributes {
+        self.authorize(&Attributes {
             user: &self.user,
             verb: &verb,
             target,
@@ -197,19 +201,21 @@ impl<'a> Attempt<'a> {
         .await
     }
 
-    async fn ask(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
+    async fn authorize(&self, attributes: &Attributes<'_>) -> Result<(), Status> {
         let (started, access) = (Instant::now(), &self.server.access);
         let decision = access.authorizers.authorize(attributes).await;
-        access
-            .impersonations
-            .asked(self.mode, decision.is_allowed(), started.elapsed());
+        access.impersonations.observe_authorization(
+            self.mode,
+            decision.is_allowed(),
+            started.elapsed(),
+        );
         match decision.is_allowed() {
             true => Ok(()),
-            false => Err(forbidden(attributes, &denial(decision.reason()))),
+            false => Err(forbidden(attributes, &denial_reason(decision.reason()))),
         }
     }
 
-    fn refuse(&self, resource: &str, name: &str, why: &str) -> Status {
+    fn deny(&self, resource: &str, name: &str, why: &str) -> Status {
         let target = Target::Resource(Resource {
             group: AUTHENTICATION,
             resource,
@@ -235,7 +241,7 @@ fn version() -> Resource<'static> {
 }
 
 /// Why authorizers did not allow something: what went wrong, and the reason.
-pub(in crate::authorization) fn denial(reason: &Reason) -> String {
+pub(in crate::authorization) fn denial_reason(reason: &Reason) -> String {
     let text = reason.to_string();
     match reason.problem() {
         None => text,

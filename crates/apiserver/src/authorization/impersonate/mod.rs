@@ -7,27 +7,27 @@
 //! here everybody is asked each time, so that what is taken away counts at once.
 
 mod attempt;
-mod counts;
+mod go_format;
+mod metrics;
 mod mode;
-mod show;
 
 use http::HeaderMap;
 use mizzen_object::{Status, User};
 use tokio::time::Instant;
 
 use crate::audit::Layer;
-use crate::authentication::peer::extra;
+use crate::authentication::peer::extra_from_headers;
 use crate::header::texts;
 use crate::request::Request;
 use crate::server::Inner;
-use attempt::Attempt;
-pub(super) use attempt::denial;
-pub(crate) use counts::Counts;
-pub(crate) use mode::Habits;
+use attempt::ImpersonationAttempt;
+pub(super) use attempt::denial_reason;
+use go_format::go_syntax;
+pub(super) use go_format::go_value;
+pub(crate) use metrics::ImpersonationMetrics;
+pub(crate) use mode::LastModes;
 pub(super) use mode::associated_node;
-use mode::{Mode, is_only_a_name};
-use show::go_syntax;
-pub(super) use show::go_value;
+use mode::{ImpersonationMode, is_only_a_name};
 
 const USER: &str = "impersonate-user";
 const UID: &str = "impersonate-uid";
@@ -43,31 +43,33 @@ pub(crate) async fn impersonate(server: &Inner, request: &mut Request) -> Result
     {
         return Ok(());
     }
-    let Some(wanted) = read(&mut request.headers)? else {
+    let Some(wanted) = wanted_user(&mut request.headers)? else {
         return Ok(());
     };
     let started = Instant::now();
-    let found = find(server, request, &wanted).await;
+    let found = authorize_modes(server, request, &wanted).await;
     let took = started.elapsed();
-    request.record.add(Layer::Impersonation, took);
+    request.record.add_latency(Layer::Impersonation, took);
     server
         .access
         .impersonations
-        .attempted(found.as_ref().ok().map(|(_, mode)| *mode), took);
+        .observe_attempt(found.as_ref().ok().map(|(_, mode)| *mode), took);
     let (user, mode) = found?;
-    request.record.impersonates(&user, &mode.constraint());
+    request
+        .record
+        .set_impersonated_user(&user, &mode.constraint());
     request.user = user;
     Ok(())
 }
 
 /// Whom the headers name. They are taken away, for nobody further on should care.
-fn read(headers: &mut HeaderMap) -> Result<Option<User>, Status> {
+fn wanted_user(headers: &mut HeaderMap) -> Result<Option<User>, Status> {
     let first = |name: &str| texts(headers, name).into_iter().next().unwrap_or_default();
     let user = User {
         name: first(USER),
         uid: first(UID),
         groups: texts(headers, GROUP),
-        extra: extra(headers, [EXTRA]),
+        extra: extra_from_headers(headers, [EXTRA]),
     };
     let nameless = user.name.is_empty();
     if nameless && !is_only_a_name(&user) {
@@ -85,15 +87,22 @@ fn read(headers: &mut HeaderMap) -> Result<Option<User>, Status> {
     Ok((!nameless).then_some(user))
 }
 
-async fn find(server: &Inner, request: &Request, wanted: &User) -> Result<(User, Mode), Status> {
-    let (mut refused, habits) = (None, &server.access.habits);
+async fn authorize_modes(
+    server: &Inner,
+    request: &Request,
+    wanted: &User,
+) -> Result<(User, ImpersonationMode), Status> {
+    let (mut refused, habits) = (None, &server.access.last_modes);
     for mode in habits
-        .order(&request.user)
-        .filter(|mode| mode.fits(&request.user, wanted))
+        .modes_for(&request.user)
+        .filter(|mode| mode.applies(&request.user, wanted))
     {
-        match Attempt::new(server, request, mode).check(wanted).await {
+        match ImpersonationAttempt::new(server, request, mode)
+            .check(wanted)
+            .await
+        {
             Ok(user) => {
-                habits.remember(&request.user, mode);
+                habits.record(&request.user, mode);
                 return Ok((user, mode));
             }
             Err(status) => drop(refused.get_or_insert(status)),
@@ -114,7 +123,7 @@ mod tests {
             ("impersonate-group", "a"),
             ("impersonate-extra-a%2Fb", "c"),
         ]);
-        let user = read(&mut headers).unwrap().unwrap();
+        let user = wanted_user(&mut headers).unwrap().unwrap();
         assert_eq!(
             (user.name.as_str(), user.groups.as_slice()),
             ("jane", ["a".into()].as_slice())
@@ -130,7 +139,7 @@ mod tests {
             "impersonate-group",
             http::HeaderValue::from_bytes(b"\xff").unwrap(),
         );
-        let user = read(&mut headers).unwrap().unwrap();
+        let user = wanted_user(&mut headers).unwrap().unwrap();
         assert_eq!((user.name.as_str(), user.uid.as_str()), ("jürgen", "ß"));
         assert_eq!(user.groups, ["\u{fffd}"]);
         assert!(headers.is_empty());
@@ -139,12 +148,12 @@ mod tests {
     #[test]
     fn parts_of_a_user_need_a_name() {
         assert_eq!(
-            read(&mut headers(&[("impersonate-group", "é")]))
+            wanted_user(&mut headers(&[("impersonate-group", "é")]))
                 .unwrap_err()
                 .code,
             400
         );
-        let status = read(&mut headers(&[("impersonate-group", "a")])).unwrap_err();
+        let status = wanted_user(&mut headers(&[("impersonate-group", "a")])).unwrap_err();
         let shown = r#"&user.DefaultInfo{Name:"", UID:"", Groups:[]string{"a"}, Extra:map[string][]string(nil)}"#;
         assert_eq!(
             status.message,

@@ -10,7 +10,7 @@ use mizzen_object::User;
 
 /// A way of acting as somebody else.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mode {
+pub(super) enum ImpersonationMode {
     /// A service account acts as the node that it runs on.
     AssociatedNode,
     /// Somebody acts as a node.
@@ -23,28 +23,28 @@ pub(super) enum Mode {
     Legacy,
 }
 
-impl Mode {
-    pub(super) const ALL: [Mode; 5] = [
-        Mode::AssociatedNode,
-        Mode::ArbitraryNode,
-        Mode::ServiceAccount,
-        Mode::UserInfo,
-        Mode::Legacy,
+impl ImpersonationMode {
+    pub(super) const ALL: [ImpersonationMode; 5] = [
+        ImpersonationMode::AssociatedNode,
+        ImpersonationMode::ArbitraryNode,
+        ImpersonationMode::ServiceAccount,
+        ImpersonationMode::UserInfo,
+        ImpersonationMode::Legacy,
     ];
 
     pub(super) fn name(self) -> &'static str {
         match self {
-            Mode::AssociatedNode => "associated-node",
-            Mode::ArbitraryNode => "arbitrary-node",
-            Mode::ServiceAccount => "serviceaccount",
-            Mode::UserInfo => "user-info",
-            Mode::Legacy => "",
+            ImpersonationMode::AssociatedNode => "associated-node",
+            ImpersonationMode::ArbitraryNode => "arbitrary-node",
+            ImpersonationMode::ServiceAccount => "serviceaccount",
+            ImpersonationMode::UserInfo => "user-info",
+            ImpersonationMode::Legacy => "",
         }
     }
 
     /// As metrics call it.
-    pub(super) fn word(self) -> &'static str {
-        if self == Mode::Legacy {
+    pub(super) fn label(self) -> &'static str {
+        if self == ImpersonationMode::Legacy {
             "legacy"
         } else {
             self.name()
@@ -53,52 +53,52 @@ impl Mode {
 
     pub(super) fn verb(self) -> String {
         match self {
-            Mode::Legacy => "impersonate".into(),
+            ImpersonationMode::Legacy => "impersonate".into(),
             mode => format!("impersonate:{}", mode.name()),
         }
     }
 
     /// What auditors are told of why it was allowed.
     pub(super) fn constraint(self) -> String {
-        if self == Mode::Legacy {
+        if self == ImpersonationMode::Legacy {
             String::new()
         } else {
             self.verb()
         }
     }
 
-    pub(super) fn fits(self, user: &User, wanted: &User) -> bool {
-        let (node, account) = (node(&wanted.name), service_account(&wanted.name));
+    pub(super) fn applies(self, user: &User, wanted: &User) -> bool {
+        let (node, account) = (node_name(&wanted.name), service_account(&wanted.name));
         match self {
-            Mode::AssociatedNode => {
+            ImpersonationMode::AssociatedNode => {
                 is_only_a_name(wanted) && node.is_some() && node == associated_node(user)
             }
-            Mode::ArbitraryNode => is_only_a_name(wanted) && node.is_some(),
-            Mode::ServiceAccount => is_only_a_name(wanted) && account.is_some(),
-            Mode::UserInfo => node.is_none() && account.is_none(),
-            Mode::Legacy => true,
+            ImpersonationMode::ArbitraryNode => is_only_a_name(wanted) && node.is_some(),
+            ImpersonationMode::ServiceAccount => is_only_a_name(wanted) && account.is_some(),
+            ImpersonationMode::UserInfo => node.is_none() && account.is_none(),
+            ImpersonationMode::Legacy => true,
         }
     }
 }
 
 /// The way in which users last succeeded.
 #[derive(Default)]
-pub(crate) struct Habits(Mutex<HashMap<Str, Mode>>);
+pub(crate) struct LastModes(Mutex<HashMap<Str, ImpersonationMode>>);
 
 /// How many users' ways are remembered.
 const MAX_HABITS: usize = 1024;
 
-impl Habits {
-    pub(super) fn order(&self, user: &User) -> impl Iterator<Item = Mode> + use<> {
+impl LastModes {
+    pub(super) fn modes_for(&self, user: &User) -> impl Iterator<Item = ImpersonationMode> + use<> {
         let usual = self.0.lock().get(&user.name).copied();
         usual.into_iter().chain(
-            Mode::ALL
+            ImpersonationMode::ALL
                 .into_iter()
                 .filter(move |mode| Some(*mode) != usual),
         )
     }
 
-    pub(super) fn remember(&self, user: &User, mode: Mode) {
+    pub(super) fn record(&self, user: &User, mode: ImpersonationMode) {
         let mut habits = self.0.lock();
         if habits.len() >= MAX_HABITS {
             habits.clear();
@@ -111,7 +111,7 @@ pub(super) fn is_only_a_name(user: &User) -> bool {
     user.uid.is_empty() && user.groups.is_empty() && user.extra.is_empty()
 }
 
-pub(super) fn node(name: &str) -> Option<&str> {
+pub(super) fn node_name(name: &str) -> Option<&str> {
     let node = name.strip_prefix("system:node:")?;
     names::is_dns1123_subdomain(node).is_empty().then_some(node)
 }
@@ -142,23 +142,26 @@ mod tests {
     #[test]
     fn the_usual_way_comes_first_and_few_are_remembered() {
         let (habits, jane) = (
-            Habits::default(),
+            LastModes::default(),
             User {
                 name: "jane".into(),
                 ..User::default()
             },
         );
-        assert_eq!(habits.order(&jane).next(), Some(Mode::AssociatedNode));
-        habits.remember(&jane, Mode::Legacy);
-        let order: Vec<Mode> = habits.order(&jane).collect();
-        assert_eq!((order[0], order.len()), (Mode::Legacy, 5));
+        assert_eq!(
+            habits.modes_for(&jane).next(),
+            Some(ImpersonationMode::AssociatedNode)
+        );
+        habits.record(&jane, ImpersonationMode::Legacy);
+        let order: Vec<ImpersonationMode> = habits.modes_for(&jane).collect();
+        assert_eq!((order[0], order.len()), (ImpersonationMode::Legacy, 5));
         for n in 0..MAX_HABITS {
-            habits.remember(
+            habits.record(
                 &User {
                     name: n.to_string().into(),
                     ..User::default()
                 },
-                Mode::Legacy,
+                ImpersonationMode::Legacy,
             );
         }
         assert!(habits.0.lock().len() <= MAX_HABITS);
@@ -172,9 +175,9 @@ mod tests {
                 groups,
                 ..User::default()
             };
-            let modes = Mode::ALL
+            let modes = ImpersonationMode::ALL
                 .iter()
-                .filter(|mode| mode.fits(&User::default(), &wanted));
+                .filter(|mode| mode.applies(&User::default(), &wanted));
             modes.map(|mode| mode.name()).collect()
         };
         assert_eq!(fitting("jane", vec!["a".into()]), ["user-info", ""]);

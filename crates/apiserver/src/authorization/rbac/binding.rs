@@ -8,12 +8,12 @@ use mizzen_value::{Str, Value};
 
 /// A binding, read.
 #[derive(Debug)]
-pub(super) struct Binding {
+pub(super) struct RbacBinding {
     pub name: Str,
     /// Empty for the whole cluster.
     pub namespace: Str,
     pub role: RoleName,
-    pub subjects: Vec<Subject>,
+    pub subjects: Vec<BindingSubject>,
 }
 
 /// The name of a role, and of which kind.
@@ -25,49 +25,49 @@ pub(super) struct RoleName {
 
 /// For whom a binding is.
 #[derive(Debug)]
-pub(super) struct Subject {
-    pub who: Who,
+pub(super) struct BindingSubject {
+    pub user: BoundUser,
     /// How reasons call them: `ServiceAccount "robot/default"`.
     pub shown: Str,
 }
 
 /// A user or a group; a service account is a user with a long name.
 #[derive(Debug, PartialEq)]
-pub(super) enum Who {
+pub(super) enum BoundUser {
     User(Str),
     Group(Str),
-    Nobody,
+    None,
 }
 
-impl Binding {
-    pub(super) fn new(object: &Value) -> Binding {
+impl RbacBinding {
+    pub(super) fn new(object: &Value) -> RbacBinding {
         let metadata = &object["metadata"];
         let namespace = metadata["namespace"].str();
-        Binding {
+        RbacBinding {
             name: metadata["name"].str().into(),
             namespace: namespace.into(),
             role: RoleName::new(&object["roleRef"]),
             subjects: object["subjects"]
                 .list()
                 .iter()
-                .map(|subject| Subject::new(subject, namespace))
+                .map(|subject| BindingSubject::new(subject, namespace))
                 .collect(),
         }
     }
 
     /// As whom the binding is for a user: the first of its subjects that they are.
     pub(super) fn subject(&self, user: &User) -> Option<usize> {
-        let is = |subject: &Subject| match &subject.who {
-            Who::User(name) => *name == user.name,
-            Who::Group(group) => user.groups.contains(group),
-            Who::Nobody => false,
+        let is = |subject: &BindingSubject| match &subject.user {
+            BoundUser::User(name) => *name == user.name,
+            BoundUser::Group(group) => user.groups.contains(group),
+            BoundUser::None => false,
         };
         self.subjects.iter().position(is)
     }
 }
 
 /// `RoleBinding "b/default" of Role "reader"`
-impl fmt::Display for Binding {
+impl fmt::Display for RbacBinding {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let RoleName { kind, name } = &self.role;
         let (word, shown) = match self.namespace.as_str() {
@@ -101,28 +101,28 @@ impl RoleName {
     }
 }
 
-impl Subject {
+impl BindingSubject {
     /// A service account without a namespace is of the binding's own.
-    fn new(subject: &Value, namespace: &str) -> Subject {
+    fn new(subject: &Value, namespace: &str) -> BindingSubject {
         let (kind, name) = (subject["kind"].str(), subject["name"].str());
         let place = Some(subject["namespace"].str())
             .filter(|place| !place.is_empty())
             .unwrap_or(namespace);
         let who = match kind {
-            "User" => Who::User(name.into()),
-            "Group" => Who::Group(name.into()),
+            "User" => BoundUser::User(name.into()),
+            "Group" => BoundUser::Group(name.into()),
             "ServiceAccount" if !place.is_empty() => {
-                Who::User(format!("system:serviceaccount:{place}:{name}").into())
+                BoundUser::User(format!("system:serviceaccount:{place}:{name}").into())
             }
-            _ => Who::Nobody,
+            _ => BoundUser::None,
         };
         let name = if kind == "ServiceAccount" {
             format!("{name}/{place}")
         } else {
             name.to_string()
         };
-        Subject {
-            who,
+        BindingSubject {
+            user: who,
             shown: format!("{kind} {}", quote(&name)).into(),
         }
     }

@@ -7,74 +7,74 @@ use mizzen_object::User;
 use mizzen_registry::{Follower, Resource};
 use mizzen_value::{Str, Value};
 
-use super::Sources;
-use super::binding::{Binding, RoleName, Who};
-use super::role::Role;
-use crate::authorization::followed::{Followed, Source};
+use super::RbacSources;
+use super::binding::{BoundUser, RbacBinding, RoleName};
+use super::role::RbacRole;
+use crate::authorization::store_index::{IndexedResource, StoreIndex};
 
-pub(super) struct Index(Followed<Table, 4>);
+pub(super) struct RbacIndex(StoreIndex<RbacTable, 4>);
 
-impl Index {
+impl RbacIndex {
     /// An index of nothing; it is filled when it is first read.
-    pub(super) fn new(sources: Sources) -> Index {
-        let Sources {
+    pub(super) fn new(sources: RbacSources) -> RbacIndex {
+        let RbacSources {
             roles,
             cluster_roles,
             role_bindings,
             cluster_role_bindings,
         } = sources;
-        let source = |resource: Resource, take, clear| Source {
+        let source = |resource: Resource, take, clear| IndexedResource {
             follower: Follower::new(resource),
             clear,
-            take,
+            apply: take,
         };
-        Index(Followed::new([
-            source(roles, Table::take_role, |table| {
+        RbacIndex(StoreIndex::new([
+            source(roles, RbacTable::apply_role, |table| {
                 table.clear_local(|scope| scope.roles.clear())
             }),
-            source(cluster_roles, Table::take_role, |table| {
+            source(cluster_roles, RbacTable::apply_role, |table| {
                 table.cluster.roles.clear()
             }),
-            source(role_bindings, Table::take_binding, |table| {
-                table.clear_local(Scope::clear_bindings)
+            source(role_bindings, RbacTable::apply_binding, |table| {
+                table.clear_local(RbacScope::clear_bindings)
             }),
-            source(cluster_role_bindings, Table::take_binding, |table| {
+            source(cluster_role_bindings, RbacTable::apply_binding, |table| {
                 table.cluster.clear_bindings()
             }),
         ]))
     }
 
     /// What `look` finds in the table as it is now.
-    pub(super) fn read<T>(&self, look: impl FnOnce(&Table) -> T) -> T {
+    pub(super) fn read<T>(&self, look: impl FnOnce(&RbacTable) -> T) -> T {
         self.0.read(look)
     }
 }
 
 /// Roles and bindings, ready to be asked.
 #[derive(Default)]
-pub(super) struct Table {
-    cluster: Scope,
-    namespaces: HashMap<Str, Scope>,
+pub(super) struct RbacTable {
+    cluster: RbacScope,
+    namespaces: HashMap<Str, RbacScope>,
 }
 
 /// Roles and bindings of one namespace, or of the cluster.
 #[derive(Default)]
-struct Scope {
-    roles: HashMap<Str, Role>,
-    users: HashMap<Str, Bindings>,
-    groups: HashMap<Str, Bindings>,
+struct RbacScope {
+    roles: HashMap<Str, RbacRole>,
+    users: HashMap<Str, SubjectBindings>,
+    groups: HashMap<Str, SubjectBindings>,
 }
 
 /// Bindings of one subject, sorted by their names. Most subjects have one.
 #[derive(Default)]
-struct Bindings(Vec<Arc<Binding>>);
+struct SubjectBindings(Vec<Arc<RbacBinding>>);
 
-impl Bindings {
+impl SubjectBindings {
     fn find(&self, name: &Str) -> Result<usize, usize> {
         self.0.binary_search_by(|known| known.name.cmp(name))
     }
 
-    fn put(&mut self, binding: &Arc<Binding>) {
+    fn put(&mut self, binding: &Arc<RbacBinding>) {
         match self.find(&binding.name) {
             Ok(at) => self.0[at] = binding.clone(),
             Err(at) => self.0.insert(at, binding.clone()),
@@ -88,9 +88,9 @@ impl Bindings {
     }
 }
 
-impl Table {
+impl RbacTable {
     /// A role, as a binding in `namespace` means it.
-    pub(super) fn role(&self, role: &RoleName, namespace: &str) -> Option<&Role> {
+    pub(super) fn role(&self, role: &RoleName, namespace: &str) -> Option<&RbacRole> {
         match role.kind.as_str() {
             "ClusterRole" => self.cluster.roles.get(&role.name),
             "Role" => self.namespaces.get(namespace)?.roles.get(&role.name),
@@ -103,55 +103,59 @@ impl Table {
         &self,
         user: &User,
         namespace: &str,
-    ) -> impl Iterator<Item = &Arc<Binding>> {
+    ) -> impl Iterator<Item = &Arc<RbacBinding>> {
         let local = (!namespace.is_empty())
             .then(|| self.namespaces.get(namespace))
             .flatten();
         [Some(&self.cluster), local]
             .into_iter()
             .flatten()
-            .flat_map(|scope| scope.of(user))
+            .flat_map(|scope| scope.bindings_of(user))
     }
 
-    fn clear_local(&mut self, clear: fn(&mut Scope)) {
+    fn clear_local(&mut self, clear: fn(&mut RbacScope)) {
         self.namespaces.values_mut().for_each(clear);
         self.namespaces.retain(|_, scope| !scope.is_empty());
     }
 
     /// Forgets the namespace of an object that is gone, if it was the last there.
-    fn tidy(&mut self, object: &Value) {
+    fn remove_empty_namespace(&mut self, object: &Value) {
         let namespace = object["metadata"]["namespace"].str();
-        if self.namespaces.get(namespace).is_some_and(Scope::is_empty) {
+        if self
+            .namespaces
+            .get(namespace)
+            .is_some_and(RbacScope::is_empty)
+        {
             self.namespaces.remove(namespace);
         }
     }
 
-    fn scope(&mut self, object: &Value) -> &mut Scope {
+    fn scope(&mut self, object: &Value) -> &mut RbacScope {
         match object["metadata"]["namespace"].str() {
             "" => &mut self.cluster,
             namespace => self.namespaces.entry(namespace.into()).or_default(),
         }
     }
 
-    fn take_role(&mut self, object: &Value, there: bool) {
+    fn apply_role(&mut self, object: &Value, there: bool) {
         let (scope, name) = (self.scope(object), object["metadata"]["name"].str());
         match there {
-            true => drop(scope.roles.insert(name.into(), Role::new(object))),
+            true => drop(scope.roles.insert(name.into(), RbacRole::new(object))),
             false => {
                 scope.roles.remove(name);
-                self.tidy(object);
+                self.remove_empty_namespace(object);
             }
         }
     }
 
-    fn take_binding(&mut self, object: &Value, there: bool) {
-        let binding = Arc::new(Binding::new(object));
+    fn apply_binding(&mut self, object: &Value, there: bool) {
+        let binding = Arc::new(RbacBinding::new(object));
         let scope = self.scope(object);
         for subject in &binding.subjects {
-            let (bindings, name) = match &subject.who {
-                Who::User(name) => (&mut scope.users, name),
-                Who::Group(name) => (&mut scope.groups, name),
-                Who::Nobody => continue,
+            let (bindings, name) = match &subject.user {
+                BoundUser::User(name) => (&mut scope.users, name),
+                BoundUser::Group(name) => (&mut scope.groups, name),
+                BoundUser::None => continue,
             };
             match there {
                 true => bindings.entry(name.clone()).or_default().put(&binding),
@@ -159,12 +163,12 @@ impl Table {
             }
         }
         if !there {
-            self.tidy(object);
+            self.remove_empty_namespace(object);
         }
     }
 }
 
-fn remove(bindings: &mut HashMap<Str, Bindings>, subject: &Str, name: &Str) {
+fn remove(bindings: &mut HashMap<Str, SubjectBindings>, subject: &Str, name: &Str) {
     let Some(own) = bindings.get_mut(subject) else {
         return;
     };
@@ -174,8 +178,8 @@ fn remove(bindings: &mut HashMap<Str, Bindings>, subject: &Str, name: &Str) {
     }
 }
 
-impl Scope {
-    fn of(&self, user: &User) -> impl Iterator<Item = &Arc<Binding>> {
+impl RbacScope {
+    fn bindings_of(&self, user: &User) -> impl Iterator<Item = &Arc<RbacBinding>> {
         let own = self.users.get(&user.name);
         let shared = user
             .groups

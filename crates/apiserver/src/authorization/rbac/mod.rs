@@ -8,8 +8,8 @@ mod index;
 mod role;
 mod rule;
 
-pub use rule::Rule;
-pub(crate) use rule::quoted;
+pub use rule::PolicyRule;
+pub(crate) use rule::quote_list;
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,18 +18,18 @@ use mizzen_object::User;
 use mizzen_registry::{Future, Resource};
 use mizzen_value::Value;
 
-use super::{Attributes, Authorizer, Decision, Reason, Rules, Target, aggregate};
-use binding::Binding;
-use index::Index;
+use super::{Attributes, Authorizer, Decision, Reason, RuleSet, Target, join_errors};
+use binding::RbacBinding;
+use index::RbacIndex;
 use role::Verbs;
 
 /// Decides by roles and bindings.
 pub struct Rbac {
-    index: Index,
+    index: RbacIndex,
 }
 
 /// The resources in which roles and bindings are kept.
-pub(crate) struct Sources {
+pub(crate) struct RbacSources {
     pub roles: Resource,
     pub cluster_roles: Resource,
     pub role_bindings: Resource,
@@ -37,25 +37,29 @@ pub(crate) struct Sources {
 }
 
 impl Rbac {
-    pub(crate) fn new(sources: Sources) -> Rbac {
+    pub(crate) fn new(sources: RbacSources) -> Rbac {
         Rbac {
-            index: Index::new(sources),
+            index: RbacIndex::new(sources),
         }
     }
 
     /// The rules of the role that a binding names; none if there is no such role. `namespace` is the binding's.
-    pub(crate) fn rules_of(&self, reference: &Value, namespace: &str) -> Option<Arc<[Arc<Rule>]>> {
+    pub(crate) fn role_rules(
+        &self,
+        reference: &Value,
+        namespace: &str,
+    ) -> Option<Arc<[Arc<PolicyRule>]>> {
         let role = binding::RoleName::new(reference);
         self.index
             .read(|table| table.role(&role, namespace).map(|role| role.rules.clone()))
     }
 
-    fn decide(&self, attributes: &Attributes) -> Decision {
+    fn authorize_now(&self, attributes: &Attributes) -> Decision {
         let namespace = match &attributes.target {
             Target::Resource(resource) => resource.namespace,
             Target::Page(_) => "",
         };
-        let verb = Verbs::of(attributes.verb);
+        let verb = Verbs::from_verb(attributes.verb);
         self.index.read(|table| {
             let mut missing = Vec::new();
             for binding in table.bindings(attributes.user, namespace) {
@@ -72,7 +76,7 @@ impl Rbac {
                 }
             }
             let silent = missing.is_empty();
-            let reason = || Reason::new(format!("RBAC: {}", aggregate(&missing)));
+            let reason = || Reason::new(format!("RBAC: {}", join_errors(&missing)));
             Decision::NoOpinion(if silent { Reason::default() } else { reason() })
         })
     }
@@ -80,12 +84,12 @@ impl Rbac {
 
 impl Authorizer for Rbac {
     fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> Future<'a, Decision> {
-        Box::pin(std::future::ready(self.decide(attributes)))
+        Box::pin(std::future::ready(self.authorize_now(attributes)))
     }
 
-    fn rules(&self, user: &User, namespace: &str) -> Rules {
+    fn rules(&self, user: &User, namespace: &str) -> RuleSet {
         self.index.read(|table| {
-            let mut all = Rules::default();
+            let mut all = RuleSet::default();
             for binding in table.bindings(user, namespace) {
                 match table.role(&binding.role, &binding.namespace) {
                     Some(role) => all.rules.extend(role.rules.iter().cloned()),
@@ -105,13 +109,13 @@ impl fmt::Debug for Rbac {
 
 /// The binding that made somebody allowed.
 struct Granted {
-    binding: Arc<Binding>,
+    binding: Arc<RbacBinding>,
     /// Which of its subjects they are.
     subject: Option<usize>,
 }
 
 impl Granted {
-    fn new(binding: &Arc<Binding>, user: &User) -> Granted {
+    fn new(binding: &Arc<RbacBinding>, user: &User) -> Granted {
         Granted {
             binding: binding.clone(),
             subject: binding.subject(user),

@@ -4,28 +4,28 @@ use std::sync::Arc;
 
 use mizzen_value::Value;
 
-use super::Rule;
+use super::PolicyRule;
 
 /// A role, read.
 #[derive(Debug)]
-pub(super) struct Role {
-    pub rules: Arc<[Arc<Rule>]>,
+pub(super) struct RbacRole {
+    pub rules: Arc<[Arc<PolicyRule>]>,
     /// All verbs of all rules.
     verbs: Verbs,
 }
 
-impl Role {
-    pub(super) fn new(object: &Value) -> Role {
-        let rules: Arc<[Arc<Rule>]> = object["rules"]
+impl RbacRole {
+    pub(super) fn new(object: &Value) -> RbacRole {
+        let rules: Arc<[Arc<PolicyRule>]> = object["rules"]
             .list()
             .iter()
-            .map(|rule| Arc::new(Rule::new(rule)))
+            .map(|rule| Arc::new(PolicyRule::new(rule)))
             .collect();
         let verbs = rules
             .iter()
             .flat_map(|rule| &rule.verbs)
-            .fold(0, |verbs, verb| verbs | Verbs::of(verb).0);
-        Role {
+            .fold(0, |verbs, verb| verbs | Verbs::from_verb(verb).0);
+        RbacRole {
             rules,
             verbs: Verbs(verbs),
         }
@@ -53,7 +53,7 @@ const USUAL: [&str; 8] = [
 ];
 
 impl Verbs {
-    pub(super) fn of(verb: &str) -> Verbs {
+    pub(super) fn from_verb(verb: &str) -> Verbs {
         match USUAL.iter().position(|usual| *usual == verb) {
             _ if verb == "*" => Verbs(u16::MAX),
             Some(at) => Verbs(1 << at),
@@ -71,8 +71,8 @@ mod tests {
     #[test]
     fn a_role_is_passed_over_only_if_no_rule_has_the_verb() {
         let may = |rules: &str, verb: &str| {
-            Role::new(&parse(format!(r#"{{"rules":{rules}}}"#).as_bytes()).unwrap())
-                .may_have(Verbs::of(verb))
+            RbacRole::new(&parse(format!(r#"{{"rules":{rules}}}"#).as_bytes()).unwrap())
+                .may_have(Verbs::from_verb(verb))
         };
         let two = r#"[{"verbs":["get"]},{"verbs":["list","bind"]}]"#;
         assert!(may(two, "get") && may(two, "list") && may(two, "bind"));

@@ -11,7 +11,7 @@ const ALL: &str = "*";
 
 /// A rule of a role.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Rule {
+pub struct PolicyRule {
     /// What may be done.
     pub verbs: Vec<Str>,
     /// In which groups.
@@ -24,9 +24,9 @@ pub struct Rule {
     pub urls: Vec<Str>,
 }
 
-impl Rule {
+impl PolicyRule {
     /// A rule as a role has it.
-    pub fn new(rule: &Value) -> Rule {
+    pub fn new(rule: &Value) -> PolicyRule {
         let texts = |field: &str| {
             rule[field]
                 .list()
@@ -34,7 +34,7 @@ impl Rule {
                 .map(|text| text.str().into())
                 .collect()
         };
-        Rule {
+        PolicyRule {
             verbs: texts("verbs"),
             groups: texts("apiGroups"),
             resources: texts("resources"),
@@ -44,21 +44,21 @@ impl Rule {
     }
 
     /// Everything in every group.
-    pub fn every_resource() -> Rule {
-        Rule {
+    pub fn every_resource() -> PolicyRule {
+        PolicyRule {
             verbs: vec![ALL.into()],
             groups: vec![ALL.into()],
             resources: vec![ALL.into()],
-            ..Rule::default()
+            ..PolicyRule::default()
         }
     }
 
     /// Everything with every page.
-    pub fn every_page() -> Rule {
-        Rule {
+    pub fn every_page() -> PolicyRule {
+        PolicyRule {
             verbs: vec![ALL.into()],
             urls: vec![ALL.into()],
-            ..Rule::default()
+            ..PolicyRule::default()
         }
     }
 
@@ -81,17 +81,17 @@ impl Rule {
     }
 
     /// The rule in its smallest parts: one group, one resource, one verb, one name, or one page and one verb.
-    pub fn parts(&self) -> Vec<Rule> {
+    pub fn parts(&self) -> Vec<PolicyRule> {
         let mut parts = Vec::new();
         for (group, resource) in pairs(&self.groups, &self.resources) {
             for verb in &self.verbs {
-                let part = Rule {
+                let part = PolicyRule {
                     groups: vec![group.clone()],
                     resources: vec![resource.clone()],
                     verbs: vec![verb.clone()],
-                    ..Rule::default()
+                    ..PolicyRule::default()
                 };
-                let named = self.names.iter().map(|name| Rule {
+                let named = self.names.iter().map(|name| PolicyRule {
                     names: vec![name.clone()],
                     ..part.clone()
                 });
@@ -102,16 +102,16 @@ impl Rule {
             }
         }
         let pages = pairs(&self.urls, &self.verbs);
-        parts.extend(pages.map(|(url, verb)| Rule {
+        parts.extend(pages.map(|(url, verb)| PolicyRule {
             urls: vec![url.clone()],
             verbs: vec![verb.clone()],
-            ..Rule::default()
+            ..PolicyRule::default()
         }));
         parts
     }
 
     /// Whether whoever has this rule has all that `part` gives; `part` is one of [`parts`](Self::parts).
-    pub fn covers(&self, part: &Rule) -> bool {
+    pub fn covers(&self, part: &PolicyRule) -> bool {
         part.verbs.iter().all(|verb| has(&self.verbs, verb))
             && part.groups.iter().all(|group| has(&self.groups, group))
             && part
@@ -169,7 +169,7 @@ fn covers_url(own: &str, wanted: &str) -> bool {
 }
 
 /// As refusals show a rule: `{APIGroups:[""], Resources:["pods"], Verbs:["get" "list"]}`.
-impl fmt::Display for Rule {
+impl fmt::Display for PolicyRule {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let fields = [
             ("APIGroups", &self.groups),
@@ -180,14 +180,14 @@ impl fmt::Display for Rule {
         ];
         let shown = fields.into_iter().filter(|(_, texts)| !texts.is_empty());
         let shown: Vec<String> = shown
-            .map(|(name, texts)| format!("{name}:{}", quoted(texts)))
+            .map(|(name, texts)| format!("{name}:{}", quote_list(texts)))
             .collect();
         write!(f, "{{{}}}", shown.join(", "))
     }
 }
 
 /// Texts as Go shows a list of them: `["a" "b"]`.
-pub(crate) fn quoted(texts: &[Str]) -> String {
+pub(crate) fn quote_list(texts: &[Str]) -> String {
     let texts: Vec<String> = texts.iter().map(|text| json::quote(text)).collect();
     format!("[{}]", texts.join(" "))
 }
@@ -198,8 +198,8 @@ mod tests {
     use crate::User;
     use mizzen_value::json::parse;
 
-    fn rule(text: &str) -> Rule {
-        Rule::new(&parse(text.as_bytes()).unwrap())
+    fn rule(text: &str) -> PolicyRule {
+        PolicyRule::new(&parse(text.as_bytes()).unwrap())
     }
 
     #[track_caller]

@@ -16,16 +16,16 @@ const COST: u64 = 1_000_000;
 
 /// Expressions that must all hold.
 #[derive(Debug, Default)]
-pub(crate) struct Conditions(Vec<(Str, Program)>);
+pub(crate) struct MatchConditions(Vec<(Str, Program)>);
 
-impl Conditions {
+impl MatchConditions {
     /// Compiles expressions, and tells what is wrong with them.
     pub(crate) fn compile(
         expressions: &[&str],
         path: &Path,
         violations: &mut Violations,
-    ) -> Conditions {
-        let mut conditions = Conditions::default();
+    ) -> MatchConditions {
+        let mut conditions = MatchConditions::default();
         if expressions.len() > MAX {
             violations.too_many(path, expressions.len(), MAX);
             return conditions;
@@ -54,7 +54,7 @@ impl Conditions {
     }
 
     /// Whether all hold of a request. One that does not counts for more than one that cannot be evaluated.
-    pub(crate) fn hold(&self, request: &Value) -> Result<bool, String> {
+    pub(crate) fn evaluate(&self, request: &Value) -> Result<bool, String> {
         let variables = [("request", cel::Value::data(request))];
         let mut problems = Vec::new();
         for (text, program) in &self.0 {

@@ -20,15 +20,16 @@ use mizzen_registry::{Future, Registry};
 use mizzen_value::{Str, Value, json, value};
 use tokio::time::Instant;
 
-use super::configuration::shape;
-use super::metrics::{Counts, Outcome};
+use super::configuration::config_type;
+use super::metrics::{AuthorizationMetrics, WebhookOutcome};
 use super::{
-    Attributes, Authorizer, ConfigurationError, Decision, Reason, Resource, Rules, Target, review,
+    Attributes, AuthorizationConfigurationError, Authorizer, Decision, Reason, Resource, RuleSet,
+    Target, review,
 };
-use crate::delegate::cache::Cache;
-use crate::delegate::kubeconfig::Kubeconfig;
+use crate::delegate::cache::LruCache;
+use crate::delegate::kubeconfig::WebhookKubeconfig;
 use crate::outgoing::{PostError, Remote, jittered};
-pub(crate) use conditions::Conditions;
+pub(crate) use conditions::MatchConditions;
 
 /// How often a question is asked at most.
 const ATTEMPTS: u32 = 5;
@@ -41,23 +42,23 @@ const MAX_KEPT_QUESTION: usize = 10_000;
 
 /// How a webhook is asked.
 #[derive(Debug)]
-pub struct Settings {
+pub struct WebhookSettings {
     /// How long one attempt may take.
     pub(super) timeout: Duration,
     /// How long a yes is kept.
-    pub(super) authorized: Duration,
+    pub(super) authorized_ttl: Duration,
     /// How long any other answer is kept.
-    pub(super) unauthorized: Duration,
-    pub(super) version: Version,
-    pub(super) on_error: OnError,
+    pub(super) unauthorized_ttl: Duration,
+    pub(super) version: SubjectAccessReviewVersion,
+    pub(super) failure_policy: FailurePolicy,
     /// Where it is.
-    pub(super) remote: Kubeconfig,
-    pub(super) conditions: Conditions,
+    pub(super) remote: WebhookKubeconfig,
+    pub(super) match_conditions: MatchConditions,
 }
 
 /// The version of the reviews.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Version {
+pub enum SubjectAccessReviewVersion {
     /// v1.
     #[default]
     V1,
@@ -65,145 +66,146 @@ pub enum Version {
     V1beta1,
 }
 
-impl Version {
+impl SubjectAccessReviewVersion {
     /// The version of a name.
-    pub fn named(name: &str) -> Option<Version> {
+    pub fn named(name: &str) -> Option<SubjectAccessReviewVersion> {
         match name {
-            "v1" => Some(Version::V1),
-            "v1beta1" => Some(Version::V1beta1),
+            "v1" => Some(SubjectAccessReviewVersion::V1),
+            "v1beta1" => Some(SubjectAccessReviewVersion::V1beta1),
             _ => None,
         }
     }
 
     fn api_version(self) -> &'static str {
         match self {
-            Version::V1 => "authorization.k8s.io/v1",
-            Version::V1beta1 => "authorization.k8s.io/v1beta1",
+            SubjectAccessReviewVersion::V1 => "authorization.k8s.io/v1",
+            SubjectAccessReviewVersion::V1beta1 => "authorization.k8s.io/v1beta1",
         }
     }
 }
 
 /// What it means that a webhook could not be asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum OnError {
+pub(crate) enum FailurePolicy {
     /// Others are asked.
     NoOpinion,
     /// Nobody is.
     Deny,
 }
 
-impl Settings {
+impl WebhookSettings {
     /// The server of a kubeconfig file, asked without conditions. Others are asked if it does not answer.
     pub fn load(
         file: &Path,
         version: &str,
         authorized: Duration,
         unauthorized: Duration,
-    ) -> Result<Settings, ConfigurationError> {
-        let remote =
-            Kubeconfig::load(file).map_err(|error| ConfigurationError(error.to_string()))?;
-        let version = Version::named(version).ok_or_else(|| {
+    ) -> Result<WebhookSettings, AuthorizationConfigurationError> {
+        let remote = WebhookKubeconfig::load(file)
+            .map_err(|error| AuthorizationConfigurationError(error.to_string()))?;
+        let version = SubjectAccessReviewVersion::named(version).ok_or_else(|| {
             let named = json::quote(version);
             let problem = "supported versions are \"v1\", \"v1beta1\"";
-            ConfigurationError(format!(
+            AuthorizationConfigurationError(format!(
                 "unsupported webhook authorizer version {named}, {problem}"
             ))
         })?;
-        Ok(Settings {
+        Ok(WebhookSettings {
             timeout: Duration::from_secs(30),
-            authorized,
-            unauthorized,
+            authorized_ttl: authorized,
+            unauthorized_ttl: unauthorized,
             version,
-            on_error: OnError::NoOpinion,
+            failure_policy: FailurePolicy::NoOpinion,
             remote,
-            conditions: Conditions::default(),
+            match_conditions: MatchConditions::default(),
         })
     }
 }
 
 /// A webhook that decides.
-pub(super) struct Webhook {
+pub(super) struct WebhookAuthorizer {
     name: Str,
-    settings: Arc<Settings>,
+    settings: Arc<WebhookSettings>,
     remote: Remote,
-    answers: Cache<Answer>,
+    answers: LruCache<ReviewResult>,
     registry: Registry,
-    counts: Arc<Counts>,
+    counts: Arc<AuthorizationMetrics>,
     /// What is read of an answer.
     shape: Arc<Struct>,
 }
 
 /// What somebody said.
 #[derive(Debug, Clone, PartialEq)]
-struct Answer {
+struct ReviewResult {
     allowed: bool,
     denied: bool,
     reason: String,
 }
 
-impl Webhook {
+impl WebhookAuthorizer {
     pub(super) fn new(
         name: &Str,
-        settings: Arc<Settings>,
+        settings: Arc<WebhookSettings>,
         registry: &Registry,
-        counts: Arc<Counts>,
-    ) -> Webhook {
-        Webhook {
+        counts: Arc<AuthorizationMetrics>,
+    ) -> WebhookAuthorizer {
+        WebhookAuthorizer {
             name: name.clone(),
             remote: Remote::new(&settings.remote, registry),
             settings,
-            answers: Cache::new(ROOM),
+            answers: LruCache::new(ROOM),
             registry: registry.clone(),
             counts,
-            shape: shape("authorization.k8s.io/v1.SubjectAccessReview"),
+            shape: config_type("authorization.k8s.io/v1.SubjectAccessReview"),
         }
     }
 
-    async fn decide(&self, attributes: &Attributes<'_>) -> Decision {
-        match self.is_asked(attributes) {
+    async fn authorize_by_webhook(&self, attributes: &Attributes<'_>) -> Decision {
+        match self.matches_conditions(attributes) {
             Ok(true) => {}
             Ok(false) => return Decision::NoOpinion(Reason::default()),
-            Err(problem) => return self.failed(problem),
+            Err(problem) => return self.apply_failure_policy(problem),
         }
-        let spec = review::spec(attributes);
+        let spec = review::review_spec(attributes);
         let question = json::to_string(&spec);
         if let Some(answer) = self.answers.get(&question) {
             return answer.decision();
         }
         // Who only tries whether there is an answer at once goes away here, before anything is sent.
         tokio::task::yield_now().await;
-        match self.ask(spec).await {
+        match self.post_with_retries(spec).await {
             Ok(answer) => {
-                self.keep(attributes, question, &answer);
+                self.cache_result(attributes, question, &answer);
                 answer.decision()
             }
-            Err(error) => self.failed(error.why),
+            Err(error) => self.apply_failure_policy(error.why),
         }
     }
 
-    fn is_asked(&self, attributes: &Attributes) -> Result<bool, String> {
-        let conditions = &self.settings.conditions;
+    fn matches_conditions(&self, attributes: &Attributes) -> Result<bool, String> {
+        let conditions = &self.settings.match_conditions;
         if conditions.is_empty() {
             return Ok(true);
         }
         let started = Instant::now();
-        let outcome = conditions.hold(&review::request(attributes));
-        self.counts.conditions(&self.name, started, &outcome);
+        let outcome = conditions.evaluate(&review::condition_request(attributes));
+        self.counts
+            .record_match_conditions(&self.name, started, &outcome);
         outcome
     }
 
-    fn failed(&self, problem: String) -> Decision {
-        match self.settings.on_error {
-            OnError::NoOpinion => Decision::NoOpinion(Reason::failed(problem)),
-            OnError::Deny => Decision::Deny(Reason::failed(problem)),
+    fn apply_failure_policy(&self, problem: String) -> Decision {
+        match self.settings.failure_policy {
+            FailurePolicy::NoOpinion => Decision::NoOpinion(Reason::failed(problem)),
+            FailurePolicy::Deny => Decision::Deny(Reason::failed(problem)),
         }
     }
 
-    fn keep(&self, attributes: &Attributes, question: String, answer: &Answer) {
+    fn cache_result(&self, attributes: &Attributes, question: String, answer: &ReviewResult) {
         if length(attributes) < MAX_KEPT_QUESTION {
-            let Settings {
-                authorized,
-                unauthorized,
+            let WebhookSettings {
+                authorized_ttl: authorized,
+                unauthorized_ttl: unauthorized,
                 ..
             } = *self.settings;
             let lasts = if answer.allowed {
@@ -216,19 +218,20 @@ impl Webhook {
     }
 
     /// Asks until there is an answer, or one more attempt would not help.
-    async fn ask(&self, spec: Value) -> Result<Answer, PostError> {
+    async fn post_with_retries(&self, spec: Value) -> Result<ReviewResult, PostError> {
         let body = bytes::Bytes::from(json::to_string(&self.review(spec)));
         let mut pause = PAUSE;
         let mut attempt = 1;
         loop {
-            let error = match self.attempt(body.clone()).await {
+            let error = match self.post_review(body.clone()).await {
                 Ok(answer) => return Ok(answer),
                 Err(error) => error,
             };
             if attempt == ATTEMPTS || !error.is_passing() {
                 tracing::warn!(webhook = %self.name, problem = %error, "an authorizer cannot be asked");
-                if self.settings.on_error == OnError::NoOpinion {
-                    self.counts.failed_open(&self.name, Outcome::of(&error));
+                if self.settings.failure_policy == FailurePolicy::NoOpinion {
+                    self.counts
+                        .record_fail_open(&self.name, WebhookOutcome::from_error(&error));
                 }
                 return Err(error);
             }
@@ -238,23 +241,23 @@ impl Webhook {
         }
     }
 
-    async fn attempt(&self, body: bytes::Bytes) -> Result<Answer, PostError> {
-        let timer = self.counts.evaluation(&self.name);
+    async fn post_review(&self, body: bytes::Bytes) -> Result<ReviewResult, PostError> {
+        let timer = self.counts.start_webhook_timer(&self.name);
         let outcome = self
             .remote
             .post(body, self.settings.timeout)
             .await
-            .and_then(|body| self.read(&body));
+            .and_then(|body| self.decode_review(&body));
         timer.end(
             outcome
                 .as_ref()
-                .map_or_else(Outcome::of, |_| Outcome::Success),
+                .map_or_else(WebhookOutcome::from_error, |_| WebhookOutcome::Success),
         );
         outcome
     }
 
     fn review(&self, mut spec: Value) -> Value {
-        if self.settings.version == Version::V1beta1
+        if self.settings.version == SubjectAccessReviewVersion::V1beta1
             && let Some(groups) = spec.remove("groups")
         {
             spec.set("group", groups);
@@ -268,7 +271,7 @@ impl Webhook {
         })
     }
 
-    fn read(&self, body: &[u8]) -> Result<Answer, PostError> {
+    fn decode_review(&self, body: &[u8]) -> Result<ReviewResult, PostError> {
         let refused = |why: String| PostError {
             code: Some(200),
             why,
@@ -279,7 +282,7 @@ impl Webhook {
             .value;
         let status = &review["status"];
         let reason = status["reason"].str().to_owned();
-        Ok(Answer {
+        Ok(ReviewResult {
             allowed: status["allowed"].bool(),
             denied: status["denied"].bool(),
             reason,
@@ -288,7 +291,7 @@ impl Webhook {
 }
 
 /// Whether an answer is a review of the version that was sent. One that does not say what it is may be.
-fn check_kind(body: &[u8], version: Version) -> Result<(), String> {
+fn check_kind(body: &[u8], version: SubjectAccessReviewVersion) -> Result<(), String> {
     let meta = type_meta(body)
         .map_err(|why| format!("couldn't get version/kind; json parse error: {why}"))?;
     let own = version.api_version();
@@ -337,7 +340,7 @@ fn length(attributes: &Attributes) -> usize {
     }
 }
 
-impl Answer {
+impl ReviewResult {
     fn decision(self) -> Decision {
         let reason = Reason::from(self.reason);
         match (self.denied, self.allowed) {
@@ -351,22 +354,22 @@ impl Answer {
     }
 }
 
-impl Authorizer for Webhook {
+impl Authorizer for WebhookAuthorizer {
     fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> Future<'a, Decision> {
-        Box::pin(self.decide(attributes))
+        Box::pin(self.authorize_by_webhook(attributes))
     }
 
-    fn rules(&self, _: &User, _: &str) -> Rules {
+    fn rules(&self, _: &User, _: &str) -> RuleSet {
         let problem = "webhook authorizer does not support user rule resolution";
-        Rules {
+        RuleSet {
             incomplete: true,
             problems: vec![problem.into()],
-            ..Rules::default()
+            ..RuleSet::default()
         }
     }
 }
 
-impl fmt::Debug for Webhook {
+impl fmt::Debug for WebhookAuthorizer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Webhook({})", self.name)
     }

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use mizzen_apiserver::audit::{
-    Batch, Delivery, Format, LogFile, Mode, Policy, Setup, Throttle, Truncation, WebhookSetup,
+    AuditOptions, AuditPolicy, AuditWebhookOptions, BatchOptions, Delivery, DeliveryMode, LogFile,
+    LogFormat, Throttle, Truncation,
 };
 
 use super::{duration, invalid_file, text};
@@ -59,19 +60,20 @@ pub(crate) struct AuditArgs {
 }
 
 impl AuditArgs {
-    /// The policy and the backends; none without a policy.
-    pub(crate) fn setup(&self) -> Result<Option<Setup>, ComposeError> {
+
+/// The policy and the backends; none without a policy.
+pub(crate)fn setup(&self)->Result<Option<AuditOptions>, ComposeError> {
         let Some(file) = &self.audit_policy_file else {
             if self.audit_log_path.is_some() || self.audit_webhook_config_file.is_some() {
                 tracing::warn!("audit backend without --audit-policy-file, nothing is audited");
             }
             return Ok(None);
         };
-        let policy = Policy::read(text(file)?.as_bytes())
-            .map_err(|error| invalid_file(file, error.to_string()))?;
-        // The log file is created last: a server that fails to start leaves none behind.
+let policy=AuditPolicy::read(text(file)?.as_bytes()).map_err(|error|invalid_file(file, error.to_string()))?;
+// The log file is created last: a server that fails to start leaves none behind.
+
         let webhook = self.webhook()?;
-        Ok(Some(Setup {
+        Ok(Some(AuditOptions {
             policy,
             log: self.log_file()?,
             webhook,
@@ -91,19 +93,18 @@ impl AuditArgs {
             compress: self.audit_log_compress,
             delivery: self.log.delivery()?,
         };
-        file.make()
-            .map_err(|error| invalid_file(&file.path, error.to_string()))?;
+file.create().map_err(|error|invalid_file(&file.path, error.to_string()))?;
         Ok(Some(file))
     }
 
-    fn webhook(&self) -> Result<Option<WebhookSetup>, ComposeError> {
+    fn webhook(&self) -> Result<Option<AuditWebhookOptions>, ComposeError> {
         let Some(file) = &self.audit_webhook_config_file else {
             return Ok(None);
         };
         let delivery = self.webhook.delivery()?;
-        let setup = WebhookSetup::load(file, self.audit_webhook_initial_backoff, delivery);
-        // The error names the file, which the kubeconfig may refer to.
-        let invalid = |error: &dyn ToString| ComposeError::Configuration {
+let setup=AuditWebhookOptions::load(file, self.audit_webhook_initial_backoff, delivery);
+// The error names the file, which the kubeconfig may refer to.
+let invalid=|error:&dyn ToString|ComposeError::Configuration {
             file: "--audit-webhook-config-file".into(),
             why: error.to_string(),
         };
@@ -118,11 +119,11 @@ enum FormatArg {
     Legacy,
 }
 
-impl From<FormatArg> for Format {
-    fn from(format: FormatArg) -> Format {
+impl From<FormatArg> for LogFormat {
+    fn from(format: FormatArg) -> LogFormat {
         match format {
-            FormatArg::Json => Format::Json,
-            FormatArg::Legacy => Format::Legacy,
+            FormatArg::Json => LogFormat::Json,
+            FormatArg::Legacy => LogFormat::Legacy,
         }
     }
 }
@@ -135,12 +136,12 @@ enum ModeArg {
     BlockingStrict,
 }
 
-impl From<ModeArg> for Mode {
-    fn from(mode: ModeArg) -> Mode {
+impl From<ModeArg> for DeliveryMode {
+    fn from(mode: ModeArg) -> DeliveryMode {
         match mode {
-            ModeArg::Batch => Mode::Batch,
-            ModeArg::Blocking => Mode::Blocking,
-            ModeArg::BlockingStrict => Mode::BlockingStrict,
+            ModeArg::Batch => DeliveryMode::Batch,
+            ModeArg::Blocking => DeliveryMode::Blocking,
+            ModeArg::BlockingStrict => DeliveryMode::BlockingStrict,
         }
     }
 }
@@ -198,7 +199,7 @@ macro_rules! delivery_args {
         impl $type {
             fn delivery(&self) -> Result<Delivery, ComposeError> {
                 let throttle = Throttle { rate: self.rate, burst: self.burst };
-                let batch = Batch {
+                let batch = BatchOptions {
                     buffer: self.buffer,
                     size: self.size,
                     wait: self.wait,
@@ -216,13 +217,9 @@ macro_rules! delivery_args {
 delivery_args!(LogDelivery, "log", "blocking", size: 1, throttle: false);
 delivery_args!(WebhookDelivery, "webhook", "batch", size: 400, throttle: true);
 
+
 /// Rejects invalid numbers with upstream's messages.
-fn check_delivery(
-    place: &str,
-    mode: Mode,
-    batch: &Batch,
-    sizes: Truncation,
-) -> Result<(), ComposeError> {
+fn check_delivery(place:&str, mode:DeliveryMode, batch:&BatchOptions, sizes:Truncation, )->Result<(), ComposeError> {
     let (
         Truncation {
             event,
@@ -236,7 +233,7 @@ fn check_delivery(
         ))
     };
     let name = |what: &str| format!("batch {place} {what} ");
-    let is_batch = mode == Mode::Batch;
+let is_batch=mode==DeliveryMode::Batch;
     let problem = match throttle {
         _ if is_batch && batch.buffer == 0 => {
             positive(&name("buffer size"), batch.buffer.to_string())
@@ -284,10 +281,10 @@ mod tests {
         let log = audit.log.delivery().unwrap();
         assert_eq!(
             (log.mode, log.batch.size, log.batch.throttle),
-            (Mode::Blocking, 1, None)
+            (DeliveryMode::Blocking, 1, None)
         );
         let webhook = audit.webhook.delivery().unwrap();
-        let batch = Batch {
+        let batch = BatchOptions {
             buffer: 10_000,
             size: 400,
             wait: Duration::from_secs(30),
@@ -299,7 +296,7 @@ mod tests {
         assert_eq!(
             webhook,
             Delivery {
-                mode: Mode::Batch,
+                mode: DeliveryMode::Batch,
                 batch,
                 truncation: None
             }
@@ -324,12 +321,12 @@ mod tests {
         };
         assert_eq!(
             (log.mode, log.truncation),
-            (Mode::BlockingStrict, Some(sizes))
+            (DeliveryMode::BlockingStrict, Some(sizes))
         );
         let webhook = audit.webhook.delivery().unwrap();
         assert_eq!(
             (webhook.mode, webhook.batch.throttle),
-            (Mode::Blocking, None)
+            (DeliveryMode::Blocking, None)
         );
         assert_eq!(audit.audit_webhook_initial_backoff, Duration::from_secs(90));
     }
@@ -362,7 +359,7 @@ mod tests {
         );
     }
 
-    fn setup(policy: &str) -> Result<Option<Setup>, String> {
+    fn setup(policy: &str) -> Result<Option<AuditOptions>, String> {
         let directory = tempfile::tempdir().unwrap();
         let (file, log) = (
             directory.path().join("policy.yaml"),

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
-use mizzen_apiserver::ServiceAccounts;
+use mizzen_apiserver::ServiceAccountTokens;
 use mizzen_apiserver::authentication::{
-    Anonymous, Authentication, AuthenticationConfiguration, Authenticator, Issuers, Oddity,
-    ProxyHeaders, ReviewVersion, StaticTokens, TokenWebhook, WebhookOptions,
+    Anonymous, Authentication, AuthenticationConfiguration, Authenticator, Issuers, ProxyHeaders,
+    ReviewVersion, StaticTokens, TokenFileWarning, TokenWebhook, WebhookOptions,
 };
 use mizzen_apiserver::file_watcher::{FileError, FileWatcher};
 use mizzen_registry::Registry;
@@ -62,17 +62,16 @@ enum TokenReviewVersion {
 }
 
 impl AuthenticationArgs {
-    /// Changes the default: anonymous requests are allowed for health endpoints only.
-    pub(crate) fn limit_anonymous_to_health(&mut self) {
-        self.default_anonymous =
-            Anonymous::At(["/healthz", "/livez", "/readyz"].map(String::from).into());
+
+/// Changes the default: anonymous requests are allowed for health endpoints only.
+pub(crate)fn limit_anonymous_to_health(&mut self) { self.default_anonymous=Anonymous::AtPaths(["/healthz", "/livez", "/readyz"].map(String::from).into());
     }
 
     /// All authenticators. `allows_everything` is whether the authorizer is AlwaysAllow.
     pub(crate) fn authentication(
         &self,
         registry: &Registry,
-        accounts: &ServiceAccounts,
+        accounts: &ServiceAccountTokens,
         allows_everything: bool,
     ) -> Result<Authentication, ComposeError> {
         let (issuers, configured) = self.issuers(registry, accounts)?;
@@ -84,8 +83,7 @@ impl AuthenticationArgs {
         Ok(Authentication {
             tokens: self.tokens()?,
             bootstrap_tokens: self.enable_bootstrap_token_auth,
-            others: others.into_iter().flatten().collect(),
-            anonymous: self.anonymous(configured, allows_everything)?,
+authenticators:others.into_iter().flatten().collect(), anonymous:self.anonymous(configured, allows_everything)?,
             proxy_headers: self.proxy_headers()?,
         })
     }
@@ -99,21 +97,20 @@ impl AuthenticationArgs {
         let Some(file) = &self.token_auth_file else {
             return Ok(StaticTokens::default());
         };
-        let warn = |Oddity { what, record }: Oddity| {
+        let warn = |TokenFileWarning { what, record }: TokenFileWarning| {
             let file = file.display();
             tracing::warn!(
                 "{what} token has been found in token file '{file}', record number '{record}'"
             );
         };
-        let tokens = StaticTokens::parse_warning(&text(file)?, warn);
-        tokens.map_err(|error| invalid_file(file, error.to_string()))
+let tokens=StaticTokens::parse_with_warnings(&text(file)?, warn); tokens.map_err(|error|invalid_file(file, error.to_string()))
     }
 
     /// The JWT issuers, and the configuration of anonymous requests.
     fn issuers(
         &self,
         registry: &Registry,
-        accounts: &ServiceAccounts,
+        accounts: &ServiceAccountTokens,
     ) -> Result<(Option<Arc<Issuers>>, Option<Anonymous>), ComposeError> {
         let own = accounts.audiences();
         match (&self.authentication_config, self.oidc.is_given()) {
@@ -137,9 +134,7 @@ impl AuthenticationArgs {
                     .map_err(|why| invalid_file(file, why))?;
                 let anonymous = read.anonymous.take();
                 let issuers = Arc::new(Issuers::new(registry, read, Vec::new(), own));
-                issuers.are_of(&content);
-                let changed =
-                    reload_issuers(issuers.clone(), accounts.issuers.clone(), anonymous.clone());
+issuers.set_file_content(&content); let changed=reload_issuers(issuers.clone(), accounts.issuers.clone(), anonymous.clone());
                 let watcher = FileWatcher::new([file.clone()], [content.into_bytes()]);
                 tokio::spawn(watcher.run(changed));
                 Ok((Some(issuers), anonymous))
@@ -150,7 +145,7 @@ impl AuthenticationArgs {
     fn webhook(
         &self,
         registry: &Registry,
-        accounts: &ServiceAccounts,
+        accounts: &ServiceAccountTokens,
     ) -> Result<Option<Arc<TokenWebhook>>, ComposeError> {
         let Some(file) = &self.authentication_token_webhook_config_file else {
             return Ok(None);
@@ -160,7 +155,7 @@ impl AuthenticationArgs {
                 TokenReviewVersion::V1 => ReviewVersion::V1,
                 TokenReviewVersion::V1beta1 => ReviewVersion::V1Beta1,
             },
-            lasts: self.authentication_token_webhook_cache_ttl,
+            cache_ttl: self.authentication_token_webhook_cache_ttl,
             audiences: accounts.audiences().to_vec(),
         };
         let webhook = TokenWebhook::load(file, registry, options);
@@ -183,17 +178,15 @@ impl AuthenticationArgs {
                 let why = "anonymous: Forbidden: --anonymous-auth flag cannot be set when anonymous field is configured in authentication configuration file";
                 Err(invalid_file(Path::new("--anonymous-auth"), why.into()))
             }
-            (Some(configured), None) => Ok(configured),
-            (None, Some(false)) => Ok(Anonymous::Nowhere),
+(Some(configured), None)=>Ok(configured), (None, Some(false))=>Ok(Anonymous::Disabled),
             (None, _) if allows_everything => {
                 tracing::warn!(
                     "AnonymousAuth is not allowed with the AlwaysAllow authorizer. Resetting AnonymousAuth to false. You \
                      should use a different authorizer"
                 );
-                Ok(Anonymous::Nowhere)
+                Ok(Anonymous::Disabled)
             }
-            (None, Some(true)) => Ok(Anonymous::Everywhere),
-            (None, None) => Ok(self.default_anonymous.clone()),
+(None, Some(true))=>Ok(Anonymous::Enabled), (None, None)=>Ok(self.default_anonymous.clone()),
         }
     }
 }
@@ -218,12 +211,11 @@ fn reload_issuers(
                     }
                 }
             });
-        let is_valid = read.is_ok();
-        issuers.reloaded(is_valid);
+let is_valid=read.is_ok(); issuers.record_reload(is_valid);
         match read {
             Ok((read, text)) => {
                 issuers.replace(read);
-                issuers.are_of(text);
+                issuers.set_file_content(text);
                 tracing::info!("reloaded authentication config");
             }
             Err(error) => tracing::error!(

@@ -5,9 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use mizzen_apiserver::authorization::webhook::Settings;
-use mizzen_apiserver::authorization::{Authorization, ConfigurationError, Entry, Mode};
-use mizzen_value::json;
+use mizzen_apiserver::authorization::webhook::WebhookSettings; use mizzen_apiserver::authorization:: { Authorization, AuthorizationConfigurationError, AuthorizerConfiguration, AuthorizerType, } ; use mizzen_value::json;
 
 use super::{duration, invalid_file};
 use crate::compose::ComposeError;
@@ -88,8 +86,8 @@ impl AuthorizationArgs {
             || self.authorization_webhook_cache_unauthorized_ttl.is_some()
     }
 
-    fn by_flags(&self) -> Result<Authorization, ConfigurationError> {
-        if let Some(error) = ConfigurationError::of(self.problems()) {
+    fn by_flags(&self) -> Result<Authorization, AuthorizationConfigurationError> {
+        if let Some(error) = AuthorizationConfigurationError::from_problems(self.problems()) {
             return Err(error);
         }
         if self.authorization_mode.is_empty() {
@@ -130,7 +128,7 @@ impl AuthorizationArgs {
     }
 
     fn problem(&self, mode: &str) -> Option<String> {
-        match Mode::named(mode) {
+        match AuthorizerType::named(mode) {
             Ok(Some(_)) => None,
             Err(error) => Some(error.to_string()),
             Ok(None) if mode != "Webhook" => Some(format!(
@@ -146,9 +144,12 @@ impl AuthorizationArgs {
         }
     }
 
-    fn entry(&self, word: &str) -> Result<Entry, ConfigurationError> {
-        if let Some(mode) = Mode::named(word)? {
-            return Ok(Entry::plain(mode));
+    fn entry(
+        &self,
+        word: &str,
+    ) -> Result<AuthorizerConfiguration, AuthorizationConfigurationError> {
+        if let Some(mode) = AuthorizerType::named(word)? {
+            return Ok(AuthorizerConfiguration::with_default_name(mode));
         }
         let file = self
             .authorization_webhook_config_file
@@ -158,17 +159,15 @@ impl AuthorizationArgs {
             .authorization_webhook_version
             .as_deref()
             .unwrap_or("v1beta1");
-        let ttl =
-            |given: Option<Duration>, default: u64| given.unwrap_or(Duration::from_secs(default));
-        let settings = Settings::load(
+let ttl=|given:Option<Duration>, default:u64|given.unwrap_or(Duration::from_secs(default)); let settings=WebhookSettings::load(
             &file,
             version,
             ttl(self.authorization_webhook_cache_authorized_ttl, 300),
             ttl(self.authorization_webhook_cache_unauthorized_ttl, 30),
         )?;
-        Ok(Entry {
+        Ok(AuthorizerConfiguration {
             name: "default".into(),
-            mode: Mode::Webhook(Arc::new(settings)),
+            kind: AuthorizerType::Webhook(Arc::new(settings)),
         })
     }
 }
@@ -199,8 +198,7 @@ mod tests {
             }) => {
                 let modes = entries
                     .iter()
-                    .map(|entry| format!("{}={}", entry.name, entry.mode.word()));
-                modes.collect::<Vec<_>>().join(",")
+.map(|entry|format!("{}={}", entry.name, entry.kind.name())); modes.collect::<Vec<_>>().join(",")
             }
             Err(error) => error.to_string(),
         };

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::{ArgAction, Args};
-use mizzen_apiserver::ServiceAccounts;
+use mizzen_apiserver::ServiceAccountTokens;
 use mizzen_apiserver::jose::PublicKey;
 use mizzen_cel::library::parse_reference;
 use mizzen_value::json::quote;
@@ -57,9 +57,9 @@ impl ServiceAccountArgs {
         })
     }
 
-    /// The issuers, audiences and keys.
-    pub(crate) fn service_accounts(&self) -> Result<ServiceAccounts, ComposeError> {
-        let default = ServiceAccounts::default();
+
+/// The issuers, audiences and keys.
+pub(crate)fn service_accounts(&self)->Result<ServiceAccountTokens, ComposeError> { let default=ServiceAccountTokens::default();
         let texts = |list: &[String]| list.iter().map(Into::into).collect();
         let issuers = match self.service_account_issuer.as_slice() {
             [] => default.issuers,
@@ -69,14 +69,12 @@ impl ServiceAccountArgs {
             }
         };
         let (keys_url, audiences) = (self.keys_url()?, texts(&self.api_audiences));
-        Ok(ServiceAccounts {
+        Ok(ServiceAccountTokens {
             keys: self.keys()?,
             issuers,
             audiences,
             keys_url,
-            longest: self.max_expiration()?,
-            extends: self.service_account_extend_token_expiration,
-            looks_up: self.service_account_lookup,
+max_expiration:self.max_expiration()?, extend_expiration:self.service_account_extend_token_expiration, lookup:self.service_account_lookup,
         })
     }
 

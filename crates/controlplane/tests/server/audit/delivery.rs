@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use mizzen_apiserver::Options;
 use mizzen_apiserver::audit::{
-    Batch, Delivery, Format, LogFile, Mode, Setup, Throttle, Truncation, WebhookSetup,
+    AuditOptions, AuditWebhookOptions, BatchOptions, Delivery, DeliveryMode, LogFile, LogFormat,
+    Throttle, Truncation,
 };
 use mizzen_value::{Value, json};
 use tokio::time::Instant;
@@ -54,7 +55,7 @@ async fn what_is_told_is_counted() {
 async fn a_line_for_people_is_short() {
     let audited = Audited::with(
         METADATA,
-        |log| log.format = Format::Legacy,
+        |log| log.format = LogFormat::Legacy,
         Options::default(),
     )
     .await;
@@ -100,7 +101,7 @@ async fn a_full_disk_holds_up_nobody_and_is_counted() {
 async fn a_request_that_must_be_remembered_and_cannot_be_is_refused() {
     let change = |log: &mut LogFile| {
         log.path = "/dev/full".into();
-        log.delivery = delivery(Mode::BlockingStrict);
+        log.delivery = delivery(DeliveryMode::BlockingStrict);
     };
     let rules = "{level: None, verbs: [get]}, {level: None, resources: [{resources: [namespaces]}]}, {level: Metadata}";
     let audited = Audited::with(rules, change, Options::default()).await;
@@ -126,13 +127,13 @@ async fn a_request_that_must_be_remembered_and_cannot_be_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn what_waits_is_written_when_the_server_stops() {
     let change = |log: &mut LogFile| {
-        let batch = Batch {
+        let batch = BatchOptions {
             size: 400,
-            ..delivery(Mode::Batch).batch
+            ..delivery(DeliveryMode::Batch).batch
         };
         log.delivery = Delivery {
             batch,
-            ..delivery(Mode::Batch)
+            ..delivery(DeliveryMode::Batch)
         };
     };
     let audited = Audited::with(METADATA, change, Options::default()).await;
@@ -201,9 +202,9 @@ fn kubeconfig(directory: &Path, port: u16, bundle: &str) -> std::path::PathBuf {
 async fn sending(port: u16, bundle: &str, delivery: Delivery) -> Rig {
     let directory = tempfile::tempdir().unwrap();
     let file = kubeconfig(directory.path(), port, bundle);
-    let webhook = WebhookSetup::load(&file, Duration::from_secs(10), delivery).unwrap();
+    let webhook = AuditWebhookOptions::load(&file, Duration::from_secs(10), delivery).unwrap();
     let rules = "{level: None, verbs: [get]}, {level: Metadata, omitStages: [RequestReceived]}";
-    let setup = Setup {
+    let setup = AuditOptions {
         policy: policy(rules),
         log: None,
         webhook: Some(webhook),
@@ -220,14 +221,14 @@ fn batches(size: usize) -> Delivery {
         rate: 10.0,
         burst: 15,
     });
-    let batch = Batch {
+    let batch = BatchOptions {
         buffer: 10,
         size,
         wait: Duration::from_secs(30),
         throttle,
     };
     Delivery {
-        mode: Mode::Batch,
+        mode: DeliveryMode::Batch,
         batch,
         truncation: None,
     }
@@ -346,7 +347,7 @@ async fn a_server_that_does_not_answer_holds_up_who_must_wait_and_nobody_else() 
         peer.port,
         &peer.bundle(),
         Delivery {
-            mode: Mode::Blocking,
+            mode: DeliveryMode::Blocking,
             ..batches(1)
         },
     )
@@ -364,11 +365,11 @@ async fn a_file_is_for_its_owner_alone_and_is_made_at_once() {
     use std::os::unix::fs::PermissionsExt as _;
     let directory = tempfile::tempdir().unwrap();
     let log = log_file(directory.path().join("a/b/audit.log"));
-    log.make().unwrap();
+    log.create().unwrap();
     let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     assert_eq!(
         (mode(&log.path), mode(log.path.parent().unwrap())),
         (0o600, 0o700)
     );
-    assert!(log_file("/proc/nowhere/audit.log".into()).make().is_err());
+    assert!(log_file("/proc/nowhere/audit.log".into()).create().is_err());
 }

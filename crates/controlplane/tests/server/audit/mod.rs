@@ -10,7 +10,9 @@ use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use mizzen_apiserver::audit::{Batch, Delivery, Format, LogFile, Mode, Policy, Setup};
+use mizzen_apiserver::audit::{
+    AuditOptions, AuditPolicy, BatchOptions, Delivery, DeliveryMode, LogFile, LogFormat,
+};
 use mizzen_apiserver::authentication::{Authentication, StaticTokens};
 use mizzen_apiserver::{Options, User};
 use mizzen_registry::Store;
@@ -26,8 +28,8 @@ struct Audited {
     _directory: tempfile::TempDir,
 }
 
-fn delivery(mode: Mode) -> Delivery {
-    let batch = Batch {
+fn delivery(mode: DeliveryMode) -> Delivery {
+    let batch = BatchOptions {
         buffer: 100,
         size: 1,
         wait: Duration::from_secs(30),
@@ -43,18 +45,18 @@ fn delivery(mode: Mode) -> Delivery {
 fn log_file(path: PathBuf) -> LogFile {
     LogFile {
         path,
-        format: Format::Json,
+        format: LogFormat::Json,
         max_age: 0,
         max_backups: 0,
         max_size: 100,
         compress: false,
-        delivery: delivery(Mode::Blocking),
+        delivery: delivery(DeliveryMode::Blocking),
     }
 }
 
-fn policy(rules: &str) -> Policy {
+fn policy(rules: &str) -> AuditPolicy {
     let text = format!("kind: Policy\napiVersion: audit.k8s.io/v1\nrules: [{rules}]");
-    Policy::read(text.as_bytes()).unwrap()
+    AuditPolicy::read(text.as_bytes()).unwrap()
 }
 
 impl Audited {
@@ -77,7 +79,7 @@ impl Audited {
         let mut log = log_file(directory.path().join("audit.log"));
         change(&mut log);
         let path = log.path.clone();
-        let setup = Setup {
+        let setup = AuditOptions {
             policy: policy(rules),
             log: Some(log),
             webhook: None,

@@ -17,15 +17,15 @@ use bytes::Bytes;
 use mizzen_registry::Registry;
 
 use super::Delivery;
-use crate::audit::counters::{Counters, Place};
-use crate::audit::event::Told;
-use rotate::Old;
+use crate::audit::counters::{AuditMetrics, AuditPlugin};
+use crate::audit::event::StagedEvent;
+use rotate::Backups;
 
 const MEGABYTE: u64 = 1024 * 1024;
 
 /// How an event reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Format {
+pub enum LogFormat {
     /// All of it, as JSON.
     Json,
     /// A part of it, for people.
@@ -38,7 +38,7 @@ pub struct LogFile {
     /// Where it is; `-` is the standard output.
     pub path: PathBuf,
     /// How events read.
-    pub format: Format,
+    pub format: LogFormat,
     /// How many days old files are kept; 0 keeps them.
     pub max_age: u32,
     /// How many old files are kept; 0 keeps them all.
@@ -53,7 +53,7 @@ pub struct LogFile {
 
 impl LogFile {
     /// Makes the file, so that it is known at once if that cannot be done.
-    pub fn make(&self) -> io::Result<()> {
+    pub fn create(&self) -> io::Result<()> {
         if self.is_standard_output() {
             return Ok(());
         }
@@ -88,22 +88,22 @@ fn open(path: &Path) -> io::Result<File> {
 }
 
 /// The file while it is written to.
-pub(super) struct Log {
+pub(super) struct AuditLog {
     file: LogFile,
     registry: Registry,
-    current: Mutex<Option<Current>>,
-    old: Arc<Old>,
+    current: Mutex<Option<OpenLogFile>>,
+    old: Arc<Backups>,
 }
 
-struct Current {
+struct OpenLogFile {
     file: File,
     size: u64,
 }
 
-impl Log {
-    pub(super) fn new(file: LogFile, registry: &Registry) -> Log {
-        let old = Arc::new(Old::new(&file));
-        Log {
+impl AuditLog {
+    pub(super) fn new(file: LogFile, registry: &Registry) -> AuditLog {
+        let old = Arc::new(Backups::new(&file));
+        AuditLog {
             file,
             registry: registry.clone(),
             current: Mutex::default(),
@@ -112,21 +112,21 @@ impl Log {
     }
 
     /// An event as it reads here.
-    pub(super) fn text(&self, told: Told) -> Bytes {
+    pub(super) fn serialize(&self, told: StagedEvent) -> Bytes {
         let mut text = match self.file.format {
-            Format::Json => told.json(true),
-            Format::Legacy => told.line().into_bytes(),
+            LogFormat::Json => told.json(true),
+            LogFormat::Legacy => told.legacy_line().into_bytes(),
         };
         text.push(b'\n');
         text.into()
     }
 
     /// Writes events; whether all were. Those that were not are counted as lost.
-    pub(super) fn tell(&self, texts: &[Bytes], counters: &Counters) -> bool {
+    pub(super) fn write_all(&self, texts: &[Bytes], counters: &AuditMetrics) -> bool {
         let mut all = true;
         for text in texts {
             if let Err(error) = self.write(text) {
-                counters.lost(Place::Log, 1, &error.to_string());
+                counters.record_errors(AuditPlugin::Log, 1, &error.to_string());
                 all = false;
             }
         }
@@ -138,7 +138,7 @@ impl Log {
             return io::stdout().lock().write_all(text);
         }
         let mut kept = self.current.lock();
-        let current = self.current(&mut kept, text.len() as u64)?;
+        let current = self.file_for(&mut kept, text.len() as u64)?;
         let written = current.file.write_all(text);
         match &written {
             Ok(()) => current.size += text.len() as u64,
@@ -149,7 +149,11 @@ impl Log {
     }
 
     /// The file, if `more` bytes fit in it; otherwise it is put aside, and another is begun.
-    fn current<'a>(&self, kept: &'a mut Option<Current>, more: u64) -> io::Result<&'a mut Current> {
+    fn file_for<'a>(
+        &self,
+        kept: &'a mut Option<OpenLogFile>,
+        more: u64,
+    ) -> io::Result<&'a mut OpenLogFile> {
         let most = self.file.max_bytes();
         if most > 0 && more > most {
             let problem = format!("write length {more} exceeds maximum file size {most}");
@@ -158,8 +162,8 @@ impl Log {
         if kept.is_none() {
             let file = open(&self.file.path)?;
             let size = file.metadata()?.len();
-            *kept = Some(Current { file, size });
-            self.tend();
+            *kept = Some(OpenLogFile { file, size });
+            self.maintain_backups();
         }
         if most > 0
             && kept
@@ -168,23 +172,22 @@ impl Log {
         {
             // Whatever goes wrong from here on, the next event opens a file again.
             *kept = None;
-            self.old
-                .put_aside(&self.file.path, self.registry.moment())?;
-            *kept = Some(Current {
+            self.old.rotate(&self.file.path, self.registry.moment())?;
+            *kept = Some(OpenLogFile {
                 file: open(&self.file.path)?,
                 size: 0,
             });
-            self.tend();
+            self.maintain_backups();
         }
         Ok(kept.as_mut().expect("it was just opened"))
     }
 
     /// Cares for old files, beside everything else.
-    fn tend(&self) {
+    fn maintain_backups(&self) {
         let (old, now) = (self.old.clone(), self.registry.now());
         match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn_blocking(move || old.tend(now))),
-            Err(_) => old.tend(now),
+            Ok(runtime) => drop(runtime.spawn_blocking(move || old.maintain(now))),
+            Err(_) => old.maintain(now),
         }
     }
 }

@@ -19,7 +19,7 @@ const DAY: i64 = 86_400;
 const COMPRESSED: &str = ".gz";
 
 /// What is known of old files.
-pub(super) struct Old {
+pub(super) struct Backups {
     directory: PathBuf,
     /// What comes before the time in a name.
     prefix: String,
@@ -40,13 +40,13 @@ struct Backup {
     compressed: bool,
 }
 
-impl Old {
-    pub(super) fn new(file: &LogFile) -> Old {
+impl Backups {
+    pub(super) fn new(file: &LogFile) -> Backups {
         let part = |part: Option<&std::ffi::OsStr>| {
             part.unwrap_or_default().to_string_lossy().into_owned()
         };
         let extension = part(file.path.extension());
-        Old {
+        Backups {
             directory: file.path.parent().unwrap_or(Path::new("")).to_owned(),
             prefix: format!("{}-", part(file.path.file_stem())),
             extension: if extension.is_empty() {
@@ -62,9 +62,9 @@ impl Old {
     }
 
     /// Gives the file the name of an old one.
-    pub(super) fn put_aside(&self, path: &Path, mut now: Moment) -> io::Result<()> {
+    pub(super) fn rotate(&self, path: &Path, mut now: Moment) -> io::Result<()> {
         loop {
-            let name = format!("{}{}{}", self.prefix, stamp(now), self.extension);
+            let name = format!("{}{}{}", self.prefix, timestamp(now), self.extension);
             let aside = self.directory.join(name);
             if !aside.exists() {
                 return fs::rename(path, aside);
@@ -84,15 +84,15 @@ impl Old {
     }
 
     /// Removes what is too old or too much, and compresses the rest if that is wanted.
-    pub(super) fn tend(&self, now: i64) {
+    pub(super) fn maintain(&self, now: i64) {
         let _one_at_a_time = self.tending.lock();
-        if let Err(error) = self.try_to_tend(now) {
+        if let Err(error) = self.try_maintain(now) {
             tracing::warn!(%error, "old audit logs cannot be cared for");
         }
     }
 
-    fn try_to_tend(&self, now: i64) -> io::Result<()> {
-        let kept = self.remove(self.backups()?, now)?;
+    fn try_maintain(&self, now: i64) -> io::Result<()> {
+        let kept = self.remove_expired(self.list()?, now)?;
         for backup in kept
             .iter()
             .filter(|backup| self.compress && !backup.compressed)
@@ -102,8 +102,8 @@ impl Old {
         Ok(())
     }
 
-    fn remove(&self, backups: Vec<Backup>, now: i64) -> io::Result<Vec<Backup>> {
-        let oldest = stamp(Moment {
+    fn remove_expired(&self, backups: Vec<Backup>, now: i64) -> io::Result<Vec<Backup>> {
+        let oldest = timestamp(Moment {
             seconds: now - i64::from(self.max_age) * DAY,
             nanos: 0,
         });
@@ -120,7 +120,7 @@ impl Old {
     }
 
     /// The old files, the latest first.
-    fn backups(&self) -> io::Result<Vec<Backup>> {
+    fn list(&self) -> io::Result<Vec<Backup>> {
         let directory = if self.directory.as_os_str().is_empty() {
             Path::new(".")
         } else {
@@ -133,7 +133,7 @@ impl Old {
                 entry
                     .file_name()
                     .to_str()
-                    .and_then(|name| self.backup(name, entry.path())),
+                    .and_then(|name| self.parse_name(name, entry.path())),
             );
         }
         backups.sort_by(|one: &Backup, other| other.time.cmp(&one.time));
@@ -141,7 +141,7 @@ impl Old {
     }
 
     /// An old file by its name; others are none of our business.
-    fn backup(&self, name: &str, path: PathBuf) -> Option<Backup> {
+    fn parse_name(&self, name: &str, path: PathBuf) -> Option<Backup> {
         let (plain, compressed) = match name.strip_suffix(COMPRESSED) {
             Some(plain) => (plain, true),
             None => (name, false),
@@ -158,7 +158,7 @@ impl Old {
 }
 
 /// A moment in the name of a file.
-fn stamp(moment: Moment) -> String {
+fn timestamp(moment: Moment) -> String {
     let whole = Moment { nanos: 0, ..moment }.to_string();
     format!(
         "{}.{:03}",

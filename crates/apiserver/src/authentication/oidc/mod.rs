@@ -1,0 +1,290 @@
+//! Whose token is it, if somebody else has signed it? OpenID Connect: an administrator names issuers, and says what their
+//! tokens' claims mean.
+//!
+//! `configuration` reads and checks what the administrator has written, `keys` asks an issuer for its keys, `user` makes a
+//! user of claims, `expression` evaluates what is written in CEL.
+
+mod claim_mappings;
+mod configuration;
+mod expression;
+mod keys;
+mod metrics;
+
+use parking_lot::RwLock;
+use std::fmt;
+use std::sync::Arc;
+
+use mizzen_metrics::Families;
+use mizzen_object::User;
+use mizzen_registry::{Future, Registry};
+use mizzen_value::{Str, Value, json, time};
+use tokio::time::Instant;
+
+use super::{AuthenticatedToken, AuthenticationResult, Authenticator};
+use crate::jose::{ALGORITHMS, Algorithm, Unverified, quote_list};
+use crate::metrics::Reloads;
+use crate::outgoing::Client;
+pub use configuration::AuthenticationConfiguration;
+use configuration::IssuerConfiguration;
+use keys::RemoteKeySet;
+
+/// Kubernetes: by how many seconds a token may be too new (go-oidc).
+const LEEWAY: f64 = 300.0;
+
+/// Issuers whose tokens count. Others can take their place while the server runs.
+pub struct Issuers {
+    registry: Registry,
+    client: Client,
+    algorithms: Vec<&'static Algorithm>,
+    /// The names of this server.
+    own: Vec<Str>,
+    current: RwLock<Arc<Vec<Issuer>>>,
+    reloads: Reloads,
+}
+
+struct Issuer {
+    configuration: IssuerConfiguration,
+    keys: Arc<RemoteKeySet>,
+}
+
+impl Issuers {
+    /// The issuers of a configuration, for a server that has the names `own`. Signatures must be of one of these kinds;
+    /// without any, every kind will do.
+    pub fn new(
+        registry: &Registry,
+        configuration: AuthenticationConfiguration,
+        algorithms: Vec<&'static Algorithm>,
+        own: &[Str],
+    ) -> Issuers {
+        let algorithms = if algorithms.is_empty() {
+            ALGORITHMS.iter().collect()
+        } else {
+            algorithms
+        };
+        let issuers = Issuers {
+            registry: registry.clone(),
+            client: Client::plain(registry, None),
+            algorithms,
+            own: own.to_vec(),
+            current: RwLock::default(),
+            reloads: Reloads::new("authentication"),
+        };
+        issuers.replace(configuration);
+        issuers
+    }
+
+    /// From now on these count and no others. Keys of an issuer that stays where it was are kept.
+    pub fn replace(&self, configuration: AuthenticationConfiguration) {
+        let old = self.current();
+        let join = |rules: IssuerConfiguration| {
+            let kept = old
+                .iter()
+                .map(|issuer| &issuer.keys)
+                .find(|keys| keys.endpoint == rules.endpoint);
+            let fresh = || {
+                Arc::new(RemoteKeySet::new(
+                    rules.endpoint.clone(),
+                    self.client.clone(),
+                    &self.registry,
+                ))
+            };
+            Issuer {
+                keys: kept.cloned().unwrap_or_else(fresh),
+                configuration: rules,
+            }
+        };
+        let new = configuration.issuers.into_iter().map(join).collect();
+        *self.current.write() = Arc::new(new);
+    }
+
+    /// They are those of a file that says this.
+    pub fn set_file_content(&self, text: &str) {
+        self.reloads.set_content(text.as_bytes());
+    }
+
+    /// The file was read again; `good` says whether that made sense.
+    pub fn record_reload(&self, good: bool) {
+        self.reloads.record_reload(good, self.registry.now());
+    }
+
+    fn current(&self) -> Arc<Vec<Issuer>> {
+        self.current.read().clone()
+    }
+
+    async fn authenticate_token(&self, text: &str, audiences: &[Str]) -> AuthenticationResult {
+        let (issuers, Some(token)) = (self.current(), Unverified::parse(text)) else {
+            return Ok(None);
+        };
+        let Some(issuer) = issuers
+            .iter()
+            .find(|issuer| issuer.configuration.endpoint.issuer == said_issuer(&token))
+        else {
+            return Ok(None);
+        };
+        // A token of an issuer is for this server, and nobody is asked for a token that is for somebody else.
+        if AuthenticatedToken::for_server(Default::default(), &self.own, audiences).is_none() {
+            return Ok(None);
+        }
+        let started = Instant::now();
+        let user = self.verify_and_map(issuer, &token).await;
+        issuer
+            .keys
+            .metrics
+            .observe_authentication(user.is_ok(), started.elapsed());
+        Ok(AuthenticatedToken::for_server(user?, &self.own, audiences))
+    }
+
+    async fn verify_and_map(
+        &self,
+        issuer: &Issuer,
+        token: &Unverified<'_>,
+    ) -> Result<User, String> {
+        let verified = self.verify(issuer, token).await;
+        verified.map_err(|problem| format!("oidc: verify token: {problem}"))?;
+        issuer.configuration.mappings.map_user(&token.claims)
+    }
+
+    /// Kubernetes: in this order (go-oidc), so that no issuer is asked for what can be refused without it.
+    async fn verify(&self, issuer: &Issuer, token: &Unverified<'_>) -> Result<(), String> {
+        let algorithm = token.header["alg"].str();
+        if !self.algorithms.iter().any(|known| known.name == algorithm) {
+            let known: Vec<Str> = self
+                .algorithms
+                .iter()
+                .map(|known| known.name.into())
+                .collect();
+            let (algorithm, known) = (json::quote(algorithm), quote_list(&known));
+            return Err(format!(
+                "oidc: malformed jwt: unexpected signature algorithm {algorithm}; expected {known}"
+            ));
+        }
+        check_audience(&issuer.configuration.audiences, &token.audiences())?;
+        check_time(&token.claims, self.registry.now())?;
+        issuer.keys.verify(token).await
+    }
+}
+
+/// Who says that they have made a token. Kubernetes: Google has two names.
+fn said_issuer<'a>(token: &'a Unverified) -> &'a str {
+    match token.claims["iss"].str() {
+        "accounts.google.com" => "https://accounts.google.com",
+        issuer => issuer,
+    }
+}
+
+fn check_audience(wanted: &[Str], given: &[Str]) -> Result<(), String> {
+    if given.iter().any(|audience| wanted.contains(audience)) {
+        return Ok(());
+    }
+    let given = quote_list(given);
+    Err(match wanted {
+        [one] => format!("oidc: expected audience {} got {given}", json::quote(one)),
+        many => format!(
+            "oidc: expected audience in {} got {given}",
+            quote_list(many)
+        ),
+    })
+}
+
+/// Kubernetes: a token without an end has ended; when it was made does not matter.
+fn check_time(claims: &Value, now: i64) -> Result<(), String> {
+    let end = claims["exp"].as_f64().unwrap_or(f64::NEG_INFINITY);
+    if end < now as f64 {
+        return Err(format!(
+            "oidc: token is expired (Token Expiry: {})",
+            go_time(end)
+        ));
+    }
+    match claims["nbf"].as_f64() {
+        Some(begin) if now as f64 + LEEWAY < begin => Err(format!(
+            "oidc: current time {} before the nbf (not before) time: {}",
+            go_time(now as f64),
+            go_time(begin)
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// A moment as Go shows it; none that has more than four digits for its year.
+fn go_time(seconds: f64) -> String {
+    const FIRST: f64 = -62_135_596_800.0;
+    const LAST: f64 = 253_402_300_799.0;
+    let text = time::from_unix(seconds.clamp(FIRST, LAST) as i64);
+    text.replace('T', " ").replace('Z', " +0000 UTC")
+}
+
+impl Authenticator for Issuers {
+    fn authenticate<'a>(
+        &'a self,
+        token: &'a str,
+        audiences: &'a [Str],
+    ) -> Future<'a, AuthenticationResult> {
+        Box::pin(self.authenticate_token(token, audiences))
+    }
+
+    fn collect(&self, out: &mut Families) {
+        self.reloads.collect(out);
+        for issuer in self.current().iter() {
+            issuer.keys.metrics.collect(out);
+        }
+    }
+}
+
+impl fmt::Debug for Issuers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let current = self.current();
+        f.debug_list()
+            .entries(
+                current
+                    .iter()
+                    .map(|issuer| &issuer.configuration.endpoint.issuer),
+            )
+            .finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mizzen_value::value;
+
+    #[track_caller]
+    fn check_at(claims: Value, now: i64, expected: Result<(), &str>) {
+        assert_eq!(check_time(&claims, now), expected.map_err(String::from));
+    }
+
+    #[test]
+    fn a_token_has_its_time() {
+        let claims = || value!({ "nbf": 1000, "iat": 5000, "exp": 2000 });
+        check_at(claims(), 700, Ok(()));
+        check_at(claims(), 2000, Ok(()));
+        let early = "oidc: current time 1970-01-01 00:11:39 +0000 UTC before the nbf (not before) time: 1970-01-01 00:16:40 +0000 UTC";
+        check_at(claims(), 699, Err(early));
+        let late = "oidc: token is expired (Token Expiry: 1970-01-01 00:33:20 +0000 UTC)";
+        check_at(claims(), 2001, Err(late));
+        let endless = "oidc: token is expired (Token Expiry: 0001-01-01 00:00:00 +0000 UTC)";
+        check_at(value!({ "nbf": 0 }), 1, Err(endless));
+        check_at(value!({ "exp": "2000" }), 1, Err(endless));
+    }
+
+    #[test]
+    fn a_token_is_for_one_of_those_that_are_named() {
+        let check = |wanted: &[&str], given: &[&str], expected: Result<(), &str>| {
+            let texts =
+                |list: &[&str]| list.iter().map(|text| Str::from(*text)).collect::<Vec<_>>();
+            let found = check_audience(&texts(wanted), &texts(given));
+            assert_eq!(found, expected.map_err(String::from));
+        };
+        check(&["a", "b"], &["b", "c"], Ok(()));
+        check(
+            &["a"],
+            &["b"],
+            Err(r#"oidc: expected audience "a" got ["b"]"#),
+        );
+        check(
+            &["a", "b"],
+            &[],
+            Err(r#"oidc: expected audience in ["a" "b"] got []"#),
+        );
+    }
+}

@@ -1,0 +1,35 @@
+//! The file that says who decides may change while the server runs: what it says then is gone by, if it makes sense.
+
+use std::path::Path;
+
+use super::{Authorization, AuthorizationConfigurationError};
+use crate::file_watcher::{FileError, FileWatcher};
+use crate::server::Inner;
+
+/// Watches the file for ever. `known` is its content when the server was started.
+pub(crate) async fn reload_on_change(server: &Inner, file: &Path, known: Vec<u8>) {
+    let reloads = &server.access.counts.reloads;
+    reloads.set_content(&known);
+    let watcher = FileWatcher::new([file.into()], [known]);
+    let load = |content: Result<&[u8], FileError>| {
+        let outcome = content
+            .map_err(|error| AuthorizationConfigurationError(error.to_string()))
+            .and_then(|content| {
+                server.access.replace(&Authorization::parse(content)?)?;
+                Ok(content)
+            });
+        reloads.record_reload(outcome.is_ok(), server.registry.now());
+        match &outcome {
+            Ok(content) => {
+                reloads.set_content(content);
+                tracing::info!(file = %file.display(), "reloaded the authorization configuration");
+            }
+            Err(error) => tracing::error!(
+                file = %file.display(), %error,
+                "invalid authorization configuration, keeping the previous one"
+            ),
+        }
+        outcome.is_ok()
+    };
+    watcher.run(load).await;
+}

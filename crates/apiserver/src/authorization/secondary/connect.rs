@@ -1,0 +1,32 @@
+//! Streams to a pod: a WebSocket is opened with GET, whose verb is `get`, and does what POST does.
+
+use mizzen_object::Status;
+
+use crate::authorization::Attributes;
+use crate::authorization::request::request_attributes;
+use crate::verbs::Call;
+
+/// Authorizes `create` on the subresource, whatever the verb of the request. Kubernetes: core/pod/rest/authorize.go.
+pub async fn authorize_connect(call:&Call<'_>, verb:&str)->Result<(), Status> {
+    if verb == "create" {
+        return Ok(());
+    }
+    let attributes = Attributes {
+        verb: "create",
+        ..request_attributes(call.request)
+    };
+    let decision = call.server.access.authorizers.authorize(&attributes).await;
+    let reason = decision.reason();
+    match (reason.problem(), decision.is_allowed()) {
+        (Some(problem), _) => Err(Status::unknown(problem.to_owned())),
+        (None, true) => Ok(()),
+        (None, false) => {
+            let resource = call.resource.kind().resource();
+            Err(Status::forbidden(
+                &resource,
+                &call.path.name,
+                &reason.to_string(),
+            ))
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! Second checks: the authorization that a request needs beyond its own verb, because of what it writes or opens.
+//!
+//! Kubernetes: strategies that hold an authorizer (pkg/registry). What they refuse is a violation of validation, beside
+//! those of the kind. Second checks that upstream has at other places are there, too: `escalation` and `impersonate`
+//! beside this folder, certificates and node tokens in `admission`. `docs/threat-model.md` has the list of all.
+
+mod connect;
+mod devices;
+mod parameters;
+
+pub use connect::authorize_connect;
+
+use mizzen_object::Violations;
+use mizzen_registry::Future;
+use mizzen_value::Value;
+
+use super::{Attributes, Decision, Resource, Target};
+use crate::verbs::Call;
+
+/// Authorizes what `new` says. Adds to the `violations` of the kind's validation; none where nothing has to be asked.
+pub(crate) fn authorize<'a>(
+    call: &'a Call<'a>,
+    new: &'a Value,
+    old: Option<&'a Value>,
+    violations: &'a mut Violations,
+) -> Option<Future<'a, ()>> {
+    let (kind, write) = (call.resource.kind(), AuthorizedWrite { call, new, old });
+    match (
+        kind.gvk.group.as_str(),
+        kind.plural.as_str(),
+        call.path.subresource.as_str(),
+    ) {
+        (
+            "admissionregistration.k8s.io",
+            "validatingadmissionpolicies" | "mutatingadmissionpolicies",
+            "",
+        ) => Some(Box::pin(parameters::authorize_policy(write, violations))),
+        (
+            "admissionregistration.k8s.io",
+            "validatingadmissionpolicybindings" | "mutatingadmissionpolicybindings",
+            "",
+        ) => Some(Box::pin(parameters::authorize_binding(write, violations))),
+        // The specification does not change after it was created.
+        ("resource.k8s.io", "resourceclaims", "") if old.is_none() => {
+            devices::check_admin_access(&write, &new["spec"], violations);
+            None
+        }
+        ("resource.k8s.io", "resourceclaimtemplates", "") if old.is_none() => {
+            devices::check_admin_access(&write, &new["spec"]["spec"], violations);
+            None
+        }
+        ("resource.k8s.io", "resourceclaims", "status") => {
+            Some(Box::pin(devices::authorize_status(write, violations)))
+        }
+        _ => None,
+    }
+}
+
+/// A write, after its kind's validation.
+struct AuthorizedWrite<'a> {
+    call: &'a Call<'a>,
+    new: &'a Value,
+    old: Option<&'a Value>,
+}
+
+impl AuthorizedWrite<'_> {
+    /// What the authorizers say to another verb on another resource.
+    async fn authorize(&self, verb: &str, resource: Resource<'_>) -> Decision {
+        let Call {
+            server, request, ..
+        } = self.call;
+        let attributes = Attributes {
+            user: &request.user,
+            verb,
+            target: Target::Resource(resource),
+        };
+        server.access.authorizers.authorize(&attributes).await
+    }
+}

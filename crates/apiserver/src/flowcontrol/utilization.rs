@@ -1,0 +1,111 @@
+//! How much of something was in use, over time? Observed as upstream does it: at the end of every nanosecond.
+
+use super::work_estimate::Nanos;
+use mizzen_metrics::Histogram;
+
+const REQUESTS: &[f64] = &[0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.25, 0.5, 0.75, 1.0];
+const SEATS: &[f64] = &[
+    0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0,
+];
+const DEMAND: &[f64] = &[0.2, 0.4, 0.6, 0.8, 1.0, 1.2, 1.4, 1.7, 2.0, 2.8, 4.0, 6.0];
+const KINDS: &[f64] = &[
+    0.0, 0.001, 0.01, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0,
+];
+
+/// The part that was in use of what there is.
+pub(super) struct Utilization {
+    /// What there is.
+    capacity: f64,
+    pub histogram: Histogram,
+}
+
+impl Utilization {
+    /// Of reads, or of writes.
+    pub(super) fn for_request_class() -> Utilization {
+        Utilization::new(KINDS)
+    }
+
+    fn new(bounds: &'static [f64]) -> Utilization {
+        Utilization {
+            capacity: 1.0,
+            histogram: Histogram::new(bounds),
+        }
+    }
+
+    /// There is so much from now on.
+    pub(super) fn set_capacity(&mut self, whole: usize) {
+        self.capacity = whole.max(1) as f64;
+    }
+
+    /// So many were in use for so long.
+    pub(super) fn observe_for(&mut self, used: usize, nanos: Nanos) {
+        self.histogram
+            .observe_times(used as f64 / self.capacity, nanos);
+    }
+}
+
+/// What a level used.
+pub(super) struct LevelUtilization {
+    /// Requests that wait, of those that may.
+    pub waiting: Utilization,
+    /// Requests that are answered, for each seat.
+    pub executing: Utilization,
+    /// Seats that are taken.
+    pub seats: Utilization,
+    /// Seats that are taken or wanted.
+    pub demand: Utilization,
+}
+
+impl Default for LevelUtilization {
+    fn default() -> LevelUtilization {
+        let (waiting, executing) = (Utilization::new(REQUESTS), Utilization::new(REQUESTS));
+        LevelUtilization {
+            waiting,
+            executing,
+            seats: Utilization::new(SEATS),
+            demand: Utilization::new(DEMAND),
+        }
+    }
+}
+
+impl LevelUtilization {
+    /// So many may wait, and so many seats are the whole, from now on.
+    pub(super) fn set_capacity(&mut self, room_to_wait: usize, seats: usize) {
+        self.waiting.set_capacity(room_to_wait);
+        [&mut self.executing, &mut self.seats, &mut self.demand]
+            .into_iter()
+            .for_each(|usage| usage.set_capacity(seats));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_lasts_longer_counts_more() {
+        let mut usage = Utilization::new(SEATS);
+        usage.set_capacity(10);
+        usage.observe_for(0, 5);
+        usage.observe_for(3, 7);
+        usage.observe_for(20, 1);
+        let mut families = mizzen_metrics::Families::default();
+        families
+            .histogram("x", "X.")
+            .add_histogram(&[("a", "b")], &usage.histogram);
+        let text = families.to_string();
+        for line in [
+            r#"x_bucket{a="b",le="0"} 5"#,
+            r#"x_bucket{a="b",le="0.2"} 5"#,
+            r#"x_bucket{a="b",le="0.3"} 12"#,
+            r#"x_bucket{a="b",le="1"} 12"#,
+            r#"x_bucket{a="b",le="+Inf"} 13"#,
+            r#"x_count{a="b"} 13"#,
+        ] {
+            assert!(
+                text.lines().any(|known| known == line),
+                "{line} is not in\n{text}"
+            );
+        }
+    }
+}

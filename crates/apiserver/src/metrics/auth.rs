@@ -1,0 +1,156 @@
+//! How many came, who were they, were they let in, and how long did it take to find out? Under upstream's names
+//! (endpoints/filters/metrics.go).
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use mizzen_metrics::{Families, Timings};
+
+/// Upper bounds in seconds, each twice the one before.
+pub(crate) const DOUBLING: [f64; 15] = [
+    0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096,
+    8.192, 16.384,
+];
+
+/// Users that have a name of their own in metrics. Kubernetes: so that neither names nor too many of them are told.
+const KNOWN: [&str; 5] = [
+    "admin",
+    "client",
+    "kube_proxy",
+    "kubelet",
+    "system:serviceaccount:kube-system:default",
+];
+const E_MAIL: usize = KNOWN.len();
+const OTHER: usize = E_MAIL + 1;
+
+/// What came of the question who asks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AuthenticationOutcome {
+    Success,
+    /// They showed nothing, and that is not enough.
+    Failure,
+    /// What they showed is wrong.
+    Error,
+}
+
+/// What came of the question whether they may.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum AuthorizationOutcome {
+    Allowed,
+    Denied,
+    NoOpinion,
+    Error,
+}
+
+/// All of it.
+pub(crate) struct AuthMetrics {
+    users: [AtomicU64; OTHER + 1],
+    authentication: [Timings; 3],
+    authorization: [Timings; 4],
+}
+
+impl Default for AuthMetrics {
+    fn default() -> AuthMetrics {
+        let timings = |_| Timings::new(&DOUBLING);
+        AuthMetrics {
+            users: Default::default(),
+            authentication: [(); 3].map(timings),
+            authorization: [(); 4].map(timings),
+        }
+    }
+}
+
+impl AuthMetrics {
+    /// A user was found out, after so long.
+    pub(crate) fn record_user(&self, user: &str, took: Duration) {
+        self.users[place(user)].fetch_add(1, Relaxed);
+        self.record_authentication(AuthenticationOutcome::Success, took);
+    }
+
+    pub(crate) fn record_authentication(&self, result: AuthenticationOutcome, took: Duration) {
+        self.authentication[result as usize].observe(took);
+    }
+
+    pub(crate) fn record_authorization(&self, result: AuthorizationOutcome, took: Duration) {
+        self.authorization[result as usize].observe(took);
+    }
+
+    /// Adds its series to a scrape.
+    pub(crate) fn collect(&self, out: &mut Families) {
+        let users = out.counter("authenticated_user_requests", "Requests by user.");
+        let names = KNOWN.iter().chain(&["email_id", "other"]);
+        for (name, count) in names.zip(&self.users) {
+            let count = count.load(Relaxed);
+            if count > 0 {
+                users.add(&[("username", name)], count);
+            }
+        }
+        let words = ["success", "failure", "error"];
+        for (word, timings) in words.iter().zip(&self.authentication) {
+            let names = ["authentication_attempts", "authentication_duration_seconds"];
+            collect(out, names, word, timings);
+        }
+        let words = ["allowed", "denied", "no-opinion", "error"];
+        for (word, timings) in words.iter().zip(&self.authorization) {
+            let names = [
+                "authorization_attempts_total",
+                "authorization_duration_seconds",
+            ];
+            collect(out, names, word, timings);
+        }
+    }
+}
+
+fn place(user: &str) -> usize {
+    let known = KNOWN.iter().position(|known| *known == user);
+    known.unwrap_or(if user.contains('@') { E_MAIL } else { OTHER })
+}
+
+fn collect(
+    out: &mut Families,
+    [attempts, took]: [&'static str; 2],
+    result: &str,
+    timings: &Timings,
+) {
+    if timings.count() > 0 {
+        let labels: &[_] = &[("result", result)];
+        out.counter(attempts, "Requests by result.")
+            .add(labels, timings.count());
+        out.histogram(took, "How long it took.")
+            .add_histogram(labels, &timings.histogram());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_users_have_a_name_in_metrics() {
+        let results = AuthMetrics::default();
+        for user in [
+            "admin",
+            "jane",
+            "joe@example.com",
+            "admin",
+            "system:serviceaccount:default:default",
+        ] {
+            results.record_user(user, Duration::ZERO);
+        }
+        let mut families = Families::default();
+        results.collect(&mut families);
+        let out = families.to_string();
+        for line in [
+            r#"authenticated_user_requests{username="admin"} 2"#,
+            r#"authenticated_user_requests{username="email_id"} 1"#,
+            r#"authenticated_user_requests{username="other"} 2"#,
+            r#"authentication_attempts{result="success"} 5"#,
+            r#"authentication_duration_seconds_bucket{result="success",le="0.001"} 5"#,
+        ] {
+            assert!(
+                out.lines().any(|known| known == line),
+                "{line} is not in\n{out}"
+            );
+        }
+    }
+}
