@@ -38,11 +38,17 @@ const TIMEOUT_BODY: &str = "{\"metadata\":{},\"status\":\"Failure\",\"message\":
 /// its seat is released as soon as it is complete (http2/server.go, handlerChunkWriteSize).
 const BUFFERED: u64 = 4 * 1024;
 
-
 /// A request as it arrives, before any filter.
-pub(crate)struct IncomingRequest { pub caller:RequestOrigin, pub method:Method, pub uri:Uri, pub headers:HeaderMap, pub body:Bytes, pub streams:Streams, }
+pub(crate) struct IncomingRequest {
+    pub caller: RequestOrigin,
+    pub method: Method,
+    pub uri: Uri,
+    pub headers: HeaderMap,
+    pub body: Bytes,
+    pub streams: Streams,
+}
 /// Serves one request. A panic in a handler becomes a 500.
-pub(crate)async fn serve(server:&Arc<Inner>, request:IncomingRequest)->Answer {
+pub(crate) async fn serve(server: &Arc<Inner>, request: IncomingRequest) -> Answer {
     Recover {
         method: request.method.clone(),
         uri: request.uri.clone(),
@@ -51,7 +57,15 @@ pub(crate)async fn serve(server:&Arc<Inner>, request:IncomingRequest)->Answer {
     .await
 }
 
-async fn handle(server:&Arc<Inner>, request:IncomingRequest)->Answer { let IncomingRequest { caller:RequestOrigin { claim, address } , method, uri, mut headers, body, streams, } =request;
+async fn handle(server: &Arc<Inner>, request: IncomingRequest) -> Answer {
+    let IncomingRequest {
+        caller: RequestOrigin { claim, address },
+        method,
+        uri,
+        mut headers,
+        body,
+        streams,
+    } = request;
     if request_line::fault(&uri).is_some() {
         return answer::text(400, "400 Bad Request");
     }
@@ -82,7 +96,9 @@ async fn handle(server:&Arc<Inner>, request:IncomingRequest)->Answer { let Incom
         uri,
         streams,
         address,
-deadline:Deadline::new(started, server.options.request_timeout), record:Default::default(), ticket:turn:Turn::default(),
+        deadline: Deadline::new(started, server.options.request_timeout),
+        record: Default::default(),
+        ticket: FlowTicket::default(),
     };
     let span = request.span();
     let answer = handle_in_span(server, claim, &mut request, started).instrument(span.clone());
@@ -120,7 +136,11 @@ async fn handle_in_span(
     };
     request.user = user;
     Span::current().record("user", &*request.user.name);
-let stranger=request.user.is_anonymous().then_some(Unauthenticated); if let Some(mut answer)=audit::begin_record(server, request, rejected.is_none(), started).await { add_response_headers(server, &request.headers, &mut answer);
+    let stranger = request.user.is_anonymous().then_some(Unauthenticated);
+    if let Some(mut answer) =
+        audit::begin_record(server, request, rejected.is_none(), started).await
+    {
+        add_response_headers(server, &request.headers, &mut answer);
         return answer;
     }
     let observed = RequestLabels::new(server, request);
@@ -129,7 +149,9 @@ let stranger=request.user.is_anonymous().then_some(Unauthenticated); if let Some
         Some(status) => failure(server, request, &status),
         None => {
             let record = request.record.clone();
-record.record_panics(handle_within_deadline(server, request)).await
+            record
+                .record_panics(handle_within_deadline(server, request))
+                .await
         }
     };
     let answer = request.record.record_response(&server.types, answer).await;
@@ -147,9 +169,8 @@ record.record_panics(handle_within_deadline(server, request)).await
     answer
 }
 
-
 /// Gives a request an audit ID unless the client sent one.
-fn ensure_audit_id(server:&Inner, headers:&mut HeaderMap) {
+fn ensure_audit_id(server: &Inner, headers: &mut HeaderMap) {
     if headers.get(AUDIT_ID).is_none_or(HeaderValue::is_empty)
         && let Ok(id) = HeaderValue::from_str(&uuid(server.registry.random()))
     {
@@ -170,10 +191,10 @@ fn add_response_headers(server: &Inner, request_headers: &HeaderMap, answer: &mu
     cors.add_headers(request_headers, answer);
 }
 
-
 /// Ends a request at its deadline; a write that has not been committed by then is not stored. A long-running request lasts
 /// as long as its client is connected (server/filters/timeout.go).
-async fn handle_within_deadline(server:&Arc<Inner>, request:&mut Request)->Answer { let is_long_running=request_attributes(request).is_long_running();
+async fn handle_within_deadline(server: &Arc<Inner>, request: &mut Request) -> Answer {
+    let is_long_running = request_attributes(request).is_long_running();
     let deadline = request.deadline.at();
     let handled = handle_authenticated(server, request);
     let outcome = match is_long_running {
@@ -207,9 +228,13 @@ async fn handle_authenticated(
         return Ok(forbidden(server, request, &status));
     }
     let queued = Instant::now();
-let admitted=server.flow_control.admit(server, request).await; request.record.add_latency_since(Layer::QueueWait, queued); if let Err(rejected)=admitted { return Ok(terminated(rejected));
+    let admitted = server.flow_control.admit(server, request).await;
+    request.record.add_latency_since(Layer::QueueWait, queued);
+    if let Err(rejected) = admitted {
+        return Ok(terminated(rejected));
     }
-if let Err(refusal)=authorization::authorize_request(server, request).await { return Ok(refusal.into_response(request, |status|forbidden(server, request, status)));
+    if let Err(refusal) = authorization::authorize_request(server, request).await {
+        return Ok(refusal.into_response(request, |status| forbidden(server, request, status)));
     }
     let local = match aggregation::other_server(server, &request.info) {
         Some(OtherServer::Remote(other)) => {

@@ -53,9 +53,10 @@ impl Deadline {
 }
 
 impl Request {
-
-/// Applies the client's `timeout` parameter. Long-running requests have none.
-pub(crate)fn apply_timeout(&mut self)->Result<(), Status> { let timeout=self.query.text("timeout"); if timeout.is_empty()||request_attributes(self).is_long_running() {
+    /// Applies the client's `timeout` parameter. Long-running requests have none.
+    pub(crate) fn apply_timeout(&mut self) -> Result<(), Status> {
+        let timeout = self.query.text("timeout");
+        if timeout.is_empty() || request_attributes(self).is_long_running() {
             return Ok(());
         }
         let problem = |error| format!("invalid timeout specified in the request URL - {error}");

@@ -133,7 +133,9 @@ pub fn decode_body(call: &Call, kind: &Kind, strictness: FieldValidation) -> Res
     if (&stated.group, &stated.version) != (&gvk.group, &gvk.version) {
         return Err(version_mismatch(&stated, gvk));
     }
-let mut value=checked.value; apply_defaults(kind, &mut value).map_err(|problem|cannot_handle(gvk, gvk, &problem))?; request.record.set_request_object(gvk, &kind.root, &value);
+    let mut value = checked.value;
+    apply_defaults(kind, &mut value).map_err(|problem| cannot_handle(gvk, gvk, &problem))?;
+    request.record.set_request_object(gvk, &kind.root, &value);
     Ok(value)
 }
 
@@ -159,7 +161,12 @@ pub fn decode_body_as(
         root,
         strictness,
     };
-let decoded=decoder.decode(body_type, &request.body)?; let checked=check_strict(decoded, strictness).map_err(|errors|cannot_handle(gvk, gvk, &strict_error(&errors)))?; notes.warn_all(checked.warnings); request.record.set_request_object(gvk, root, &checked.value); Ok(checked.value)
+    let decoded = decoder.decode(body_type, &request.body)?;
+    let checked = check_strict(decoded, strictness)
+        .map_err(|errors| cannot_handle(gvk, gvk, &strict_error(&errors)))?;
+    notes.warn_all(checked.warnings);
+    request.record.set_request_object(gvk, root, &checked.value);
+    Ok(checked.value)
 }
 
 /// The kind that an object states.

@@ -1,21 +1,22 @@
-//! When has a file changed while the server runs? The one loop behind certificates, authorities and configuration files.
+//! Watches files for changes: certificates, authorities and configuration files.
 //!
-//! Files are read every [`POLL_INTERVAL`] and compared by content: a file that was replaced, a symbolic link and a mounted volume
-//! are all the same. Contents that could not be loaded are tried again after [`RETRY_INTERVAL`], or when they change.
+//! Files are read every [`POLL_INTERVAL`] and compared by content, so that replaced files, symbolic
+//! links and mounted volumes all work. Contents that could not be loaded are retried after
+//! [`RETRY_INTERVAL`], or when they change.
 //!
-//! Kubernetes: is notified by inotify, and looks every minute (kubernetes/pkg/util/filesystem, `WatchUntil`).
+//! Kubernetes: uses inotify, and polls every minute (kubernetes/pkg/util/filesystem, `WatchUntil`).
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
 /// How often files are read.
 pub const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// How soon contents that could not be loaded are tried again.
+/// After how long contents that could not be loaded are retried.
 pub const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Some files that belong together, and their contents that are in use.
+/// A group of files and their contents in use.
 ///
 /// ```no_run
 /// # async fn watch() {
@@ -35,25 +36,25 @@ pub const RETRY_INTERVAL: Duration = Duration::from_secs(60);
 pub struct FileWatcher {
     files: Vec<PathBuf>,
     loaded: Vec<Vec<u8>>,
-    /// What was returned last and not accepted, and when.
+    /// The contents that were returned last and not accepted, and when.
     pending: Option<(Contents, Instant)>,
 }
 
-/// What is in the files, in their order, or which of them cannot be read.
+/// The contents of the files in order, or the first error.
 type Contents = Result<Vec<Vec<u8>>, FileError>;
 
-/// A file that cannot be read, and why.
+/// A file that cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}: {why}", .path.display())]
 pub struct FileError {
-    /// The file.
+    /// The path of the file.
     pub path: PathBuf,
-    /// What happened.
+    /// The error message.
     pub why: String,
 }
 
 impl FileWatcher {
-    /// Watches files whose contents so far are `loaded`; without any, they change at once.
+    /// Watches files whose contents are `loaded`; without any, they change at once.
     pub fn new(
         files: impl IntoIterator<Item = PathBuf>,
         loaded: impl IntoIterator<Item = Vec<u8>>,
@@ -65,11 +66,17 @@ impl FileWatcher {
         }
     }
 
-    /// Waits until the contents are others than those that were accepted last, and returns them.
+    /// Waits until the contents differ from the accepted ones, and returns them.
     pub async fn changed(&mut self) -> Result<Vec<Vec<u8>>, FileError> {
         loop {
             sleep(POLL_INTERVAL).await;
-            let now: Contents = self.files.iter().map(|file| read_file(file)).collect();
+            let read = |path: &PathBuf| {
+                std::fs::read(path).map_err(|error| FileError {
+                    path: path.clone(),
+                    why: error.to_string(),
+                })
+            };
+            let now: Contents = self.files.iter().map(read).collect();
             if now.as_ref() == Ok(&self.loaded) {
                 self.pending = None;
                 continue;
@@ -83,14 +90,15 @@ impl FileWatcher {
         }
     }
 
-    /// The contents that [`changed`](FileWatcher::changed) returned last are in use.
+    /// Accepts the contents that [`changed`](FileWatcher::changed) returned last.
     pub fn accept(&mut self) {
         if let Some((Ok(contents), _)) = self.pending.take() {
             self.loaded = contents;
         }
     }
 
-    /// Calls `load` with the content of the first file each time that it changes. It is accepted if `load` says so.
+    /// Calls `load` with the content of the first file at each change. It is accepted if `load`
+    /// returns true.
     pub async fn run(mut self, mut load: impl FnMut(Result<&[u8], FileError>) -> bool) {
         loop {
             let read = self.changed().await;
@@ -100,13 +108,6 @@ impl FileWatcher {
             }
         }
     }
-}
-
-fn read_file(path: &Path) -> Result<Vec<u8>, FileError> {
-    std::fs::read(path).map_err(|error| FileError {
-        path: path.into(),
-        why: error.to_string(),
-    })
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Is the server well? `/healthz`, `/livez` and `/readyz`, whole or one check at a time.
+//! `/healthz`, `/livez` and `/readyz`, whole or one check at a time.
 //!
-//! The checks are kube-apiserver's, in its order. A check of the boot sequence (a post-start hook, mostly) fails until
-//! [`Server::complete`](crate::Server::complete) names it.
+//! The checks are kube-apiserver's, in its order. A check of the boot sequence (a post-start hook,
+//! mostly) fails until [`Server::complete`](crate::Server::complete) names it.
 
 use parking_lot::RwLock;
 use std::collections::BTreeSet;
@@ -17,15 +17,16 @@ use crate::answer::{self, Answer};
 use crate::request::{Query, Request};
 use crate::server::Inner;
 
-/// Something outside on which the server depends.
+/// A health check of a dependency.
 pub trait HealthCheck: fmt::Debug + Send + Sync {
     /// The name under which it is listed.
     fn name(&self) -> &str;
 
-    /// What is wrong. Answers in bounded time.
+    /// The problem, if there is one. Returns in bounded time.
     fn check(&self) -> Future<'_, Result<(), String>>;
 
-    /// The endpoints beside `/healthz` that run it. Usually `/readyz`, and not `/livez`: a restart would not help.
+    /// The endpoint beside `/healthz` that runs it. Usually `/readyz` and not `/livez`: a restart
+    /// would not help.
     fn endpoint(&self) -> HealthEndpoint {
         HealthEndpoint::Readyz
     }
@@ -38,12 +39,11 @@ pub enum HealthEndpoint {
     Healthz,
     /// Whether the process must be restarted.
     Livez,
-    /// Whether it takes requests.
+    /// Whether it is ready for requests.
     Readyz,
 }
 
 impl HealthEndpoint {
-    /// All of them.
     pub(crate) const ALL: [HealthEndpoint; 3] = [
         HealthEndpoint::Healthz,
         HealthEndpoint::Livez,
@@ -65,7 +65,7 @@ impl HealthEndpoint {
     }
 }
 
-/// The boot sequence of [`Server::start`](crate::Server::start): what every server has, whatever it serves.
+/// The boot sequence of [`Server::start`](crate::Server::start), which every server has.
 pub(crate) const START: [&str; 5] = [
     "poststarthook/start-apiserver-admission-initializer",
     "poststarthook/generic-apiserver-start-informers",
@@ -73,13 +73,14 @@ pub(crate) const START: [&str; 5] = [
     "poststarthook/priority-and-fairness-filter",
     "poststarthook/storage-object-count-tracker-hook",
 ];
-/// That of CustomResourceDefinitions, which [`Server::start`](crate::Server::start) follows as well.
+/// The boot sequence of CustomResourceDefinitions, which [`Server::start`](crate::Server::start)
+/// follows as well.
 pub(crate) const DEFINITIONS: [&str; 3] = [
     "poststarthook/start-apiextensions-informers",
     "poststarthook/start-apiextensions-controllers",
     "poststarthook/crd-informer-synced",
 ];
-/// That of [`Server::aggregate`](crate::Server::aggregate).
+/// The boot sequence of [`Server::aggregate`](crate::Server::aggregate).
 pub(crate) const AGGREGATE: [&str; 9] = [
     "poststarthook/start-kube-aggregator-informers",
     "poststarthook/apiservice-status-local-available-controller",
@@ -112,7 +113,7 @@ pub fn kube_apiserver_boot_sequence() -> Vec<&'static str> {
     [&START[..], &DEFINITIONS, &CONTROL_PLANE, &AGGREGATE].concat()
 }
 
-/// Which checks of the boot sequence have passed. None fails again.
+/// The completed checks of the boot sequence. None fails again.
 #[derive(Debug)]
 pub(crate) struct BootSequence(watch::Sender<BTreeSet<&'static str>>);
 
@@ -131,7 +132,7 @@ impl BootSequence {
         self.0.borrow().contains(name)
     }
 
-    /// Waits until all of these have passed.
+    /// Waits until all of these are complete.
     pub(crate) async fn wait_for(&self, names: &[&'static str]) {
         let all = |passed: &BTreeSet<&'static str>| names.iter().all(|name| passed.contains(name));
         // It cannot fail: the sender is ours.
@@ -139,15 +140,16 @@ impl BootSequence {
     }
 }
 
-/// The health endpoints of a component that serves no API: a controller manager, a scheduler. Cheap to clone.
+/// The health endpoints of a component that serves no API: a controller manager, a scheduler. Cheap
+/// to clone.
 #[derive(Debug, Clone, Default)]
 pub struct ComponentHealth(Arc<RwLock<Vec<EndpointChecks>>>);
 
-/// An endpoint, and what it checks.
+/// An endpoint and its checks.
 type EndpointChecks = (HealthEndpoint, Vec<Arc<dyn HealthCheck>>);
 
 impl ComponentHealth {
-    /// Serves an endpoint, which runs these checks, too.
+    /// Adds an endpoint, or checks to it.
     pub fn add(&self, endpoint: HealthEndpoint, checks: Vec<Arc<dyn HealthCheck>>) {
         let mut endpoints = self.0.write();
         match endpoints.iter_mut().find(|(known, _)| *known == endpoint) {
@@ -156,8 +158,8 @@ impl ComponentHealth {
         }
     }
 
-    /// The checks of an endpoint; none if it is not served. Kubernetes: where there is nothing to check there is a ping
-    /// (server/healthz/healthz.go, InstallPathHandler).
+    /// The checks of an endpoint; none if it is not served. Kubernetes: without checks there is a
+    /// ping (server/healthz/healthz.go, InstallPathHandler).
     fn checks(&self, endpoint: HealthEndpoint) -> Option<Vec<EndpointCheck<'static>>> {
         let endpoints = self.0.read();
         let (_, checks) = endpoints.iter().find(|(known, _)| *known == endpoint)?;
@@ -172,15 +174,27 @@ impl ComponentHealth {
     }
 }
 
-/// A check of the server itself, and what is wrong if it fails.
+/// A check of the server itself.
 type Own = (&'static str, fn(&Inner) -> Result<(), String>);
 
 const PING: Own = ("ping", |_| Ok(()));
 const LOG: Own = ("log", |_| Ok(()));
-/// The store's checks have kube-apiserver's names. A full disk fails readiness alone: a restart would not help.
+/// The store's checks have kube-apiserver's names. A full disk fails readiness alone: a restart
+/// would not help.
 const STORE: Own = ("etcd", store_has_not_failed);
-const STORE_READINESS: Own = ("etcd-readiness", store_takes_writes);
-const INFORMERS: Own = ("informer-sync", informers_are_synced);
+const STORE_READINESS: Own = ("etcd-readiness", |server| {
+    match server.registry.store().health() {
+        Health::Full(problem) => Err(format!("the store is full: {problem}")),
+        _ => store_has_not_failed(server),
+    }
+});
+/// `Server::start` starts what follows the store, after a first full read.
+const INFORMERS: Own = ("informer-sync", |server| {
+    match server.boot_sequence.is_complete(START[1]) {
+        true => Ok(()),
+        false => Err("informers not started yet".into()),
+    }
+});
 const SHUTDOWN: Own = ("shutdown", |server| match server.is_leaving() {
     true => Err("process is shutting down".into()),
     false => Ok(()),
@@ -190,21 +204,6 @@ fn store_has_not_failed(server: &Inner) -> Result<(), String> {
     match server.registry.store().health() {
         Health::Failed(problem) => Err(format!("the store has failed: {problem}")),
         _ => Ok(()),
-    }
-}
-
-fn store_takes_writes(server: &Inner) -> Result<(), String> {
-    match server.registry.store().health() {
-        Health::Full(problem) => Err(format!("the store is full: {problem}")),
-        _ => store_has_not_failed(server),
-    }
-}
-
-/// What follows the store is started by `Server::start`, which reads everything first.
-fn informers_are_synced(server: &Inner) -> Result<(), String> {
-    match server.boot_sequence.is_complete(START[1]) {
-        true => Ok(()),
-        false => Err("informers not started yet".into()),
     }
 }
 

@@ -1,4 +1,4 @@
-//! JSON Web Tokens and the keys that sign them: what a token says, and whether its signature is a key's.
+//! JSON Web Tokens and the keys that sign them.
 
 use std::fmt::Write as _;
 
@@ -11,10 +11,10 @@ use x509_parser::prelude::FromDer as _;
 use x509_parser::public_key::PublicKey as Parsed;
 use x509_parser::x509::SubjectPublicKeyInfo;
 
-/// A kind of signature.
+/// A signature algorithm.
 #[derive(Debug)]
 pub struct Algorithm {
-    /// What JWTs call it: `RS256`.
+    /// The name in JWTs: `RS256`.
     pub name: &'static str,
     kind: AlgorithmKind,
 }
@@ -25,7 +25,7 @@ enum AlgorithmKind {
     Curve(Curve),
 }
 
-/// Every kind that can be checked. Kubernetes knows ES512 as well; nobody here has its curve.
+/// The supported algorithms. Kubernetes supports ES512 as well; `ring` does not.
 pub static ALGORITHMS: [Algorithm; 8] = [
     Algorithm {
         name: "RS256",
@@ -62,13 +62,13 @@ pub static ALGORITHMS: [Algorithm; 8] = [
 ];
 
 impl Algorithm {
-    /// The kind of that name.
+    /// The algorithm of a name.
     pub fn named(name: &str) -> Option<&'static Algorithm> {
         ALGORITHMS.iter().find(|algorithm| algorithm.name == name)
     }
 }
 
-/// A curve on which keys are points.
+/// An elliptic curve.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Curve {
     P256,
@@ -78,7 +78,7 @@ enum Curve {
 impl Curve {
     const ALL: [Curve; 2] = [Curve::P256, Curve::P384];
 
-    /// What JSON Web Keys call it, its object identifier, and the kind of its signatures.
+    /// The name in JSON Web Keys, the object identifier, and the algorithm.
     fn names(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Curve::P256 => ("P-256", "1.2.840.10045.3.1.7", "ES256"),
@@ -94,10 +94,10 @@ impl Curve {
     }
 }
 
-/// A key that knows its signatures. Cheap enough to clone.
+/// A key that verifies signatures. Cheap to clone.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublicKey {
-    /// What tells it from others.
+    /// The key id.
     pub id: Str,
     material: Material,
 }
@@ -108,12 +108,12 @@ enum Material {
         modulus: Vec<u8>,
         exponent: Vec<u8>,
     },
-    /// A byte that says how it is written, then two coordinates.
+    /// The encoded point: a format byte, then two coordinates.
     Point(Curve, Vec<u8>),
 }
 
 impl PublicKey {
-    /// Reads a `SubjectPublicKeyInfo`. The id is a hash of it, as Kubernetes has it.
+    /// Reads a `SubjectPublicKeyInfo`. The id is a hash of it, as in Kubernetes.
     pub fn from_der(der: &[u8]) -> Option<PublicKey> {
         let (_, info) = SubjectPublicKeyInfo::from_der(der).ok()?;
         let material = match info.parsed().ok()? {
@@ -139,7 +139,7 @@ impl PublicKey {
         })
     }
 
-    /// Reads a JSON Web Key; none if it is of no kind that we know, or not for signatures.
+    /// Reads a JSON Web Key; none if it is of an unsupported type, or not for signatures.
     pub fn from_jwk(key: &Value) -> Option<PublicKey> {
         if !matches!(key["use"].str(), "" | "sig") {
             return None;
@@ -181,7 +181,7 @@ impl PublicKey {
         }
     }
 
-    /// The kind of signature that it makes unless somebody wants another.
+    /// The default algorithm of the key.
     pub fn algorithm(&self) -> &'static str {
         match &self.material {
             Material::Rsa { .. } => "RS256",
@@ -189,7 +189,7 @@ impl PublicKey {
         }
     }
 
-    /// Whether a signature of that kind is this key's.
+    /// Verifies a signature.
     pub fn verify(&self, algorithm: &Algorithm, message: &[u8], signature: &[u8]) -> bool {
         match (&self.material, &algorithm.kind) {
             (
@@ -222,21 +222,21 @@ impl Material {
     }
 }
 
-/// A token taken apart. Nothing that it says is to be believed before its signature was checked.
+/// A parsed token. No claim may be trusted before the signature is verified.
 #[derive(Debug)]
 pub struct Unverified<'a> {
     /// The JOSE header.
     pub header: Value,
     /// The claims set.
     pub claims: Value,
-    /// What is signed.
+    /// The signed part.
     pub message: &'a str,
     /// The signature, decoded.
     pub signature: Vec<u8>,
 }
 
 impl<'a> Unverified<'a> {
-    /// None if it is no token at all, or demands something of its readers that we do not know.
+    /// None if it is no JWT, or has critical headers.
     pub fn parse(token: &'a str) -> Option<Unverified<'a>> {
         let (message, signature) = token.rsplit_once('.')?;
         let (header, claims) = message
@@ -255,7 +255,7 @@ impl<'a> Unverified<'a> {
         })
     }
 
-    /// Whom it is for: a text, or a list of texts.
+    /// The audiences: one string, or a list.
     pub fn audiences(&self) -> Vec<Str> {
         match &self.claims["aud"] {
             Value::String(one) => vec![one.as_str().into()],
@@ -267,7 +267,7 @@ impl<'a> Unverified<'a> {
         }
     }
 
-    /// Whether a key has signed it, in a way that its header names.
+    /// Whether a key has signed it with the algorithm of its header.
     pub fn is_signed_by(&self, key: &PublicKey) -> bool {
         let algorithm = Algorithm::named(self.header["alg"].str());
         algorithm.is_some_and(|algorithm| {
@@ -276,7 +276,7 @@ impl<'a> Unverified<'a> {
     }
 }
 
-/// Texts as Go shows a list of them with `%q`.
+/// Strings as Go prints a list with `%q`.
 pub(crate) fn quote_list(texts: &[Str]) -> String {
     let mut shown = String::from("[");
     for (at, text) in texts.iter().enumerate() {
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn whom_a_token_is_for_is_one_or_many() {
+    fn an_audience_claim_is_a_string_or_a_list() {
         let audiences = |claims: &str| {
             let token = format!("{}.{}.", part("{}"), part(claims));
             Unverified::parse(&token).unwrap().audiences()

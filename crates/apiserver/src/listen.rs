@@ -27,7 +27,11 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 use crate::Server;
 use crate::aggregation::Streams;
 use crate::answer::{self, Answer};
-use crate::authentication:: { Peer, RequestOrigin, Unauthenticated } ; use crate::chain:: { self, IncomingRequest } ; use crate::close_notify:: { CloseNotify, LingerFlag } ; use crate::coalesce::Coalesce; use crate::connection_limits:: { Cancelled, CloseReason, ConnectionTracker, TrackedBody } ;
+use crate::authentication::{Peer, RequestOrigin, Unauthenticated};
+use crate::chain::{self, IncomingRequest};
+use crate::close_notify::{CloseNotify, LingerFlag};
+use crate::coalesce::Coalesce;
+use crate::connection_limits::{Cancelled, CloseReason, ConnectionTracker, TrackedBody};
 use crate::frame_budget::FrameBudget;
 use crate::framing::{Ambiguous, RequestScanner, RewrittenStream};
 use crate::http2_path::PathScanner;
@@ -339,7 +343,20 @@ async fn serve(
         let metrics = &server.0.metrics.credentials;
         metrics.certificate(expires - server.0.registry.now());
     }
-let request=IncomingRequest { caller:Caller { claim:peer.peer.claim(), address:Some(peer.address), } , method:head.method, uri:head.uri, headers:head.headers, body:Bytes::new(), streams, } ; let answer=chain::serve(&server.0, request).await; if head.version==Version::HTTP_2&&answer.extensions().get::<Unauthenticated>().is_some() { tracker.request_goaway();
+    let request = IncomingRequest {
+        caller: Caller {
+            claim: peer.peer.claim(),
+            address: Some(peer.address),
+        },
+        method: head.method,
+        uri: head.uri,
+        headers: head.headers,
+        body: Bytes::new(),
+        streams,
+    };
+    let answer = chain::serve(&server.0, request).await;
+    if head.version == Version::HTTP_2 && answer.extensions().get::<Unauthenticated>().is_some() {
+        tracker.request_goaway();
     }
     answer
 }

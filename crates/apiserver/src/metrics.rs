@@ -1,4 +1,5 @@
-//! What is counted, under upstream's names where the meaning is the same (endpoints/metrics/metrics.go).
+//! Metrics of requests and watches, under upstream's names where the meaning is the same
+//! (endpoints/metrics/metrics.go).
 
 mod auth;
 mod credential_metrics;
@@ -46,7 +47,7 @@ const PAGES: [&str; 7] = [
     "/version",
 ];
 
-/// The labels under which a request is counted.
+/// The labels of a request.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RequestLabels {
     verb: &'static str,
@@ -60,12 +61,19 @@ pub(crate) struct RequestLabels {
 }
 
 impl RequestLabels {
-    /// Invariant: the number of series is bounded, whatever clients send: unknown resources and paths have no labels.
+    /// Invariant: the number of series is bounded, whatever clients send: unknown resources and
+    /// paths have no labels.
     pub(crate) fn new(server: &Inner, request: &Request) -> RequestLabels {
-        let verb = verb_label(request);
+        let verb = RequestLabels::verb(request);
+        let is_served = |path: &ResourcePath| {
+            server.catalog.find(path).is_ok_and(|resource| {
+                path.subresource.is_empty()
+                    || resource.kind().subresource(&path.subresource).is_some()
+            })
+        };
         match request.info.target() {
             Target::Page(path) => RequestLabels::of_page(verb, path),
-            Target::Resource(path) if !is_known(server, path) => RequestLabels::of_page(verb, ""),
+            Target::Resource(path) if !is_served(path) => RequestLabels::of_page(verb, ""),
             Target::Resource(path) => RequestLabels {
                 verb,
                 dry_run: if request.query.all("dryRun") == ["All"] {
@@ -88,7 +96,29 @@ impl RequestLabels {
         }
     }
 
-    /// A request for a non-resource path, or for nothing that exists.
+    /// The verb label: by the method, so that a deletecollection is a DELETE. Kubernetes: `cleanVerb`.
+    fn verb(request: &Request) -> &'static str {
+        let is_resource = matches!(request.info.target(), Target::Resource(_));
+        match (request.method.as_str(), request.info.verb()) {
+            ("GET" | "HEAD", "list") if is_resource => "LIST",
+            ("GET" | "HEAD", "watch") if is_resource => "WATCH",
+            ("GET" | "HEAD", _) => "GET",
+            ("POST", _) => "POST",
+            ("PUT", _) => "PUT",
+            ("PATCH", _)
+                if request
+                    .header("content-type")
+                    .starts_with("application/apply-patch") =>
+            {
+                "APPLY"
+            }
+            ("PATCH", _) => "PATCH",
+            ("DELETE", _) => "DELETE",
+            _ => "other",
+        }
+    }
+
+    /// A request for a non-resource path, or for an unknown resource.
     fn of_page(verb: &'static str, path: &str) -> RequestLabels {
         let root = PAGES.iter().find(|page| {
             path.strip_prefix(**page)
@@ -129,7 +159,7 @@ impl RequestLabels {
         ]
     }
 
-    /// Those, and whether it was a dry run.
+    /// Those and `dry_run`.
     fn labels_with_dry_run(&self) -> Vec<(&'static str, &str)> {
         let mut labels = vec![("dry_run", self.dry_run)];
         labels.extend(self.labels());
@@ -137,7 +167,7 @@ impl RequestLabels {
     }
 }
 
-/// A resource, as metrics of watches name it.
+/// The resource labels of watches.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct WatchedResource {
     group: Str,
@@ -145,37 +175,7 @@ struct WatchedResource {
     resource: Str,
 }
 
-/// Whether this server has what a path is about.
-fn is_known(server: &Inner, path: &ResourcePath) -> bool {
-    let Ok(resource) = server.catalog.find(path) else {
-        return false;
-    };
-    path.subresource.is_empty() || resource.kind().subresource(&path.subresource).is_some()
-}
-
-/// The verb as metrics spell it: by the method, so that a deletion of a collection is a DELETE. Kubernetes: `cleanVerb`.
-fn verb_label(request: &Request) -> &'static str {
-    let is_resource = matches!(request.info.target(), Target::Resource(_));
-    match (request.method.as_str(), request.info.verb()) {
-        ("GET" | "HEAD", "list") if is_resource => "LIST",
-        ("GET" | "HEAD", "watch") if is_resource => "WATCH",
-        ("GET" | "HEAD", _) => "GET",
-        ("POST", _) => "POST",
-        ("PUT", _) => "PUT",
-        ("PATCH", _)
-            if request
-                .header("content-type")
-                .starts_with("application/apply-patch") =>
-        {
-            "APPLY"
-        }
-        ("PATCH", _) => "PATCH",
-        ("DELETE", _) => "DELETE",
-        _ => "other",
-    }
-}
-
-/// Everything that is counted.
+/// The metrics of a server.
 #[derive(Default)]
 pub(crate) struct ServerMetrics {
     /// When the server started, in Unix seconds.
@@ -194,11 +194,12 @@ pub(crate) struct ServerMetrics {
     pub tls_handshake_errors: AtomicU64,
 }
 
-/// Marks the response to a request that the server gave up to protect itself: it took too long, or there were too many.
+/// Marks the response to a request that the server terminated to protect itself: it took too long,
+/// or there were too many.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Terminated;
 
-/// A request that is under way.
+/// Counts a request as in flight until it is dropped.
 pub(crate) struct InflightGuard<'a>(&'a AtomicI64);
 
 impl Drop for InflightGuard<'_> {
@@ -207,14 +208,13 @@ impl Drop for InflightGuard<'_> {
     }
 }
 
-/// Counts a watch for as long as it lives, and its events.
+/// Counts a watch until it is dropped, and its events.
 pub(crate) struct WatchGauge {
     count: Arc<AtomicI64>,
     events: Arc<AtomicI64>,
 }
 
 impl WatchGauge {
-    /// Events go to the watcher.
     pub(crate) fn sent(&self, events: usize) {
         self.events
             .fetch_add(i64::try_from(events).unwrap_or(i64::MAX), Ordering::Relaxed);
@@ -228,7 +228,6 @@ impl Drop for WatchGauge {
 }
 
 impl ServerMetrics {
-    /// Metrics of a server that starts now.
     pub(crate) fn new(started: i64) -> ServerMetrics {
         ServerMetrics {
             started,
@@ -237,35 +236,39 @@ impl ServerMetrics {
         }
     }
 
-    /// A request begins. It is under way until what is returned is dropped, which happens too when it is given up.
+    /// Counts a request as in flight until the result is dropped.
     pub(crate) fn begin(&self, observed: &RequestLabels) -> InflightGuard<'_> {
         let count = &self.inflight[usize::from(observed.is_write())];
         count.fetch_add(1, Ordering::Relaxed);
         InflightGuard(count)
     }
 
-    /// A request has been answered.
+    /// Records a response.
     pub(crate) fn end(&self, observed: &RequestLabels, took: Duration, answer: &Answer) {
         let code = answer.status().as_u16();
-        *lock(&self.requests)
+        *self
+            .requests
+            .lock()
             .entry((observed.clone(), code))
             .or_default() += 1;
-        let mut durations = lock(&self.durations);
+        let mut durations = self.durations.lock();
         let histogram = durations
             .entry(observed.clone())
             .or_insert_with(|| Histogram::new(&BUCKETS));
         histogram.observe(took.as_secs_f64());
         drop(durations);
         if answer.extensions().get::<Terminated>().is_some() {
-            *lock(&self.terminations)
+            *self
+                .terminations
+                .lock()
                 .entry((observed.clone(), code))
                 .or_default() += 1;
         }
-        // Kubernetes: only those of reads.
+        // Kubernetes: only of reads.
         if matches!(observed.verb, "GET" | "LIST")
             && let Some(size) = http_body::Body::size_hint(answer.body()).exact()
         {
-            let mut sizes = lock(&self.sizes);
+            let mut sizes = self.sizes.lock();
             let histogram = sizes.entry(observed.clone());
             histogram
                 .or_insert_with(|| Histogram::new(&SIZES))
@@ -273,35 +276,38 @@ impl ServerMetrics {
         }
     }
 
-    /// A watch begins; it ends when the gauge is dropped.
+    /// Counts a watch until the result is dropped.
     pub(crate) fn watching(&self, kind: &KindData) -> WatchGauge {
         let resource = WatchedResource {
             group: kind.gvk.group.clone(),
             version: kind.gvk.version.clone(),
             resource: kind.plural.clone(),
         };
-        let count = lock(&self.watches)
+        let count = self
+            .watches
+            .lock()
             .entry(resource.clone())
             .or_default()
             .clone();
         count.fetch_add(1, Ordering::Relaxed);
-        let events = lock(&self.events).entry(resource).or_default().clone();
+        let events = self.events.lock().entry(resource).or_default().clone();
         WatchGauge { count, events }
     }
 
-    /// Forgets what has been counted of requests and watches. What is under way goes on being counted.
+    /// Resets the counters of requests and watches. Gauges are kept.
     pub(crate) fn reset(&self) {
-        lock(&self.requests).clear();
-        lock(&self.durations).clear();
-        lock(&self.sizes).clear();
-        lock(&self.terminations).clear();
+        self.requests.lock().clear();
+        self.durations.lock().clear();
+        self.sizes.lock().clear();
+        self.terminations.lock().clear();
         self.tls_handshake_errors.store(0, Ordering::Relaxed);
-        lock(&self.events)
+        self.events
+            .lock()
             .values()
             .for_each(|count| count.store(0, Ordering::Relaxed));
     }
 
-    /// What a scrape shows.
+    /// The families of a scrape.
     pub(crate) fn families(&self, server: &Inner) -> Families {
         let mut families = Families::default();
         let out = &mut families;
@@ -327,7 +333,7 @@ impl ServerMetrics {
             "apiserver_request_total",
             "Requests by verb, resource and response code.",
         );
-        for ((observed, code), count) in lock(&self.requests).iter() {
+        for ((observed, code), count) in self.requests.lock().iter() {
             let (code, mut labels) = (code.to_string(), observed.labels_with_dry_run());
             labels.push(("code", &code));
             total.add(&labels, *count);
@@ -336,21 +342,21 @@ impl ServerMetrics {
             "apiserver_request_duration_seconds",
             "How long requests took.",
         );
-        for (observed, histogram) in lock(&self.durations).iter() {
+        for (observed, histogram) in self.durations.lock().iter() {
             took.add_histogram(&observed.labels_with_dry_run(), histogram);
         }
         let sizes = out.histogram(
             "apiserver_response_sizes",
             "The sizes of responses to reads, in bytes.",
         );
-        for (observed, histogram) in lock(&self.sizes).iter() {
+        for (observed, histogram) in self.sizes.lock().iter() {
             sizes.add_histogram(&observed.labels(), histogram);
         }
         let terminated = out.counter(
             "apiserver_request_terminations_total",
             "Requests that the server gave up to protect itself.",
         );
-        for ((observed, code), count) in lock(&self.terminations).iter() {
+        for ((observed, code), count) in self.terminations.lock().iter() {
             let (code, mut labels) = (code.to_string(), observed.labels().to_vec());
             labels.push(("code", &code));
             terminated.add(&labels, *count);
@@ -379,7 +385,7 @@ impl ServerMetrics {
             "apiserver_longrunning_requests",
             "Watches that are being served.",
         );
-        for (resource, count) in lock(&self.watches).iter() {
+        for (resource, count) in self.watches.lock().iter() {
             let labels: [(&str, &str); 7] = [
                 ("component", "apiserver"),
                 ("group", &resource.group),
@@ -395,7 +401,7 @@ impl ServerMetrics {
             "apiserver_watch_events_total",
             "Events that were sent to watches.",
         );
-        for (resource, count) in lock(&self.events).iter() {
+        for (resource, count) in self.events.lock().iter() {
             let labels: [(&str, &str); 3] = [
                 ("group", &resource.group),
                 ("resource", &resource.resource),
@@ -406,7 +412,7 @@ impl ServerMetrics {
     }
 }
 
-/// What runs here, as `/version` says it.
+/// The version, as `/version` has it.
 fn collect_version(out: &mut Families) {
     let version = discovery::version();
     let labels = [
@@ -493,7 +499,7 @@ fn collect_store(server: &Inner, out: &mut Families) {
         .add(&[], store.revision().0);
 }
 
-/// What is counted stays good even if somebody who counted fell over.
+/// Locks counters; parking_lot has no poisoning.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> parking_lot::MutexGuard<'_, T> {
     mutex.lock()
 }

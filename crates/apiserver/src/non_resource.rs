@@ -122,7 +122,11 @@ pub(crate) async fn answer(
     // Kubernetes: these are registered by their exact paths; other paths may have a trailing slash.
     let is_exact = request.uri.path() == path;
     match parts.as_slice() {
-["healthz"|"livez"|"readyz", ..]=> { Ok(health::serve_health(server, request, &parts).await) } ["metrics"]if is_exact=>Ok(metrics(server, request, false)), ["metrics", "slis"]if is_exact=>Ok(metrics(server, request, true)),
+        ["healthz" | "livez" | "readyz", ..] => {
+            Ok(health::serve_health(server, request, &parts).await)
+        }
+        ["metrics"] if is_exact => Ok(metrics(server, request, false)),
+        ["metrics", "slis"] if is_exact => Ok(metrics(server, request, true)),
         ["openapi", "v2"] if is_exact => openapi_v2(server, request).await,
         ["openapi", "v3"] if is_exact => openapi_index(server, request).await,
         ["openapi", "v3", ..] => openapi_v3(server, request).await,

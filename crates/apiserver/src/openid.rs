@@ -1,4 +1,4 @@
-//! How others check service accounts' tokens by themselves: who issues them, and the keys.
+//! OpenID Connect discovery of service account tokens: the issuer and its JWKS.
 
 use std::collections::BTreeSet;
 
@@ -7,21 +7,19 @@ use mizzen_object::Status;
 use mizzen_value::{Value, json, value};
 
 use crate::answer::{self, Answer, negotiate_route};
-use crate::jose::PublicKey;
 use crate::request::Request;
 use crate::server::Inner;
-use crate::token::TokenSigner;
 
-/// Where the issuer is described.
+/// The path of the discovery document.
 pub(crate) const CONFIGURATION: &str = "/.well-known/openid-configuration";
-/// Where the keys are.
+/// The path of the JWKS.
 pub(crate) const KEYS: &str = "/openid/v1/jwks";
 
 const KEYS_TYPE: &str = "application/jwk-set+json";
-/// For how long, in seconds, the answers may be kept.
+/// The cache lifetime of both, in seconds.
 const MAX_AGE: &str = "public, max-age=3600";
 
-/// Describes the issuer; none if there is none, or if it is called by no address.
+/// The discovery document; none without a signer, or if the issuer is no URL.
 pub(crate) fn configuration(server: &Inner, request: &Request) -> Option<Result<Answer, Status>> {
     let signer = server.options.signer.as_deref()?;
     let accounts = &server.options.service_accounts;
@@ -43,32 +41,25 @@ pub(crate) fn configuration(server: &Inner, request: &Request) -> Option<Result<
     Some(cacheable(request, "application/json", &configuration))
 }
 
-/// The keys that tokens are signed with; none if there are none.
+/// The JWKS; none without a signer.
 pub(crate) fn keys(server: &Inner, request: &Request) -> Option<Result<Answer, Status>> {
     let signer = server.options.signer.as_deref()?;
-    let mut keys = Value::object();
-    keys.set(
-        "keys",
-        all_keys(signer, &server.options.service_accounts.keys),
-    );
-    Some(cacheable(request, KEYS_TYPE, &keys))
-}
-
-/// The signer's key, then those that it does not sign with.
-fn all_keys(signer: &dyn TokenSigner, others: &[PublicKey]) -> Vec<Value> {
-    let show = |id: &str, algorithm: &str, material: Value| {
+    let key = |id: &str, algorithm: &str, material: Value| {
         let mut key = value!({ "use": "sig", "kid": id, "alg": algorithm });
         for (name, value) in material.entries() {
             key.set(name, value.clone());
         }
         key
     };
-    let own = show(signer.key_id(), signer.algorithm(), signer.public_key());
-    let others = others.iter().filter(|key| key.id != signer.key_id());
-    [own]
-        .into_iter()
-        .chain(others.map(|key| show(&key.id, key.algorithm(), key.to_jwk())))
-        .collect()
+    // The signer's key comes first.
+    let id = signer.key_id();
+    let mut all = vec![key(id, signer.algorithm(), signer.public_key())];
+    let others = server.options.service_accounts.keys.iter();
+    let others = others.filter(|other| other.id != id);
+    all.extend(others.map(|other| key(&other.id, other.algorithm(), other.to_jwk())));
+    let mut keys = Value::object();
+    keys.set("keys", all);
+    Some(cacheable(request, KEYS_TYPE, &keys))
 }
 
 fn cacheable(

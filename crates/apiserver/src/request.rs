@@ -43,11 +43,11 @@ pub struct Request {
     pub streams: Streams,
     /// The client's address; `None` for this process.
     pub address: Option<IpAddr>,
-pub(crate)deadline:Deadline,
-/// The audit record.
-pub record:AuditRecord,
-/// The state of priority and fairness.
-pub(crate)ticket:FlowTicket,
+    pub(crate) deadline: Deadline,
+    /// The audit record.
+    pub record: AuditRecord,
+    /// The state of priority and fairness.
+    pub(crate) ticket: FlowTicket,
 }
 
 impl Request {
@@ -73,7 +73,9 @@ impl Request {
             uri: Uri::default(),
             streams: Streams::default(),
             address: None,
-deadline:Deadline::new(Instant::now(), OWN_TIMEOUT), record:AuditRecord::default(), ticket:FlowTicket::default(),
+            deadline: Deadline::new(Instant::now(), OWN_TIMEOUT),
+            record: AuditRecord::default(),
+            ticket: FlowTicket::default(),
         }
     }
 

@@ -17,7 +17,10 @@ use crate::admission::{Plugin, Policies, Webhooks};
 use crate::aggregation::{Aggregation, Streams};
 use crate::answer::Answer;
 use crate::audit::{self, Audit};
-use crate::authentication:: { Authentication, PeerClaim, RequestOrigin } ; use crate::authorization:: { self, Attributes, Authorization, Authorizer, Decision, ServerAuthorization, } ;
+use crate::authentication::{Authentication, PeerClaim, RequestOrigin};
+use crate::authorization::{
+    self, Attributes, Authorization, Authorizer, Decision, ServerAuthorization,
+};
 use crate::catalog::Catalog;
 use crate::chain::{self, IncomingRequest};
 use crate::cors::Cors;
@@ -27,7 +30,7 @@ use crate::flowcontrol::{self, Concurrency, FlowControl};
 use crate::health::{self, BootSequence, ComponentHealth, HealthCheck};
 use crate::metrics::ServerMetrics;
 use crate::outgoing::{Client, Identity};
-use crate::token:: { ServiceAccountTokens, TokenSigner, VerifiedTokens } ;
+use crate::token::{ServiceAccountTokens, TokenSigner, VerifiedTokens};
 use crate::types::Types;
 use crate::unsent::{Unsent, UnsentLimits};
 use crate::verbs::Frames;
@@ -175,14 +178,21 @@ pub struct Inner {
     pub catalog: Catalog,
     /// Shapes of what requests and answers carry besides objects.
     pub types: Types,
-pub(crate)definitions:Definitions, pub(crate)metrics:ServerMetrics, pub(crate)flow_control:FlowControl, pub(crate)unsent:Arc<Unsent>, pub(crate)access:ServerAuthorization,
-/// Calls webhooks and aggregated API servers.
-
+    pub(crate) definitions: Definitions,
+    pub(crate) metrics: ServerMetrics,
+    pub(crate) flow_control: FlowControl,
+    pub(crate) unsent: Arc<Unsent>,
+    pub(crate) access: ServerAuthorization,
+    /// Calls webhooks and aggregated API servers.
     pub client: Client,
     /// The watch events that were written last.
-pub(crate)frames:Arc<Frames>, pub(crate)proved_tokens:VerifiedTokens, pub(crate)webhooks:Webhooks, pub(crate)policies:Policies, pub(crate)aggregation:Aggregation, pub(crate)audit:Arc<Audit>,
-/// How the server is set up.
-
+    pub(crate) frames: Arc<Frames>,
+    pub(crate) proved_tokens: VerifiedTokens,
+    pub(crate) webhooks: Webhooks,
+    pub(crate) policies: Policies,
+    pub(crate) aggregation: Aggregation,
+    pub(crate) audit: Arc<Audit>,
+    /// How the server is set up.
     pub options: Options,
     /// What the server's author has added.
     pub(crate) extensions: Extensions,
@@ -285,7 +295,9 @@ impl Server {
             uri,
             headers,
             body,
-streams:Streams::default(), } ; chain::serve(&self.0, request).await
+            streams: Streams::default(),
+        };
+        chain::serve(&self.0, request).await
     }
 
     /// Asks itself, as the server that it is. Returns the code and what the answer says.

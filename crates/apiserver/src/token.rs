@@ -1,6 +1,7 @@
-//! Tokens of service accounts: what they say, how they are signed, and whether they still hold.
+//! Service account tokens: claims, signatures, and validity.
 //!
-//! A token is a JWT. It holds as long as its account, and what it is bound to, are there under the same uid.
+//! A token is a JWT. It is valid as long as its account, and the object it is bound to, exist under
+//! the same uid.
 
 mod last_used;
 mod legacy;
@@ -21,27 +22,28 @@ use crate::server::Inner;
 use verified_tokens::VerifiedToken;
 pub(crate) use verified_tokens::VerifiedTokens;
 
-/// Who says that tokens are good unless somebody else is named.
+/// The default issuer.
 const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
-/// By how many seconds the clocks of two machines may differ.
+/// The leeway of clocks, in seconds.
 const LEEWAY: i64 = 60;
 
-/// Whose tokens of service accounts are good, and for whom.
+/// Options of service account tokens.
 #[derive(Debug, Clone)]
 pub struct ServiceAccountTokens {
-    /// Keys whose tokens are good besides those of the key that signs: of other servers, or of this one before.
+    /// Further keys whose tokens are valid: of other servers, or earlier ones of this server.
     pub keys: Vec<PublicKey>,
-    /// Who says that tokens are good. The first says so of new ones; those of all of them are believed.
+    /// The issuers. The first is the issuer of new tokens; tokens of all are accepted.
     pub issuers: Vec<Str>,
-    /// Whom tokens must be for, one of them at least; the issuers if there are none.
+    /// The audiences of this server; the issuers if empty.
     pub audiences: Vec<Str>,
-    /// Where others are told that they find the keys; at this server unless said.
+    /// The JWKS URL in the discovery document; this server's own if none.
     pub keys_url: Option<String>,
-    /// How many seconds a new token may hold at most; however many somebody wants unless said.
+    /// The maximum lifetime of a new token in seconds; unlimited if none.
     pub max_expiration: Option<i64>,
-    /// Whether a token holds for a year that a kubelet wants for a pod that may never read it again.
+    /// Whether tokens that kubelets request for pods are valid for a year, for clients that do not
+    /// reload them.
     pub extend_expiration: bool,
-    /// Whether a token that is kept in a secret holds only as long as that and its account are there.
+    /// Whether a secret-based token is valid only while its secret and account exist.
     pub lookup: bool,
 }
 
@@ -60,12 +62,12 @@ impl Default for ServiceAccountTokens {
 }
 
 impl ServiceAccountTokens {
-    /// Who says that new tokens are good.
+    /// The issuer of new tokens.
     pub fn issuer(&self) -> &str {
         self.issuers.first().map_or(ISSUER, Str::as_str)
     }
 
-    /// Whom tokens must be for: what is said, or the issuers.
+    /// The audiences of this server.
     pub fn audiences(&self) -> &[Str] {
         if self.audiences.is_empty() {
             &self.issuers
@@ -75,21 +77,21 @@ impl ServiceAccountTokens {
     }
 }
 
-/// The key that signs tokens, wherever it is kept.
+/// The private key of service account tokens.
 pub trait TokenSigner: Debug + Send + Sync {
-    /// What JWTs call the kind of signature: `ES256`.
+    /// The JWT algorithm: `ES256`.
     fn algorithm(&self) -> &str;
-    /// What tells this key from others.
+    /// The key id.
     fn key_id(&self) -> &str;
     /// The public key as a JSON Web Key, without its id, use and algorithm: `kty`, `crv`, `x`, `y`.
     fn public_key(&self) -> Value;
-    /// Signs a message; none if that cannot be done.
+    /// Signs a message; none if that fails.
     fn sign(&self, message: &[u8]) -> Option<Vec<u8>>;
-    /// Whether this key made a signature with the algorithm that a token's header names.
+    /// Whether this key made a signature with the algorithm of a token's header.
     fn verify(&self, algorithm: &str, message: &[u8], signature: &[u8]) -> bool;
 }
 
-/// Makes a token of claims: three parts with dots between them. None if it cannot be signed.
+/// Signs claims as a JWT. None if that fails.
 pub fn issue(signer: &dyn TokenSigner, claims: &Value) -> Option<String> {
     let header = value!({ "alg": (signer.algorithm()), "kid": (signer.key_id()) });
     let message = format!(
@@ -105,12 +107,12 @@ fn encode(bytes: impl AsRef<[u8]>) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// Who shows a token; none if it is not one of a service account. `audiences` says whom the token must be for, at least
-/// one of them.
+/// Authenticates a service account token that must be for at least one of the `audiences`; none if
+/// it is another token.
 pub(crate) fn authenticate(server: &Inner, text: &str, audiences: &[Str]) -> AuthenticationResult {
     let Some(token) = server
         .proved_tokens
-        .get_or_verify(text, || read(server, text))?
+        .get_or_verify(text, || verify(server, text))?
     else {
         return Ok(None);
     };
@@ -139,8 +141,8 @@ pub(crate) fn authenticate(server: &Inner, text: &str, audiences: &[Str]) -> Aut
     }))
 }
 
-/// What a token of a service account says, if we have signed it.
-fn read(server: &Inner, text: &str) -> Result<Option<VerifiedToken>, String> {
+/// Parses a service account token and verifies its signature.
+fn verify(server: &Inner, text: &str) -> Result<Option<VerifiedToken>, String> {
     let Some(mut token) = Unverified::parse(text) else {
         return Ok(None);
     };
@@ -170,8 +172,9 @@ fn read(server: &Inner, text: &str) -> Result<Option<VerifiedToken>, String> {
     }))
 }
 
-/// Checks a signature against the keys of service accounts. The header's `kid` selects the key, its `alg` the algorithm,
-/// which must be one of the key's. Kubernetes: a token without `kid` is tried with every key (pkg/serviceaccount/jwt.go).
+/// Verifies a signature with the keys of service accounts. The header's `kid` selects the key, its
+/// `alg` the algorithm, which must be one of the key's. Kubernetes: without `kid` every key is
+/// tried (pkg/serviceaccount/jwt.go).
 fn check_signature(server: &Inner, token: &Unverified) -> Result<(), String> {
     let (id, algorithm) = (token.header["kid"].str(), token.header["alg"].str());
     let is_selected = |key: &str| id.is_empty() || key == id;
@@ -226,7 +229,7 @@ fn check_time(claims: &Value, now: i64) -> Result<(), String> {
     Err(format!("service account token {problem}"))
 }
 
-/// Whether the account, and what the token is bound to, are still there.
+/// Whether the account, and the bound object, still exist.
 fn check_account(server: &Inner, claims: &Value) -> Result<(), String> {
     let (namespace, account) = (claims["namespace"].str(), &claims["serviceaccount"]);
     let name = account["name"].str();
@@ -284,7 +287,7 @@ fn invalidated() -> String {
     "service account token has been invalidated".into()
 }
 
-/// What tells whether an object is there and stays.
+/// The metadata of an object.
 fn find_object(server: &Inner, plural: &str, namespace: &str, name: &str) -> Option<Value> {
     let resource = server.catalog.get("", "v1", plural)?;
     let object = server
@@ -294,13 +297,13 @@ fn find_object(server: &Inner, plural: &str, namespace: &str, name: &str) -> Opt
     json::outline(&object.json, &["managedFields", "spec", "status"]).ok()
 }
 
-/// Whether an object should be gone by now.
+/// Whether an object was deleted longer ago than the leeway.
 fn is_deleted(server: &Inner, object: &Value) -> bool {
     let end = time::to_unix(object["metadata"]["deletionTimestamp"].str());
     end.is_some_and(|end| end < server.registry.now() - LEEWAY)
 }
 
-/// The user of a token: the service account that its `kubernetes.io` claims name.
+/// The user of a token: the service account of its `kubernetes.io` claims.
 fn token_user(claims: &Value) -> User {
     let bound = &claims["kubernetes.io"];
     let (namespace, name) = (

@@ -1,7 +1,8 @@
-//! `/statusz` and `/flagz`: what runs here, since when, and with which flags.
+//! `/statusz` and `/flagz`: the version, uptime and flags of a component.
 //!
-//! As text for people, or as the kinds Statusz and Flagz of `config.k8s.io`, if a client asks for one of them.
-//! Kubernetes: apiserver/pkg/server/statusz and flagz; on by default since v1.36 (ComponentStatusz, ComponentFlagz).
+//! As text, or as the kinds Statusz and Flagz of `config.k8s.io`, if a client accepts one of them.
+//! Kubernetes: apiserver/pkg/server/statusz and flagz; on by default since v1.36 (ComponentStatusz,
+//! ComponentFlagz).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,10 +17,10 @@ use crate::request::Request;
 use crate::server::Inner;
 
 const GROUP: &str = "config.k8s.io";
-/// Below these paths are APIs and documents, which are no endpoints for debugging.
+/// APIs and documents are no debugging endpoints.
 const NO_DEBUGGING: [&str; 5] = ["/apis", "/api", "/openid", "/openapi", "/.well-known"];
 
-/// What a component says of itself.
+/// The zpages of a component.
 #[derive(Debug, Clone)]
 pub struct Zpages {
     /// Its name: `apiserver`, `kube-scheduler`.
@@ -28,14 +29,14 @@ pub struct Zpages {
     pub flags: BTreeMap<String, String>,
 }
 
-/// The form in which a page is served.
+/// The format of a page.
 enum ZpageFormat {
     Text,
     Structured(Encoding, &'static str),
 }
 
 impl Zpages {
-    /// Serves `/statusz`, which names the folders of these paths.
+    /// Serves `/statusz`, which lists the top-level folders of `paths`.
     pub(crate) fn statusz(
         &self,
         server: &Inner,
@@ -100,7 +101,7 @@ impl Zpages {
         fields: impl FnOnce() -> Value,
     ) -> Result<Answer, Status> {
         let ZpageFormat::Structured(encoding, version) =
-            negotiate(&request.header("accept"), kind)?
+            ZpageFormat::negotiate(&request.header("accept"), kind)?
         else {
             let (component, page) = (self.component, kind.to_lowercase());
             let warning = "Warning: This endpoint is not meant to be machine parseable, has no formatting compatibility \
@@ -148,39 +149,43 @@ impl Zpages {
     }
 }
 
-/// The form that the best clause of an `Accept` header allows: text without parameters, JSON or YAML for a kind that exists.
-fn negotiate(accept: &str, kind: &str) -> Result<ZpageFormat, Status> {
-    if accept.trim().is_empty() {
-        return Ok(ZpageFormat::Text);
+impl ZpageFormat {
+    /// The format that the best clause of an `Accept` header allows: text without parameters, JSON or
+    /// YAML for a served kind.
+    fn negotiate(accept: &str, kind: &str) -> Result<ZpageFormat, Status> {
+        if accept.trim().is_empty() {
+            return Ok(ZpageFormat::Text);
+        }
+        let structured = |clause: &AcceptClause, encoding: Encoding| {
+            let version = match clause.parameter("v") {
+                "v1beta1" => "v1beta1",
+                "v1alpha1" => "v1alpha1",
+                _ => return None,
+            };
+            let is_known = clause.parameter("g") == GROUP && clause.parameter("as") == kind;
+            is_known.then_some(ZpageFormat::Structured(encoding, version))
+        };
+        let form = |clause: &AcceptClause| {
+            let matches = |kind: &str, subkind: &str| {
+                [kind, "*"].contains(&clause.kind) && [subkind, "*"].contains(&clause.subkind)
+            };
+            let json = matches("application", "json").then(|| structured(clause, Encoding::Json));
+            let yaml =
+                || matches("application", "yaml").then(|| structured(clause, Encoding::Yaml));
+            let is_text = matches("text", "plain") && clause.parameter("as").is_empty();
+            json.flatten()
+                .or_else(|| yaml().flatten())
+                .or_else(|| is_text.then_some(ZpageFormat::Text))
+        };
+        clauses(accept).iter().find_map(form).ok_or_else(|| {
+            let offered = "application/json, application/yaml, text/plain";
+            let message = format!("only the following media types are accepted: {offered}");
+            Status::failure(406, "NotAcceptable", message)
+        })
     }
-    let structured = |clause: &AcceptClause, encoding: Encoding| {
-        let version = match clause.parameter("v") {
-            "v1beta1" => "v1beta1",
-            "v1alpha1" => "v1alpha1",
-            _ => return None,
-        };
-        let is_known = clause.parameter("g") == GROUP && clause.parameter("as") == kind;
-        is_known.then_some(ZpageFormat::Structured(encoding, version))
-    };
-    let form = |clause: &AcceptClause| {
-        let matches = |kind: &str, subkind: &str| {
-            [kind, "*"].contains(&clause.kind) && [subkind, "*"].contains(&clause.subkind)
-        };
-        let json = matches("application", "json").then(|| structured(clause, Encoding::Json));
-        let yaml = || matches("application", "yaml").then(|| structured(clause, Encoding::Yaml));
-        let is_text = matches("text", "plain") && clause.parameter("as").is_empty();
-        json.flatten()
-            .or_else(|| yaml().flatten())
-            .or_else(|| is_text.then_some(ZpageFormat::Text))
-    };
-    clauses(accept).iter().find_map(form).ok_or_else(|| {
-        let offered = "application/json, application/yaml, text/plain";
-        let message = format!("only the following media types are accepted: {offered}");
-        Status::failure(406, "NotAcceptable", message)
-    })
 }
 
-/// A moment as Go's `time.UnixDate` has it.
+/// A time as Go's `time.UnixDate`.
 fn unix_date(seconds: i64) -> String {
     let date = http_date(seconds, "UTC");
     match date.split(' ').collect::<Vec<_>>()[..] {
@@ -203,8 +208,8 @@ mod tests {
     }
 
     #[test]
-    fn a_structured_form_must_be_asked_for_by_its_whole_name() {
-        let form = |accept| match negotiate(accept, "Statusz") {
+    fn a_structured_form_needs_group_version_and_kind() {
+        let form = |accept| match ZpageFormat::negotiate(accept, "Statusz") {
             Ok(ZpageFormat::Text) => "text".to_owned(),
             Ok(ZpageFormat::Structured(encoding, version)) => {
                 format!("{} {version}", encoding.media_type())

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::{HeaderMap, Method, Uri};
 use mizzen_apiserver::audit::{
-    AuditOptions, AuditPolicy, BatchOptions, Delivery, DeliveryMode, LogFile, LogFormat,
+    AuditLogFormat, AuditOptions, AuditPolicy, BatchOptions, Delivery, DeliveryMode, LogFile,
 };
 use mizzen_apiserver::seams::{SystemRandom, WallClock};
 use mizzen_apiserver::{Options, Server, User};
@@ -56,7 +56,7 @@ fn setup(rules: &str, directory: &Path) -> AuditOptions {
     };
     let log = LogFile {
         path: directory.join("audit.log"),
-        format: LogFormat::Json,
+        format: AuditLogFormat::Json,
         max_age: 0,
         max_backups: 1,
         max_size: 100,

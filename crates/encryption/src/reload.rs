@@ -34,7 +34,10 @@ impl Encryption {
                 }
             }
             let now = self.context.clock.now().0;
-            self.context.metrics.reloads.record_reload(outcome.is_ok(), now);
+            self.context
+                .metrics
+                .reloads
+                .record_reload(outcome.is_ok(), now);
         }
     }
 

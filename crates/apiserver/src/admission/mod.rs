@@ -30,11 +30,11 @@ use mizzen_value::Value;
 use tokio::time::Instant;
 
 use crate::audit::Layer;
-use crate::authorization:: { self, escalation, secondary } ; use crate::crd;
+use crate::authorization::{self, escalation, secondary};
+use crate::crd;
 use crate::extend;
 use crate::verbs::Call;
 use owners::Managers;
-
 
 /// Mutating policies and webhooks. If they change the object, all plug-ins run again (reinvocation).
 

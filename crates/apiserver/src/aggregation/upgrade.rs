@@ -40,11 +40,14 @@ impl Streams {
     }
 }
 
-
 /// Copies bytes between client and server in both directions. The request ends when one side closes, as upstream
 
 /// (apimachinery/pkg/util/proxy/upgradeaware.go).
-pub fn join(response:Response<Incoming>, client:Option<OnUpgrade>, record:AuditRecord)->Answer {
+pub fn join(
+    response: Response<Incoming>,
+    client: Option<OnUpgrade>,
+    record: AuditRecord,
+) -> Answer {
     let mut answer = Answer::new(Body::from(""));
     *answer.status_mut() = response.status();
     *answer.headers_mut() = response.headers().clone();

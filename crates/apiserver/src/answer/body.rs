@@ -24,9 +24,10 @@ const LARGE: usize = 32 * 1024;
 
 /// A response body.
 pub struct Body {
-kind:BodyKind,
-/// The audit record of its request, which is completed when the body is dropped.
-_held:AuditRecord, lease:ResponseLease,
+    kind: BodyKind,
+    /// The audit record of its request, which is completed when the body is dropped.
+    _held: AuditRecord,
+    lease: ResponseLease,
 }
 
 /// The seat that a response holds until it has been written.
@@ -35,11 +36,13 @@ pub(crate) struct ResponseLease {
     /// The user who is charged.
     pub user: Str,
 
-/// Released on drop.
-_seat:HeldSeats,
+    /// Released on drop.
+    _seat: HeldSeats,
 }
 
-impl ResponseLease { pub(crate)fn new(user:Str, seat:HeldSeats)->ResponseLease { ResponseLease { user, _seat:seat }
+impl ResponseLease {
+    pub(crate) fn new(user: Str, seat: HeldSeats) -> ResponseLease {
+        ResponseLease { user, _seat: seat }
     }
 }
 
@@ -113,7 +116,8 @@ impl Body {
     fn new(kind: BodyKind) -> Body {
         Body {
             kind,
-_held:AuditRecord::default(), lease:ResponseLease::default(),
+            _held: AuditRecord::default(),
+            lease: ResponseLease::default(),
         }
     }
 
@@ -160,9 +164,8 @@ _held:AuditRecord::default(), lease:ResponseLease::default(),
         Body::new(BodyKind::Relay(body))
     }
 
-
-/// Keeps the audit record until the body is dropped.
-pub(crate)fn held(self, record:AuditRecord)->Body {
+    /// Keeps the audit record until the body is dropped.
+    pub(crate) fn held(self, record: AuditRecord) -> Body {
         Body {
             _held: record,
             ..self

@@ -1,4 +1,4 @@
-//! What of a request's body and of its answer is remembered, as JSON.
+//! Request and response objects of audit events, as JSON.
 
 use bytes::Bytes;
 use http::header::CONTENT_TYPE;
@@ -10,15 +10,15 @@ use super::policy::PolicyDecision;
 use crate::answer::{Answer, Body, Encoding, Text};
 use crate::types::Types;
 
-/// The text of an object that was sent, with its defaults, as upstream has it.
+/// The request object, with defaults, as upstream has it.
 pub(super) fn request_object(
     kind: &GroupVersionKind,
     root: &Struct,
     object: &Value,
-    verdict: PolicyDecision,
+    decision: PolicyDecision,
 ) -> Bytes {
     let mut object = object.clone();
-    // Kubernetes: options of a delete are shown as upstream's own type (endpoints/handlers/delete.go).
+    // Kubernetes: DeleteOptions have the internal version (endpoints/handlers/delete.go).
     let version = match kind.kind.as_str() {
         "DeleteOptions" => "meta.k8s.io/__internal".into(),
         _ => kind.api_version(),
@@ -26,14 +26,14 @@ pub(super) fn request_object(
     object.set_default("kind", &kind.kind);
     object.set("apiVersion", version);
     canonical(root, &mut object);
-    if verdict.omits_managed_fields {
+    if decision.omits_managed_fields {
         remove_managed_fields(&mut object);
     }
     json::to_string(&object).into()
 }
 
-/// A patch, as it was sent. One in YAML becomes JSON, and what is neither is left out. Upstream loses the event of
-/// either, because it writes them as they are and then finds out that they are no JSON.
+/// The request patch. YAML is converted to JSON, and anything else is left out. Upstream loses the
+/// event of both, because the raw bytes are no valid JSON.
 pub(super) fn patch(patch: &Bytes) -> Option<Bytes> {
     let value = json::parse(patch)
         .ok()
@@ -42,7 +42,7 @@ pub(super) fn patch(patch: &Bytes) -> Option<Bytes> {
     Some(json::to_string(&value).into())
 }
 
-/// The Status that an answer is; `null` if it is something else.
+/// The Status of a response; `null` if it is another object.
 pub(super) fn response_status(types: &Types, answer: &Answer) -> Value {
     let Some(body) = answer.body().whole() else {
         return Value::Null;
@@ -52,7 +52,14 @@ pub(super) fn response_status(types: &Types, answer: &Answer) -> Value {
             json::parse(body).ok()
         }
         YAML if answer.status().as_u16() >= 400 => yaml::read(body).ok().map(|read| read.value),
-        PROTOBUF => message(types, body),
+        PROTOBUF => proto::decode_object(body)
+            .ok()
+            .filter(|unknown| unknown.kind == "Status")
+            .and_then(|unknown| proto::decode_message(&types.status, unknown.raw).ok())
+            .map(|mut status| {
+                status.set("kind", "Status");
+                status
+            }),
         _ => None,
     };
     read.filter(|value| value["kind"].str() == "Status")
@@ -71,23 +78,14 @@ fn media_type(answer: &Answer) -> &str {
         .unwrap_or_default()
 }
 
-fn message(types: &Types, body: &[u8]) -> Option<Value> {
-    let unknown = proto::decode_object(body)
-        .ok()
-        .filter(|unknown| unknown.kind == "Status")?;
-    let mut status = proto::decode_message(&types.status, unknown.raw).ok()?;
-    status.set("kind", "Status");
-    Some(status)
-}
-
-/// The text of the object that an answer is. What does not say its kind is none.
-pub(super) fn response_object(answer: &mut Answer, verdict: PolicyDecision) -> Option<Bytes> {
+/// The response object. A body without `kind` is not one.
+pub(super) fn response_object(answer: &mut Answer, decision: PolicyDecision) -> Option<Bytes> {
     let text = response_json(answer)?;
     let text = text.slice(..text.trim_ascii_end().len());
     if !text.starts_with(b"{\"kind\":") && !text.starts_with(b"{\"apiVersion\":") {
         return None;
     }
-    if !verdict.omits_managed_fields {
+    if !decision.omits_managed_fields {
         return Some(text);
     }
     let mut object = json::parse(&text).ok()?;
@@ -95,7 +93,7 @@ pub(super) fn response_object(answer: &mut Answer, verdict: PolicyDecision) -> O
     Some(json::to_string(&object).into())
 }
 
-/// The JSON of an answer, which is what is sent, or was kept beside it.
+/// The JSON of a response: its body, or the text kept beside it.
 fn response_json(answer: &mut Answer) -> Option<Bytes> {
     if let Some(Text(text)) = answer.extensions_mut().remove() {
         return Some(text);
@@ -108,7 +106,7 @@ fn response_json(answer: &mut Answer) -> Option<Bytes> {
     Some(bytes)
 }
 
-/// Takes away who owns which field: of an object, of those in a list, and of those in a table.
+/// Removes `managedFields` of an object, of the items of a list, and of the rows of a table.
 fn remove_managed_fields(object: &mut Value) {
     let forget = |object: &mut Value| {
         if let Some(metadata) = object.get_mut("metadata") {

@@ -1,4 +1,4 @@
-//! How much was told, and what went wrong, for who watches the server.
+//! Metrics of auditing, under upstream's names.
 
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -9,10 +9,10 @@ use tokio::time::Instant;
 
 use super::policy::AuditLevel;
 
-/// How often people are told that something goes wrong.
+/// How often lost events are logged.
 const COMPLAIN_EVERY: Duration = Duration::from_secs(10);
 
-/// Where something can go wrong.
+/// The plugin in which an error occurred.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum AuditPlugin {
     Log,
@@ -29,7 +29,6 @@ impl AuditPlugin {
         AuditPlugin::Truncation,
     ];
 
-    /// As upstream calls it.
     fn label(self) -> &'static str {
         match self {
             AuditPlugin::Log => "log",
@@ -40,7 +39,6 @@ impl AuditPlugin {
     }
 }
 
-/// What is counted.
 #[derive(Debug, Default)]
 pub(crate) struct AuditMetrics {
     events: AtomicU64,
@@ -59,12 +57,12 @@ impl AuditMetrics {
         self.events.fetch_add(1, Relaxed);
     }
 
-    /// A request was refused because nobody would know of it.
+    /// A request was rejected because it could not be audited.
     pub(super) fn record_rejected(&self) {
         self.rejected.fetch_add(1, Relaxed);
     }
 
-    /// So many events are lost, or were told in part. People are told now and then.
+    /// Counts lost or truncated events, and logs them now and then.
     pub(super) fn record_errors(&self, place: AuditPlugin, events: usize, why: &str) {
         let lost = &self.errors[place as usize];
         let all = lost.fetch_add(events as u64, Relaxed) + events as u64;
@@ -81,7 +79,6 @@ impl AuditMetrics {
         }
     }
 
-    /// Adds its series to a scrape.
     pub(crate) fn collect(&self, out: &mut Families) {
         out.counter(
             "apiserver_audit_event_total",

@@ -1,7 +1,6 @@
-//! What is told of a request, and how it reads: as JSON, or as one line for people.
+//! Audit events and their formats: JSON, or one legacy line.
 //!
-//! Invariant: the text of an event is written field by field, in the order in which Go has them; no value is made
-//! of it.
+//! Invariant: the text is written field by field, in Go's order; no intermediate value is built.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,32 +14,31 @@ use mizzen_value::{Str, Value, json};
 
 use super::policy::{AuditLevel, AuditStage};
 
-/// What is known of a request by now.
+/// The event of a request as of now.
 #[derive(Debug)]
 pub(super) struct AuditEvent {
     pub level: AuditLevel,
     pub id: String,
     pub uri: String,
     pub verb: String,
-    /// None if we do not know whose it is.
+    /// None if the request is not authenticated.
     pub user: Option<User>,
-    /// As whom they act.
     pub impersonated: Option<User>,
-    /// What allowed that, if it was not allowed altogether.
+    /// The constraint of the impersonation, if it was constrained.
     pub constraint: String,
     pub sources: Vec<IpAddr>,
     pub agent: String,
     pub object: Option<ObjectReference>,
     pub outcome: Option<ResponseStatus>,
-    /// The object that was sent, as JSON.
+    /// The request object, as JSON.
     pub request: Option<Bytes>,
-    /// The object that was sent back, as JSON.
+    /// The response object, as JSON.
     pub response: Option<Bytes>,
     pub received: Moment,
     pub annotations: BTreeMap<Str, String>,
 }
 
-/// Which object a request is about.
+/// The object of a request.
 #[derive(Debug, Default)]
 pub(super) struct ObjectReference {
     pub resource: Str,
@@ -53,11 +51,11 @@ pub(super) struct ObjectReference {
     pub subresource: Str,
 }
 
-/// What came of a request.
+/// The result of a request.
 #[derive(Debug, Default)]
 pub(super) struct ResponseStatus {
     pub code: u16,
-    /// The Status that was sent, `null` if it was something else.
+    /// The Status that was sent, `null` for another object.
     pub status: Value,
 }
 
@@ -67,12 +65,12 @@ pub(super) struct StagedEvent<'a> {
     pub event: &'a AuditEvent,
     pub stage: AuditStage,
     pub at: Moment,
-    /// Whether objects are left out, because the event would be too large.
+    /// Whether objects are left out because the event is too large.
     pub truncated: bool,
 }
 
 impl StagedEvent<'_> {
-    /// The text of the event; `named` says whether it says what it is, which it does not in a list.
+    /// The JSON of the event. In a list it is not `named`: it has no `kind` and `apiVersion`.
     pub(super) fn json(&self, named: bool) -> Vec<u8> {
         let mut writer = EventWriter {
             out: Vec::with_capacity(1024),
@@ -158,7 +156,7 @@ impl StagedEvent<'_> {
         self.write_annotations(writer);
     }
 
-    /// In the order of their names, as Go writes a map.
+    /// Sorted by key, as Go writes a map.
     fn write_annotations(&self, writer: &mut EventWriter) {
         let annotations = &self.event.annotations;
         if annotations.is_empty() && !self.truncated {
@@ -180,7 +178,7 @@ impl StagedEvent<'_> {
         writer.close();
     }
 
-    /// One line for people, with a part of what is known.
+    /// The legacy format: one line with some fields.
     pub(super) fn legacy_line(&self) -> String {
         const NONE: &str = "<none>";
         let AuditEvent {
@@ -228,7 +226,16 @@ impl StagedEvent<'_> {
             ("namespace", namespace.unwrap_or(NONE)),
             ("uri", uri),
         ];
-        let mut line = format!("{} AUDIT:", nanoseconds(received));
+        let decimals = format!("{:09}", received.nanos);
+        let whole = Moment {
+            nanos: 0,
+            ..*received
+        };
+        let time = match decimals.trim_end_matches('0') {
+            "" => whole.to_string(),
+            decimals => format!("{}.{decimals}Z", whole.to_string().trim_end_matches('Z')),
+        };
+        let mut line = format!("{time} AUDIT:");
         for (name, text) in said {
             let _ = write!(line, " {name}={}", json::quote(text));
         }
@@ -237,7 +244,7 @@ impl StagedEvent<'_> {
     }
 }
 
-/// Kubernetes: says that objects were left out (plugin/pkg/audit/truncate/truncate.go).
+/// Kubernetes: the annotation of truncated events (plugin/pkg/audit/truncate/truncate.go).
 const TRUNCATED: &str = "audit.k8s.io/truncated";
 
 fn quoted_groups(user: &User) -> String {
@@ -247,22 +254,7 @@ fn quoted_groups(user: &User) -> String {
         .collect::<Vec<_>>()
         .join(",")
 }
-
-/// A moment with as many decimals as it has.
-fn nanoseconds(moment: &Moment) -> String {
-    let whole = Moment {
-        nanos: 0,
-        ..*moment
-    }
-    .to_string();
-    let decimals = format!("{:09}", moment.nanos);
-    match decimals.trim_end_matches('0') {
-        "" => whole,
-        decimals => format!("{}.{decimals}Z", whole.trim_end_matches('Z')),
-    }
-}
-
-/// Writes members of a map.
+/// Writes the members of JSON objects.
 struct EventWriter {
     out: Vec<u8>,
     first: bool,
@@ -293,14 +285,13 @@ impl EventWriter {
         json::write_string(text, &mut self.out);
     }
 
-    /// The same, unless there is nothing to say.
     fn text_unless_empty(&mut self, name: &str, text: &str) {
         if !text.is_empty() {
             self.text(name, text);
         }
     }
 
-    /// A list of texts, unless it is empty.
+    /// A list of strings, unless it is empty.
     fn texts(&mut self, name: &str, texts: impl Iterator<Item = impl AsRef<str>>) {
         let mut texts = texts.peekable();
         if texts.peek().is_none() {

@@ -1,13 +1,13 @@
-//! Where did the time go? Told of requests that took long.
+//! Annotations of slow requests with the latency of each layer.
 
 use std::time::Duration;
 
 use mizzen_value::time::duration_text;
 
-/// Kubernetes: only requests that took longer say where (endpoints/filters/audit.go).
+/// Kubernetes: only slower requests are annotated (endpoints/filters/audit.go).
 const LONG: Duration = Duration::from_millis(500);
 
-/// A part of the way of a request.
+/// A layer of the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Layer {
     Authentication,
@@ -18,11 +18,11 @@ pub(crate) enum Layer {
     ValidatingWebhook,
     /// Upstream's is called etcd.
     Storage,
-    /// Writing the answer's body.
+    /// Writing the response body.
     Serialization,
 }
 
-/// Each by what it is called.
+/// The name of each layer in annotations.
 const LAYERS: [(Layer, &str); 8] = [
     (Layer::Authentication, "authentication"),
     (Layer::Impersonation, "impersonation"),
@@ -34,7 +34,7 @@ const LAYERS: [(Layer, &str); 8] = [
     (Layer::Serialization, "serialize-response-object"),
 ];
 
-/// How long each part of the way took.
+/// The latency of each layer.
 #[derive(Debug, Default)]
 pub(super) struct Latencies([Duration; LAYERS.len()]);
 
@@ -43,7 +43,7 @@ impl Latencies {
         self.0[layer as usize] += took;
     }
 
-    /// What is said of a request that took `total`.
+    /// The annotations of a request that took `total`.
     pub(super) fn annotations(&self, total: Duration) -> Vec<(String, String)> {
         let each = LAYERS
             .iter()
@@ -54,13 +54,13 @@ impl Latencies {
         }
         said.push(("total", total));
         said.into_iter()
-            .map(|(word, took)| (format!("apiserver.latency.k8s.io/{word}"), text(took)))
+            .map(|(word, took)| {
+                let nanos = i64::try_from(took.as_nanos()).unwrap_or(i64::MAX);
+                let key = format!("apiserver.latency.k8s.io/{word}");
+                (key, duration_text(nanos))
+            })
             .collect()
     }
-}
-
-fn text(took: Duration) -> String {
-    duration_text(i64::try_from(took.as_nanos()).unwrap_or(i64::MAX))
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
-//! What is remembered? Who did what to which object, when, and what came of it.
+//! Auditing: events of who did what to which object, when, and with which result.
 //!
-//! The [`policy`](Policy) says how much of a request is remembered; a `Record` gathers it while the request is
-//! answered, and tells an event at each stage; `sink/` carries events away: to a file, to another server.
+//! The [`policy`](AuditPolicy) selects the level of a request; an `AuditRecord` collects the event
+//! while the request is served and emits it at each stage; `sink/` delivers events to a log file or
+//! a webhook.
 //!
-//! Invariant: without a policy, or with nobody to tell, nothing is gathered.
-//! Invariant: a request is told of to the end, whoever leaves first: its last event is told when nobody works for it
-//! any more.
+//! Invariant: without a policy or a sink nothing is collected.
+//! Invariant: the last event of a request is emitted when its last record is dropped at the latest,
+//! even if the client or the handler is gone.
 
 mod capture;
 mod counters;
@@ -17,7 +18,12 @@ mod sink;
 mod source;
 
 pub(crate) use latency::Layer;
-pub use policy:: { AuditLevel, AuditPolicy, AuditStage, PolicyError } ; pub use record::AuditRecord; pub use sink:: { AuditWebhookOptions, BatchOptions, Delivery, DeliveryMode, LogFile, LogFormat, Throttle, Truncation, } ;
+pub use policy::{AuditLevel, AuditPolicy, AuditStage, PolicyError};
+pub use record::AuditRecord;
+pub use sink::{
+    AuditLogFormat, AuditWebhookOptions, BatchOptions, Delivery, DeliveryMode, LogFile, Throttle,
+    Truncation,
+};
 
 use std::sync::Arc;
 
@@ -32,20 +38,20 @@ use crate::server::Inner;
 use counters::AuditMetrics;
 use sink::AuditSink;
 
-/// How auditing is set up.
+/// Options of auditing.
 #[derive(Debug, Clone)]
 pub struct AuditOptions {
-    /// What is remembered.
+    /// Which requests are audited, and how much of them.
     pub policy: AuditPolicy,
-    /// The file that it is written to.
+    /// The log file.
     pub log: Option<LogFile>,
-    /// The server that it is sent to.
+    /// The webhook.
     pub webhook: Option<AuditWebhookOptions>,
 }
 
-/// Where events go, and which there are.
+/// The policy and sinks of a server.
 pub(crate) struct Audit {
-    /// None if nothing is remembered.
+    /// None if auditing is disabled.
     policy: Option<AuditPolicy>,
     sinks: Vec<AuditSink>,
     registry: Registry,
@@ -80,8 +86,7 @@ impl Audit {
         }
     }
 
-    /// Tells what is still waiting to be told. Nothing is told afterwards by those that gather events before they
-    /// tell them.
+    /// Flushes buffered events. Later events of buffered sinks are lost.
     pub(crate) async fn close(&self) {
         for sink in &self.sinks {
             sink.close().await;
@@ -89,8 +94,9 @@ impl Audit {
     }
 }
 
-/// Begins to remember a request that came at `started`, and tells that it has come. `known` says whether we know
-/// whose it is. The answer is for a request that must not go on because nobody would know of it.
+/// Starts the record of a request that arrived at `started`, and emits RequestReceived. `known`
+/// says whether the request is authenticated. The response is for a request that must be rejected
+/// because its event could not be stored.
 pub(crate) async fn begin_record(
     server: &Arc<Inner>,
     request: &mut Request,

@@ -1,4 +1,4 @@
-//! What is gathered of one request while it is answered, and told at each stage.
+//! The audit record of one request: collected while it is served, emitted at each stage.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::any::Any;
@@ -25,37 +25,39 @@ use crate::authorization::{Attributes, Target};
 use crate::request::Request;
 use crate::types::Types;
 
-/// What is remembered of a request, if anything is. Cheap to clone: whoever works for the request holds it.
+/// The record of a request, if it is audited. Cheap to clone: every part of the server that works
+/// for the request holds it.
 #[derive(Clone, Default)]
 pub struct AuditRecord(Option<Arc<OpenRecord>>);
 
 struct OpenRecord {
     audit: Arc<Audit>,
-    verdict: PolicyDecision,
-    course: RecordStages,
+    decision: PolicyDecision,
+    stages: RecordStages,
     state: Mutex<RecordState>,
 }
 
 struct RecordState {
     event: AuditEvent,
     latencies: Latencies,
-    /// Whether the last event was told.
+    /// Whether the last event was emitted.
     over: bool,
 }
 
 /// Which stages a request has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum RecordStages {
-    /// It comes, and is answered.
+    /// RequestReceived and ResponseComplete.
     Ordinary,
-    /// The beginning of its answer is told of, too.
+    /// Also ResponseStarted: a long-running request.
     Long,
-    /// We do not know whose it is. Kubernetes: only that it was answered is told (endpoints/filters/audit.go).
+    /// The user is unknown. Kubernetes: only ResponseStarted is emitted
+    /// (endpoints/filters/audit.go).
     Unknown,
 }
 
 impl AuditRecord {
-    /// What the policy wants to be remembered of a request that came at `started`.
+    /// The record that the policy requires for a request that arrived at `started`.
     pub(crate) fn new(
         audit: &Arc<Audit>,
         request: &Request,
@@ -66,20 +68,26 @@ impl AuditRecord {
             return AuditRecord(None);
         };
         let attributes = request_attributes(request);
-        let verdict = policy.evaluate(&attributes, known);
-        audit.counters.record_level(verdict.level);
-        if verdict.level == AuditLevel::None {
+        let decision = policy.evaluate(&attributes, known);
+        audit.counters.record_level(decision.level);
+        if decision.level == AuditLevel::None {
             return AuditRecord(None);
         }
-        let course = match known {
+        let stages = match known {
             false => RecordStages::Unknown,
             true if attributes.is_long_running() => RecordStages::Long,
             true => RecordStages::Ordinary,
         };
         let mut latencies = Latencies::default();
         latencies.add(Layer::Authentication, started.elapsed());
-        let received = earlier(audit.registry.moment(), started.elapsed());
-        let event = new_event(request, &attributes, verdict.level, known, received);
+        let moment = audit.registry.moment();
+        let received =
+            nanos(moment) - i128::try_from(started.elapsed().as_nanos()).unwrap_or_default();
+        let received = Moment {
+            seconds: i64::try_from(received.div_euclid(SECOND)).unwrap_or_default(),
+            nanos: u32::try_from(received.rem_euclid(SECOND)).unwrap_or_default(),
+        };
+        let event = AuditEvent::new(request, &attributes, decision.level, known, received);
         let state = Mutex::new(RecordState {
             event,
             latencies,
@@ -87,38 +95,39 @@ impl AuditRecord {
         });
         AuditRecord(Some(Arc::new(OpenRecord {
             audit: audit.clone(),
-            verdict,
-            course,
+            decision,
+            stages,
             state,
         })))
     }
 
-    /// Tells that the request has come; whether that was stored, or need not be.
+    /// Emits RequestReceived. Returns whether the request may proceed.
     pub(crate) async fn record_received(&self) -> bool {
         match self
             .open()
-            .filter(|open| open.course != RecordStages::Unknown)
+            .filter(|open| open.stages != RecordStages::Unknown)
         {
             Some(open) => open.emit(AuditStage::RequestReceived).await,
             None => true,
         }
     }
 
-    /// Whether anything is remembered.
+    /// Whether the request is audited.
     pub fn is_open(&self) -> bool {
         self.0.is_some()
     }
 
-    /// Nothing more is told of the request.
+    /// Emits nothing more for the request.
     pub(crate) fn discard(&self) {
         self.update(|state| state.over = true);
     }
 
-    /// Notes something that was found out on the way. What was noted first stays.
-pub fn annotate(&self, key:&str, text:impl Into<String>) { self.annotate_at_level(AuditLevel::Metadata, key, text);
+    /// Adds an annotation. The first value of a key stays.
+    pub fn annotate(&self, key: &str, text: impl Into<String>) {
+        self.annotate_at_level(AuditLevel::Metadata, key, text);
     }
 
-    /// The same, for those who remember at least so much.
+    /// Adds an annotation at this level and above.
     pub(crate) fn annotate_at_level(&self, level: AuditLevel, key: &str, text: impl Into<String>) {
         if self.has_level(level) {
             self.update(|state| {
@@ -131,17 +140,15 @@ pub fn annotate(&self, key:&str, text:impl Into<String>) { self.annotate_at_leve
         }
     }
 
-    /// Notes how long a part of the way took.
     pub(crate) fn add_latency_since(&self, layer: Layer, since: Instant) {
         self.update(|state| state.latencies.add(layer, since.elapsed()));
     }
 
-    /// The same, where that is known.
     pub(crate) fn add_latency(&self, layer: Layer, took: Duration) {
         self.update(|state| state.latencies.add(layer, took));
     }
 
-    /// Lets an answer be written, and notes how long that took.
+    /// Times the serialization of a response.
     pub(crate) fn time_serialization<T>(&self, write: impl FnOnce() -> T) -> T {
         if !self.is_open() {
             return write();
@@ -152,7 +159,7 @@ pub fn annotate(&self, key:&str, text:impl Into<String>) { self.annotate_at_leve
         written
     }
 
-    /// Notes as whom the user acts, and what allows it.
+    /// Records the impersonated user and the constraint that allowed it.
     pub(crate) fn set_impersonated_user(&self, user: &User, constraint: &str) {
         self.update(|state| {
             state.event.impersonated = Some(user.clone());
@@ -160,7 +167,7 @@ pub fn annotate(&self, key:&str, text:impl Into<String>) { self.annotate_at_leve
         });
     }
 
-    /// Notes the object that was sent.
+    /// Records the request object.
     pub(crate) fn set_request_object(
         &self,
         kind: &GroupVersionKind,
@@ -170,7 +177,7 @@ pub fn annotate(&self, key:&str, text:impl Into<String>) { self.annotate_at_leve
         let Some(open) = self.open() else { return };
         let text = self
             .has_level(AuditLevel::Request)
-            .then(|| capture::request_object(kind, root, object, open.verdict));
+            .then(|| capture::request_object(kind, root, object, open.decision));
         self.update(|state| {
             state
                 .event
@@ -181,7 +188,7 @@ pub fn annotate(&self, key:&str, text:impl Into<String>) { self.annotate_at_leve
         });
     }
 
-    /// Notes the patch that was sent.
+    /// Records the request patch.
     pub(crate) fn set_request_patch(&self, patch: &Bytes) {
         if self.has_level(AuditLevel::Request) {
             let text = capture::patch(patch);
@@ -189,12 +196,13 @@ pub fn annotate(&self, key:&str, text:impl Into<String>) { self.annotate_at_leve
         }
     }
 
-    /// Whether the object that is sent back is remembered.
+    /// Whether the response object is recorded.
     pub(crate) fn wants_response(&self) -> bool {
         self.has_level(AuditLevel::RequestResponse)
     }
 
-    /// Notes the answer, and tells what can be told of it: all, unless the answer goes on.
+    /// Records the response and emits the stages that are reached: all, unless the response is a
+    /// stream.
     pub(crate) async fn record_response(&self, types: &Types, mut answer: Answer) -> Answer {
         let Some(open) = self.open() else {
             return answer;
@@ -205,28 +213,28 @@ pub fn annotate(&self, key:&str, text:impl Into<String>) { self.annotate_at_leve
         };
         let response = self
             .wants_response()
-            .then(|| capture::response_object(&mut answer, open.verdict))
+            .then(|| capture::response_object(&mut answer, open.decision))
             .flatten();
         self.update(|state| {
             state.event.outcome = Some(outcome);
             state.event.response = response;
         });
-        if open.course != RecordStages::Ordinary {
+        if open.stages != RecordStages::Ordinary {
             open.emit(AuditStage::ResponseStarted).await;
         }
-        match open.course {
+        match open.stages {
             RecordStages::Unknown => self.discard(),
             _ if answer.body().is_stream() => {
                 return answer.map(|body| Body::held(body, self.clone()));
             }
-            // What follows another protocol is over when those who speak it say so.
+            // A hijacked connection ends the record when it is closed.
             _ if answer.status() == 101 => {}
             _ => open.complete().await,
         }
         answer
     }
 
-    /// Lets work be done. If it panics, that is told, and goes on.
+    /// Polls a future. A panic is recorded and resumed.
     pub(crate) async fn record_panics<T>(&self, work: impl Future<Output = T>) -> T {
         let mut work = pin!(work);
         poll_fn(
@@ -262,7 +270,7 @@ pub fn annotate(&self, key:&str, text:impl Into<String>) { self.annotate_at_leve
     }
 
     fn has_level(&self, level: AuditLevel) -> bool {
-        self.open().is_some_and(|open| open.verdict.level >= level)
+        self.open().is_some_and(|open| open.decision.level >= level)
     }
 
     fn update(&self, change: impl FnOnce(&mut RecordState)) {
@@ -286,16 +294,19 @@ impl OpenRecord {
         let now = self.audit.registry.moment();
         let mut state = self.state();
         state.over = true;
-        // Kubernetes: nobody answered, and that is called a success (endpoints/filters/audit.go).
+        // Kubernetes: without a response the request counts as successful
+        // (endpoints/filters/audit.go).
         state.event.outcome.get_or_insert_with(|| ResponseStatus {
             code: 200,
             status: value!({ "status": "Success", "message": "Connection closed early" }),
         });
-        // Kubernetes: a watch takes as long as its client likes (endpoints/filters/webhook_duration.go).
+        // Kubernetes: the duration of a watch is up to its client
+        // (endpoints/filters/webhook_duration.go).
         let total = if state.event.verb == "watch" {
             Duration::ZERO
         } else {
-            between(state.event.received, now)
+            let took = nanos(now) - nanos(state.event.received);
+            Duration::from_nanos(u64::try_from(took).unwrap_or_default())
         };
         let said = state.latencies.annotations(total);
         for (key, text) in said {
@@ -303,7 +314,7 @@ impl OpenRecord {
         }
     }
 
-    /// Tells what is known by now; whether all who must have stored it have.
+    /// Emits the event as of now. Returns whether all strict sinks have stored it.
     async fn emit(&self, stage: AuditStage) -> bool {
         let mut stored = true;
         for (sink, text) in self.audit.sinks.iter().zip(self.serialize_for_sinks(stage)) {
@@ -314,7 +325,7 @@ impl OpenRecord {
         stored
     }
 
-    /// The same for those who cannot wait.
+    /// The same without waiting.
     fn emit_in_background(&self, stage: AuditStage) {
         for (sink, text) in self.audit.sinks.iter().zip(self.serialize_for_sinks(stage)) {
             if let Some(text) = text {
@@ -323,9 +334,9 @@ impl OpenRecord {
         }
     }
 
-    /// What each sink is told; nothing if the policy does not want to hear of the stage.
+    /// The serialized event for each sink; empty if the policy omits the stage.
     fn serialize_for_sinks(&self, stage: AuditStage) -> Vec<Option<Bytes>> {
-        if self.verdict.omitted.has(stage) {
+        if self.decision.omitted.has(stage) {
             return Vec::new();
         }
         let state = self.state();
@@ -334,7 +345,7 @@ impl OpenRecord {
             _ => self.audit.registry.moment(),
         };
         self.audit.counters.record_event();
-        let told = StagedEvent {
+        let staged = StagedEvent {
             event: &state.event,
             stage,
             at,
@@ -343,19 +354,19 @@ impl OpenRecord {
         self.audit
             .sinks
             .iter()
-            .map(|sink| sink.serialize(told))
+            .map(|sink| sink.serialize(staged))
             .collect()
     }
 }
 
-/// Nobody works for the request any more.
+/// The last record of the request is dropped.
 impl Drop for OpenRecord {
     fn drop(&mut self) {
         let over = self.state().over;
         if !over {
             let unanswered = self.state().event.outcome.is_none();
             self.finish_event();
-            if unanswered && self.course == RecordStages::Long {
+            if unanswered && self.stages == RecordStages::Long {
                 self.emit_in_background(AuditStage::ResponseStarted);
             }
             self.emit_in_background(AuditStage::ResponseComplete);
@@ -363,50 +374,52 @@ impl Drop for OpenRecord {
     }
 }
 
-fn new_event(
-    request: &Request,
-    attributes: &Attributes,
-    level: AuditLevel,
-    known: bool,
-    received: Moment,
-) -> AuditEvent {
-    let object = match attributes.target {
-        Target::Page(_) => None,
-        Target::Resource(resource) => Some(ObjectReference {
-            resource: resource.resource.into(),
-            namespace: resource.namespace.into(),
-            name: resource.name.into(),
-            group: resource.group.into(),
-            version: resource.version.into(),
-            subresource: resource.subresource.into(),
-            ..ObjectReference::default()
-        }),
-    };
-    AuditEvent {
-        level,
-        id: (&*request.header("audit-id")).into(),
-        uri: request
-            .uri
-            .path_and_query()
-            .map_or("/", |path| path.as_str())
-            .into(),
-        verb: attributes.verb.into(),
-        user: known.then(|| request.user.clone()),
-        impersonated: None,
-        constraint: String::new(),
-        sources: source::source_addresses(&request.headers, request.address),
-        agent: source::user_agent(&request.headers),
-        object,
-        outcome: None,
-        request: None,
-        response: None,
-        received,
-        annotations: Default::default(),
+impl AuditEvent {
+    fn new(
+        request: &Request,
+        attributes: &Attributes,
+        level: AuditLevel,
+        known: bool,
+        received: Moment,
+    ) -> AuditEvent {
+        let object = match attributes.target {
+            Target::Page(_) => None,
+            Target::Resource(resource) => Some(ObjectReference {
+                resource: resource.resource.into(),
+                namespace: resource.namespace.into(),
+                name: resource.name.into(),
+                group: resource.group.into(),
+                version: resource.version.into(),
+                subresource: resource.subresource.into(),
+                ..ObjectReference::default()
+            }),
+        };
+        AuditEvent {
+            level,
+            id: (&*request.header("audit-id")).into(),
+            uri: request
+                .uri
+                .path_and_query()
+                .map_or("/", |path| path.as_str())
+                .into(),
+            verb: attributes.verb.into(),
+            user: known.then(|| request.user.clone()),
+            impersonated: None,
+            constraint: String::new(),
+            sources: source::source_addresses(&request.headers, request.address),
+            agent: source::user_agent(&request.headers),
+            object,
+            outcome: None,
+            request: None,
+            response: None,
+            received,
+            annotations: Default::default(),
+        }
     }
 }
 
 impl ObjectReference {
-    /// Fills in what the path does not say and the object does.
+    /// Fills in fields that the path does not have from the object's metadata.
     fn fill_from_metadata(&mut self, metadata: &Value) {
         let fields = [
             ("namespace", &mut self.namespace),
@@ -426,17 +439,4 @@ const SECOND: i128 = 1_000_000_000;
 
 fn nanos(moment: Moment) -> i128 {
     i128::from(moment.seconds) * SECOND + i128::from(moment.nanos)
-}
-
-fn earlier(moment: Moment, by: Duration) -> Moment {
-    let nanos = nanos(moment) - i128::try_from(by.as_nanos()).unwrap_or_default();
-    let seconds = i64::try_from(nanos.div_euclid(SECOND)).unwrap_or_default();
-    Moment {
-        seconds,
-        nanos: u32::try_from(nanos.rem_euclid(SECOND)).unwrap_or_default(),
-    }
-}
-
-fn between(from: Moment, to: Moment) -> Duration {
-    Duration::from_nanos(u64::try_from(nanos(to) - nanos(from)).unwrap_or_default())
 }

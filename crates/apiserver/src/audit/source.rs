@@ -1,6 +1,7 @@
-//! From where does a request come? What proxies say of it, and the address of who is connected.
+//! The source of a request: the addresses in proxy headers, the remote address, and the user agent.
 //!
-//! Kubernetes: all but the last can be made up by the client (apimachinery/pkg/util/net/http.go).
+//! Kubernetes: all addresses but the last can be forged by the client
+//! (apimachinery/pkg/util/net/http.go).
 
 use std::net::IpAddr;
 
@@ -8,10 +9,10 @@ use http::HeaderMap;
 
 use crate::header;
 
-/// The longest name of a program that is remembered whole.
+/// The length at which user agents are truncated.
 const MAX_AGENT: usize = 1024;
 
-/// The addresses from which a request has come, the farthest first.
+/// The source addresses, the farthest first.
 pub(super) fn source_addresses(headers: &HeaderMap, connected: Option<IpAddr>) -> Vec<IpAddr> {
     let forwarded = header::text(headers, "x-forwarded-for");
     let mut addresses: Vec<IpAddr> = forwarded
@@ -38,7 +39,7 @@ fn parse_address(text: &str) -> Option<IpAddr> {
         .map(|address: IpAddr| address.to_canonical())
 }
 
-/// What the client says it is, if that is not too long.
+/// The user agent, truncated.
 pub(super) fn user_agent(headers: &HeaderMap) -> String {
     let agent = headers
         .get(http::header::USER_AGENT)
@@ -72,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn proxies_come_before_who_is_connected() {
+    fn proxies_come_before_the_remote_address() {
         check("", "", "10.0.0.1", &["10.0.0.1"]);
         check(
             "1.2.3.4, 5.6.7.8, junk",

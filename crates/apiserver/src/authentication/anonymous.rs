@@ -1,25 +1,26 @@
-//! Where may those go who show nothing? Everywhere, to some paths, or nowhere. What they may do there others say.
+//! Where anonymous requests are allowed: everywhere, at some paths, or nowhere.
 
 use std::collections::HashSet;
 
-/// Where anonymous requests are let in.
+/// Where anonymous requests are allowed.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Anonymous {
-    /// Everywhere. Kubernetes: this is the default, and roles let them see little more than whether the server lives.
+    /// At every path. Kubernetes: the default; authorization grants them little more than health
+    /// checks.
     #[default]
     Enabled,
-    /// At these paths only, to the letter.
+    /// At exactly these paths.
     AtPaths(HashSet<String>),
     /// Nowhere.
     Disabled,
 }
 
-/// Says of an answer that it goes to somebody who showed nothing, or nothing that is good.
+/// A response extension: the request was not authenticated.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Unauthenticated;
 
 impl Anonymous {
-    /// Whether somebody who shows nothing may ask for a path.
+    /// Whether an anonymous request to a path is allowed.
     pub(super) fn allows(&self, path: &str) -> bool {
         match self {
             Anonymous::Enabled => true,

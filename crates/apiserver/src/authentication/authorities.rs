@@ -1,12 +1,13 @@
-//! Whose certificates count? Those that an authority of clients, or one of front proxies, has signed.
+//! Client certificate authentication: by the authorities of clients, and of front proxies.
 //!
-//! A handshake proves only that a client has the key of the certificate that it shows. Who that makes them is asked with
-//! each request, of the authorities of the moment: others can take their place while the server runs, and connections
-//! go on. So who shows a certificate that nobody vouches for is told so in an answer, and a good token still helps them.
+//! The TLS handshake proves only that a client has the key of its certificate. The certificate is
+//! verified with each request against the current authorities, which can be replaced while
+//! connections stay open. So a certificate of an unknown authority gets 401 instead of a failed
+//! handshake, and a valid token still authenticates the request.
 //!
-//! Invariant: a front proxy is who has a certificate of an authority of front proxies, and a user who has one of an
-//! authority of clients, even if they are called the same. Who shows a certificate and is neither is never taken for
-//! somebody who shows nothing.
+//! Invariant: only a certificate of a front proxy authority makes a front proxy, and only one of a
+//! client authority a user, even if both have the same name. A client with an invalid certificate
+//! is never anonymous.
 
 use parking_lot::{Mutex, RwLock};
 use std::fmt;
@@ -24,29 +25,29 @@ use super::certificate_pool::{CertificatePool, validity};
 use super::{Peer, ProxyHeaders};
 use crate::listen::Identify;
 
-/// Who is trusted.
+/// The trusted authorities.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Trusted {
-    /// Authorities of clients, as PEM.
+    /// Client authorities, as PEM.
     pub clients: String,
-    /// Authorities of front proxies, as PEM.
+    /// Front proxy authorities, as PEM.
     pub front_proxies: String,
-    /// The names that front proxies may have; any if there are none.
+    /// Allowed common names of front proxies; any if empty.
     pub allowed: Vec<String>,
-    /// In which headers they say for whom they ask, for others to know.
+    /// The headers in which front proxies name the user, to be published.
     pub headers: ProxyHeaders,
 }
 
-/// Those who are trusted now.
+/// Verifies client certificates against replaceable authorities.
 pub struct Authorities {
     registry: Registry,
     provider: CryptoProvider,
     current: RwLock<Arc<AuthorityPools>>,
-    /// The names of those authorities, as a handshake has them.
+    /// The subjects of all authorities, as sent in a handshake.
     subjects: RwLock<&'static [DistinguishedName]>,
 }
 
-/// Without authorities nobody is vouched for.
+/// The parsed authorities. Without any, no certificate is valid.
 #[derive(Default)]
 struct AuthorityPools {
     generation: u64,
@@ -56,7 +57,7 @@ struct AuthorityPools {
 }
 
 impl Authorities {
-    /// Trusts these.
+    /// Trusts these authorities until they are replaced.
     pub fn new(registry: &Registry, trusted: &Trusted) -> Arc<Authorities> {
         let (registry, provider) = (registry.clone(), ring::default_provider());
         let authorities = Authorities {
@@ -69,7 +70,7 @@ impl Authorities {
         Arc::new(authorities)
     }
 
-    /// Trusts these from now on, and nobody else.
+    /// Replaces all authorities.
     pub fn replace(&self, trusted: &Trusted) {
         let mut current = self.current.write();
         let (clients, front_proxies) = (
@@ -87,8 +88,8 @@ impl Authorities {
         });
     }
 
-    /// A handshake borrows the names for as long as the verifier lives, so names that were replaced are never freed. That
-    /// happens only when the names of authorities change, not with each certificate.
+    /// rustls borrows the subjects for as long as the verifier lives, so replaced ones are leaked.
+    /// That happens only when the subjects change, not with each renewed certificate.
     fn set_subjects<'a>(&self, names: impl Iterator<Item = &'a [u8]>) {
         let mut wanted: Vec<DistinguishedName> = Vec::new();
         for name in names.map(DistinguishedName::in_sequence) {
@@ -113,21 +114,21 @@ impl Authorities {
         self.current.read().clone()
     }
 
-    /// Who shows these certificates, their own first and then those that lead to an authority, as of now.
+    /// The identity of a client now. The chain is its own certificate, then intermediates.
     pub fn peer(&self, chain: &[CertificateDer]) -> Peer {
         self.current().peer(chain, self.registry.now())
     }
 
-    /// How clients are known by their certificates.
+    /// The identification function of a listener.
     pub fn identify(self: &Arc<Authorities>) -> Identify {
         let authorities = self.clone();
         Arc::new(move |chain| {
-            let (authorities, chain, judged) =
+            let (authorities, chain, verification) =
                 (authorities.clone(), chain.into(), Mutex::default());
             Peer::Certified(Certified(Arc::new(PresentedCertificate {
                 authorities,
                 chain,
-                verification: judged,
+                verification,
             })))
         })
     }
@@ -151,7 +152,7 @@ impl AuthorityPools {
         user.map_or(Peer::Impostor, Peer::User)
     }
 
-    /// The seconds around `now` in which the same certificates are valid.
+    /// The period around `now` in which the same certificates are valid.
     fn verification_validity(&self, chain: &[CertificateDer], now: i64) -> Range<i64> {
         let validities = chain.iter().filter_map(|certificate| validity(certificate));
         let validities = validities
@@ -168,7 +169,7 @@ impl AuthorityPools {
     }
 }
 
-/// Somebody with a certificate, for as long as a connection lasts.
+/// A client with a certificate, for as long as its connection lasts.
 #[derive(Clone)]
 pub struct Certified(Arc<PresentedCertificate>);
 
@@ -178,8 +179,8 @@ struct PresentedCertificate {
     verification: Mutex<Option<CachedVerification>>,
 }
 
-/// The result of the last verification. It holds until the authorities change, or a certificate of the chain or of an
-/// authority begins or ends to be valid.
+/// The result of the last verification. It is valid until the authorities change, or a certificate
+/// of the chain or of an authority becomes valid or expires.
 struct CachedVerification {
     peer: Peer,
     valid: Range<i64>,
@@ -187,16 +188,16 @@ struct CachedVerification {
 }
 
 impl Certified {
-    /// Who it is now.
+    /// The identity now.
     pub(super) fn peer(&self) -> Peer {
         let PresentedCertificate {
             authorities,
             chain,
-            verification: judged,
+            verification,
         } = &*self.0;
         let (now, current) = (authorities.registry.now(), authorities.current());
-        let mut judged = judged.lock();
-        match &*judged {
+        let mut verification = verification.lock();
+        match &*verification {
             Some(known) if known.generation == current.generation && known.valid.contains(&now) => {
                 known.peer.clone()
             }
@@ -206,7 +207,7 @@ impl Certified {
                     current.verification_validity(chain, now),
                     current.generation,
                 );
-                *judged = Some(CachedVerification {
+                *verification = Some(CachedVerification {
                     peer: peer.clone(),
                     valid: holds,
                     generation,
@@ -217,7 +218,7 @@ impl Certified {
     }
 }
 
-/// Two are the same if they came over one connection.
+/// Equal if they belong to one connection.
 impl PartialEq for Certified {
     fn eq(&self, other: &Certified) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -236,14 +237,15 @@ impl fmt::Debug for Authorities {
     }
 }
 
-/// A handshake takes any certificate, or none. Kubernetes: as with Go's `RequestClientCert` (server/secure_serving.go).
+/// The handshake accepts any certificate, or none. Kubernetes: Go's `RequestClientCert`
+/// (server/secure_serving.go).
 impl ClientCertVerifier for Authorities {
     fn client_auth_mandatory(&self) -> bool {
         false
     }
 
-    /// The names of the authorities of clients and of front proxies, as Go sends them: a client that has several certificates
-    /// chooses by them.
+    /// The subjects of the client and front proxy authorities, as Go sends them: a client with
+    /// several certificates chooses by them.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         let subjects: &'static [DistinguishedName] = *self.subjects.read();
         subjects
@@ -377,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_signed_decides_who_somebody_is() {
+    fn the_signing_authority_decides_the_identity() {
         let (clients, front_proxies, others) = (authority(), authority(), authority());
         let known = authorities(&Trusted {
             clients: clients.pem.clone(),
@@ -430,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn a_certificate_expires_on_an_open_connection_at_once() {
+    fn a_certificate_expires_on_an_open_connection() {
         const FROM: i64 = 1_893_456_000;
         const UNTIL: i64 = FROM + 24 * 3600;
         let (authority, clock) = (authority(), Arc::new(SetClock::default()));

@@ -1,4 +1,4 @@
-//! Tokens with which new nodes introduce themselves: `ID.SECRET`, kept as a Secret in `kube-system`.
+//! Bootstrap tokens of joining nodes: `ID.SECRET`, stored as a Secret in `kube-system`.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,56 +9,66 @@ use mizzen_value::{Str, Value, time};
 use super::secret::is_same;
 use crate::server::Inner;
 
-/// The group that everybody with such a token is in.
+/// The group of every bootstrap token.
 const GROUP: &str = "system:bootstrappers";
 
-/// Who shows a token; none if it is not one of these, or not good any more.
+/// The user of a bootstrap token; none if it is not one, or invalid.
 pub(super) fn authenticate_bootstrap_token(server: &Inner, token: &str) -> Option<User> {
-    let (id, secret) = parse(token)?;
+    let token = BootstrapToken::parse(token)?;
     let resource = server.catalog.get("", "v1", "secrets")?;
-    let key = Key::new("kube-system", &format!("bootstrap-token-{id}"));
+    let key = Key::new("kube-system", &format!("bootstrap-token-{}", token.id));
     let stored = server.registry.get(&resource, &key, "").ok()?.value();
-    judge(&stored, id, secret, server.registry.now())
+    token.user(&stored, server.registry.now())
 }
 
-fn parse(token: &str) -> Option<(&str, &str)> {
-    let plain = |text: &str, length: usize| {
-        text.len() == length
-            && text
-                .bytes()
-                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
-    };
-    token
-        .split_once('.')
-        .filter(|(id, secret)| plain(id, 6) && plain(secret, 16))
+#[derive(Debug, PartialEq)]
+struct BootstrapToken<'a> {
+    id: &'a str,
+    secret: &'a str,
 }
 
-fn judge(stored: &Value, id: &str, secret: &str, now: i64) -> Option<User> {
-    let data = |key: &str| {
-        let bytes = STANDARD
-            .decode(stored["data"][key].str())
-            .unwrap_or_default();
-        String::from_utf8(bytes).unwrap_or_default()
-    };
-    let expiration = data("expiration");
-    let holds = expiration.is_empty() || time::to_unix(&expiration).is_some_and(|end| end > now);
-    let sound = stored["metadata"]["deletionTimestamp"].is_null()
-        && stored["type"].str() == "bootstrap.kubernetes.io/token"
-        && is_same(data("token-secret").as_bytes(), secret.as_bytes())
-        && data("token-id") == id
-        && data("usage-bootstrap-authentication") == "true";
-    if !holds || !sound {
-        return None;
+impl BootstrapToken<'_> {
+    fn parse(token: &str) -> Option<BootstrapToken<'_>> {
+        let plain = |text: &str, length: usize| {
+            text.len() == length
+                && text
+                    .bytes()
+                    .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit())
+        };
+        let (id, secret) = token.split_once('.')?;
+        (plain(id, 6) && plain(secret, 16)).then_some(BootstrapToken { id, secret })
     }
-    let groups = parse_extra_groups(&data("auth-extra-groups"))?;
-    Some(User {
-        name: format!("system:bootstrap:{id}").into(),
-        groups,
-        ..User::default()
-    })
+
+    /// The user, if the stored Secret matches and may be used for authentication.
+    fn user(&self, stored: &Value, now: i64) -> Option<User> {
+        let BootstrapToken { id, secret } = *self;
+        let data = |key: &str| {
+            let bytes = STANDARD
+                .decode(stored["data"][key].str())
+                .unwrap_or_default();
+            String::from_utf8(bytes).unwrap_or_default()
+        };
+        let expiration = data("expiration");
+        let holds =
+            expiration.is_empty() || time::to_unix(&expiration).is_some_and(|end| end > now);
+        let sound = stored["metadata"]["deletionTimestamp"].is_null()
+            && stored["type"].str() == "bootstrap.kubernetes.io/token"
+            && is_same(data("token-secret").as_bytes(), secret.as_bytes())
+            && data("token-id") == id
+            && data("usage-bootstrap-authentication") == "true";
+        if !holds || !sound {
+            return None;
+        }
+        let groups = parse_extra_groups(&data("auth-extra-groups"))?;
+        Some(User {
+            name: format!("system:bootstrap:{id}").into(),
+            groups,
+            ..User::default()
+        })
+    }
 }
 
-/// The groups that a token names, in order; none if one of them may not be had this way.
+/// The groups of a token, sorted; none if one of them is not allowed for bootstrap tokens.
 fn parse_extra_groups(extra: &str) -> Option<Vec<Str>> {
     let mut groups = vec![Str::from(GROUP)];
     for group in extra.split(',').filter(|_| !extra.is_empty()) {
@@ -95,7 +105,12 @@ mod tests {
 
     #[track_caller]
     fn check(stored: &Value, secret: &str, expected: Option<&[&str]>) {
-        let groups = judge(stored, "abcdef", secret, 1_000_000_000).map(|user| user.groups);
+        let groups = BootstrapToken {
+            id: "abcdef",
+            secret,
+        }
+        .user(stored, 1_000_000_000)
+        .map(|user| user.groups);
         assert_eq!(
             groups,
             expected.map(|groups| groups.iter().map(|group| Str::from(*group)).collect())
@@ -122,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_token_that_does_not_hold_is_nobody_s() {
+    fn an_invalid_token_authenticates_no_user() {
         check(&secret("", ""), "x123456789abcdef", None);
         check(
             &secret("2001-01-01T00:00:00Z", ""),
@@ -141,11 +156,14 @@ mod tests {
     #[test]
     fn a_token_has_a_form() {
         assert_eq!(
-            parse("abcdef.0123456789abcdef"),
-            Some(("abcdef", "0123456789abcdef"))
+            BootstrapToken::parse("abcdef.0123456789abcdef"),
+            Some(BootstrapToken {
+                id: "abcdef",
+                secret: "0123456789abcdef"
+            })
         );
-        assert_eq!(parse("abcdef.0123456789abcdeF"), None);
-        assert_eq!(parse("abcde.0123456789abcdef"), None);
-        assert_eq!(parse("abcdef"), None);
+        assert_eq!(BootstrapToken::parse("abcdef.0123456789abcdeF"), None);
+        assert_eq!(BootstrapToken::parse("abcde.0123456789abcdef"), None);
+        assert_eq!(BootstrapToken::parse("abcdef"), None);
     }
 }

@@ -1,5 +1,4 @@
-//! How often is somebody known already? What is counted of answers about tokens, under upstream's names
-//! (authentication/token/cache/stats.go).
+//! Metrics of the token cache, under upstream's names (authentication/token/cache/stats.go).
 
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -8,16 +7,14 @@ use mizzen_metrics::{Families, Timings};
 
 use super::AuthenticationResult;
 
-/// Upper bounds in seconds.
 const BOUNDS: [f64; 11] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];
 
-/// What is counted.
 pub(super) struct CacheMetrics {
-    /// Questions whose answer was known, and those whose was not.
+    /// Cache hits, and misses.
     requests: [Timings; 2],
-    /// Answers of others, and failures to get one.
+    /// Fetches that succeeded, and that failed.
     fetched: [AtomicU64; 2],
     fetching: AtomicI64,
     blocked: AtomicI64,
@@ -34,7 +31,7 @@ impl Default for CacheMetrics {
     }
 }
 
-/// Counted for as long as it is held.
+/// Increments a gauge until it is dropped.
 pub(super) struct GaugeGuard<'a>(&'a AtomicI64);
 
 impl<'a> GaugeGuard<'a> {
@@ -51,28 +48,26 @@ impl Drop for GaugeGuard<'_> {
 }
 
 impl CacheMetrics {
-    /// A question was answered, after so long.
     pub(super) fn observe_request(&self, is_known: bool, took: Duration) {
         self.requests[usize::from(!is_known)].observe(took);
     }
 
-    /// Somebody waits for an answer of others.
+    /// A lookup is blocked on a fetch.
     pub(super) fn enter_blocked(&self) -> GaugeGuard<'_> {
         GaugeGuard::new(&self.blocked)
     }
 
-    /// Lets others answer.
+    /// Runs and counts a fetch.
     pub(super) async fn fetch(
         &self,
         ask: impl Future<Output = AuthenticationResult>,
     ) -> AuthenticationResult {
         let _counted = GaugeGuard::new(&self.fetching);
-        let verdict = ask.await;
-        self.fetched[usize::from(verdict.is_err())].fetch_add(1, Relaxed);
-        verdict
+        let result = ask.await;
+        self.fetched[usize::from(result.is_err())].fetch_add(1, Relaxed);
+        result
     }
 
-    /// Adds its series to a scrape.
     pub(super) fn collect(&self, out: &mut Families) {
         for (status, timings) in ["hit", "miss"].into_iter().zip(&self.requests) {
             let labels: &[_] = &[("status", status)];

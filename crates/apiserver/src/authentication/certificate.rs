@@ -1,5 +1,5 @@
-//! Who a client certificate belongs to: its common name is the user, its organisations are the groups, and an
-//! attribute of Kubernetes' own is the uid.
+//! The user of a client certificate: the common name is the user name, organizations are groups,
+//! and an attribute of Kubernetes' own is the uid.
 
 use mizzen_value::{Str, Value};
 use sha2::{Digest as _, Sha256};
@@ -11,19 +11,20 @@ use x509_parser::x509::AttributeTypeAndValue;
 
 use mizzen_object::{CREDENTIAL_ID, User};
 
-/// The attribute of a subject that holds the user's uid.
+/// The subject attribute of the uid.
 pub(super) const UID: &[u64] = &[1, 3, 6, 1, 4, 1, 57683, 2];
 
-/// Whom a certificate shows, whoever has signed it.
+/// The subject of a certificate, whether or not the certificate is trusted.
 pub(super) struct CertificateSubject {
-    /// The common name, which may be empty. Kubernetes: the last of several, as Go reads it (crypto/x509/pkix).
+    /// The common name, may be empty. Kubernetes: the last of several, as Go reads it
+    /// (crypto/x509/pkix).
     pub name: Str,
-    /// The user; none if two uids, or an empty one, make the certificate worthless for that.
+    /// The user; none if the certificate has an invalid uid.
     pub user: Option<User>,
 }
 
 impl CertificateSubject {
-    /// Reads a certificate in DER; none if it cannot be read.
+    /// Parses a certificate in DER; none if that fails.
     pub(super) fn from_der(certificate: &[u8]) -> Option<CertificateSubject> {
         let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
         let subject = parsed.subject();
@@ -36,12 +37,20 @@ impl CertificateSubject {
         let name = texts(&OID_X509_COMMON_NAME)?.pop().unwrap_or_default();
         let groups = texts(&OID_X509_ORGANIZATION_NAME)?;
         let uid = uid(&texts(&Oid::from(UID).ok()?)?);
+        // The credential ID is the SHA-256 digest of the certificate.
+        let digits: String = Sha256::digest(certificate)
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect();
+        let id = vec![Value::from(format!("X509SHA256={digits}"))];
+        let mut extra = Value::object();
+        extra.set(CREDENTIAL_ID, id);
         let user = uid.map(|uid| {
             User {
                 name: name.clone(),
                 groups,
                 uid,
-                extra: credential_id(certificate),
+                extra,
             }
             .authenticated()
         });
@@ -49,8 +58,8 @@ impl CertificateSubject {
     }
 }
 
-/// The uid of a subject, empty if it names none. Kubernetes: two, or an empty one, make the certificate worthless
-/// (request/x509/x509.go).
+/// The uid; empty if there is none. Kubernetes: several, or an empty one, make the certificate
+/// invalid (request/x509/x509.go).
 fn uid(named: &[Str]) -> Option<Str> {
     match named {
         [] => Some(Str::default()),
@@ -59,21 +68,7 @@ fn uid(named: &[Str]) -> Option<Str> {
     }
 }
 
-/// The credential ID of a certificate: its SHA-256 digest.
-fn credential_id(certificate: &[u8]) -> Value {
-    let digits: String = Sha256::digest(certificate)
-        .iter()
-        .map(|byte| format!("{byte:02x}"))
-        .collect();
-    let mut extra = Value::object();
-    extra.set(
-        CREDENTIAL_ID,
-        vec![Value::from(format!("X509SHA256={digits}"))],
-    );
-    extra
-}
-
-/// The text of an attribute, in one of the alphabets that Go reads (crypto/x509/parser.go).
+/// The text of an attribute, in the encodings that Go supports (crypto/x509/parser.go).
 fn attribute_text(attribute: &AttributeTypeAndValue) -> Option<Str> {
     let bytes = attribute.as_slice();
     let plain = |is_good: fn(u8) -> bool| {
@@ -95,13 +90,13 @@ fn attribute_text(attribute: &AttributeTypeAndValue) -> Option<Str> {
                 .collect::<String>()
                 .into(),
         ),
-        Tag::BmpString => basic_plane(bytes),
+        Tag::BmpString => bmp_string(bytes),
         _ => None,
     }
 }
 
-/// Characters of two bytes each, without those that stand for none; a last one of zero is the end.
-fn basic_plane(bytes: &[u8]) -> Option<Str> {
+/// Two bytes per character, no surrogates or noncharacters; a trailing zero is dropped.
+fn bmp_string(bytes: &[u8]) -> Option<Str> {
     let (pairs, []) = bytes.as_chunks::<2>() else {
         return None;
     };
@@ -197,7 +192,7 @@ mod tests {
 
     #[track_caller]
     fn check_plane(bytes: &[u8], expected: Option<&str>) {
-        assert_eq!(basic_plane(bytes).as_deref(), expected);
+        assert_eq!(bmp_string(bytes).as_deref(), expected);
     }
 
     #[test]

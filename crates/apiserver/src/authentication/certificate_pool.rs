@@ -1,7 +1,8 @@
-//! Does one of some authorities vouch for a certificate, so that a client may show it?
+//! A pool of certificate authorities that verifies client certificates (Go's `x509.CertPool`).
 //!
-//! The library reads certificates of version 3. One of version 1 has no extensions, so that it is for everything and no
-//! authority; it is good if one of ours has signed it.
+//! The library parses certificates of version 3. One of version 1 has no extensions, so that it is
+//! valid for every usage but is no authority; it is accepted if an authority of the pool has signed
+//! it.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -14,11 +15,11 @@ use tokio_rustls::rustls::pki_types::{
 use webpki::{ALL_VERIFICATION_ALGS, EndEntityCert, RawPublicKeyEntity, anchor_from_trusted_cert};
 use x509_parser::prelude::{FromDer, X509Certificate, X509Version};
 
-/// Authorities.
+/// Certificate authorities.
 #[derive(Default)]
 pub(super) struct CertificatePool(Vec<CertificateAuthority>);
 
-/// An authority, and the first and the last second of its time.
+/// An authority and its validity, both ends inclusive, in Unix seconds.
 struct CertificateAuthority {
     anchor: TrustAnchor<'static>,
     name: Vec<u8>,
@@ -28,7 +29,7 @@ struct CertificateAuthority {
 }
 
 impl CertificatePool {
-    /// Those in a text that holds certificates as PEM. What cannot be read is passed over.
+    /// Reads PEM. Invalid certificates are skipped.
     pub(super) fn from_pem(pem: &str) -> CertificatePool {
         let certificates = CertificateDer::pem_slice_iter(pem.as_bytes()).filter_map(Result::ok);
         CertificatePool(
@@ -38,12 +39,13 @@ impl CertificatePool {
         )
     }
 
-    /// Their names, each the content of its SEQUENCE.
+    /// The subjects, each the content of its SEQUENCE.
     pub(super) fn subjects(&self) -> impl Iterator<Item = &[u8]> {
         self.0.iter().map(|root| root.anchor.subject.as_ref())
     }
 
-    /// Whether they vouch for the first certificate of a chain at a second; the others lead to them.
+    /// Whether the first certificate of a chain is valid at `now`. The rest of the chain are
+    /// intermediates.
     pub(super) fn verifies(&self, chain: &[CertificateDer], now: i64) -> bool {
         let Some((leaf, between)) = chain.split_first() else {
             return false;
@@ -72,13 +74,12 @@ impl CertificatePool {
 }
 
 impl CertificatePool {
-    /// When each of them is valid.
     pub(super) fn validities(&self) -> impl Iterator<Item = Range<i64>> {
         self.0.iter().map(|root| root.from..root.until + 1)
     }
 }
 
-/// When a certificate is valid, in seconds; none if it cannot be read.
+/// The validity of a certificate, in Unix seconds; none if it cannot be parsed.
 pub(super) fn validity(certificate: &[u8]) -> Option<Range<i64>> {
     let (_, parsed) = X509Certificate::from_der(certificate).ok()?;
     let validity = parsed.validity();
@@ -103,7 +104,7 @@ impl CertificateAuthority {
         })
     }
 
-    /// Whether it has signed a certificate of version 1, whose time it is.
+    /// Whether it has signed a certificate of version 1 that is valid now.
     fn signed_version_1(&self, certificate: &[u8], now: i64) -> bool {
         let Ok((_, parsed)) = X509Certificate::from_der(certificate) else {
             return false;

@@ -1,8 +1,10 @@
-//! Who asks? A front proxy's headers say it, a client certificate, or a bearer token; a request without credentials is
-//! anonymous, and one whose credentials are all invalid is rejected.
+//! Authentication: the user of a request by front proxy headers, client certificate, or bearer
+//! token. A request without credentials is anonymous; one whose credentials are all invalid gets
+//! 401.
 //!
-//! Kubernetes: in this order, and the first authenticator that knows the user decides, so a request with a good
-//! certificate is its owner's whatever token it carries (pkg/kubeapiserver/authenticator/config.go).
+//! Kubernetes: in this order, and the first authenticator that succeeds decides, so a request with
+//! a valid certificate is its owner's whatever token it carries
+//! (pkg/kubeapiserver/authenticator/config.go).
 
 mod anonymous;
 mod authorities;
@@ -45,24 +47,24 @@ pub(crate) use token_cache::TokenCache;
 pub use webhook::{ReviewVersion, TokenWebhook, WebhookOptions};
 use websocket::ProtocolToken;
 
-/// How users may show who they are, besides certificates and service accounts' tokens.
+/// The authenticators besides client certificates and service account tokens.
 #[derive(Debug, Clone, Default)]
 pub struct Authentication {
-    /// Tokens that an administrator has written down.
+    /// The static token file.
     pub tokens: StaticTokens,
     /// Whether secrets of the type `bootstrap.kubernetes.io/token` in `kube-system` are tokens.
     pub bootstrap_tokens: bool,
-    /// Those who know tokens that this server does not, in the order in which they are asked.
+    /// Further token authenticators, in the order in which they are tried.
     pub authenticators: Vec<Arc<dyn Authenticator>>,
-    /// Where those are let in who show nothing.
+    /// Where anonymous requests are allowed.
     pub anonymous: Anonymous,
-    /// In which headers front proxies say for whom they ask.
+    /// The headers in which front proxies name the user.
     pub proxy_headers: ProxyHeaders,
 }
 
-/// One who knows tokens: another server, a database.
+/// A token authenticator: a webhook, an OpenID Connect issuer.
 pub trait Authenticator: Debug + Send + Sync {
-    /// Whose token it is. `audiences` says whom it must be for, at least one of them.
+    /// Authenticates a token that must be for at least one of the `audiences`.
     fn authenticate<'a>(
         &'a self,
         token: &'a str,
@@ -75,22 +77,23 @@ pub trait Authenticator: Debug + Send + Sync {
     }
 }
 
-/// Who shows a token: somebody, or nobody who is known here. The error is why somebody was not let in who seems to be
-/// known, or cannot be asked about; it is for administrators.
+/// The user of a token; none if this authenticator does not recognize the token. The error says why
+/// a recognized token is invalid or could not be verified; it is logged, and not sent to the
+/// client.
 pub type AuthenticationResult = Result<Option<AuthenticatedToken>, String>;
 
-/// Somebody who has shown a token.
+/// The result of a successful token authentication.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AuthenticatedToken {
-    /// Who it is.
+    /// The authenticated user.
     pub user: User,
-    /// Whom the token is for, of those that were asked for.
+    /// The audiences of the token, of those that were requested.
     pub audiences: Vec<Str>,
 }
 
 impl AuthenticatedToken {
-    /// Somebody with a token that does not say whom it is for: it is for the server itself, so the answer is nobody
-    /// unless that is asked for.
+    /// A token without audiences is for the server itself: none unless one of the server's own
+    /// audiences is requested.
     pub(crate) fn for_server(
         user: User,
         own: &[Str],
@@ -105,7 +108,7 @@ impl AuthenticatedToken {
     }
 }
 
-/// The user of a request to a path that came at `started`, or why there is none.
+/// The user of a request that started at `started`; 401 if there is none.
 pub(crate) async fn authenticate(
     server: &Inner,
     claim: PeerClaim,
@@ -137,17 +140,30 @@ async fn identify_user(
     if let PeerClaim::Authenticated(user) = claim {
         return Ok(user);
     }
-    let mut judge = |shown: Result<Option<User>, String>| {
-        shown.unwrap_or_else(|problem| {
-            tracing::debug!(%problem, "a token was refused");
+    let mut succeeded = |result: Result<Option<User>, String>| {
+        result.unwrap_or_else(|problem| {
+            tracing::debug!(%problem, "invalid bearer token");
             has_failed = true;
             None
         })
     };
-    if let Some(user) = judge(by_header(server, token).await) {
+    if let Some(token) = token
+        && let Some(user) = succeeded(authenticate_own_token(server, &token).await.map(Some))
+    {
         return Ok(user);
     }
-    if let Some(user) = judge(by_protocol(server, headers).await) {
+    let by_protocol = match ProtocolToken::from_headers(headers) {
+        Ok(None) => Ok(None),
+        Err(problem) => Err(problem.into()),
+        Ok(Some(protocol)) => {
+            let user = authenticate_own_token(server, &protocol.token).await;
+            user.map(|user| {
+                protocol.remove_from(headers);
+                Some(user)
+            })
+        }
+    };
+    if let Some(user) = succeeded(by_protocol) {
         return Ok(user);
     }
     match server.options.authentication.anonymous.allows(path) {
@@ -157,92 +173,62 @@ async fn identify_user(
     }
 }
 
-async fn by_header(server: &Inner, token: Option<String>) -> Result<Option<User>, String> {
-    let Some(token) = token else { return Ok(None) };
-    authenticate_own_token(server, &token).await.map(Some)
-}
-
-/// Who shows a token as a protocol, if somebody does. Nobody further on sees it.
-async fn by_protocol(server: &Inner, headers: &mut HeaderMap) -> Result<Option<User>, String> {
-    let Some(shown) = ProtocolToken::from_headers(headers)? else {
-        return Ok(None);
-    };
-    let user = authenticate_own_token(server, &shown.token).await?;
-    shown.remove_from(headers);
-    Ok(Some(user))
-}
-
-/// Who shows a token to the server itself.
+/// Authenticates a token that is shown to the server itself.
 async fn authenticate_own_token(server: &Inner, token: &str) -> Result<User, String> {
     let audiences = server.options.service_accounts.audiences();
     authenticate_token(server, token, audiences)
         .await
-        .map(|bearer| bearer.user)
+        .map(|token| token.user)
 }
 
-/// Who shows a token; the error is what an administrator is told. `audiences` says whom the token must be for, at
-/// least one of them.
+/// Authenticates a token that must be for at least one of the `audiences`. The error is for logs.
 pub(crate) async fn authenticate_token(
     server: &Inner,
     token: &str,
     audiences: &[Str],
 ) -> Result<AuthenticatedToken, String> {
     let mut problems = vec!["invalid bearer token".to_string()];
-    let mut verdict = ask_us(server, token, audiences, &mut problems);
-    for other in &server.options.authentication.authenticators {
-        if verdict.is_none() {
-            verdict = unwrap_result(other.authenticate(token, audiences).await, &mut problems);
+    let options = &server.options.authentication;
+    let own = server.options.service_accounts.audiences();
+    let for_server = |user| AuthenticatedToken::for_server(user, own, audiences);
+    let mut found = options.tokens.find(token).and_then(for_server);
+    if found.is_none() {
+        found = unwrap_result(token::authenticate(server, token, audiences), &mut problems);
+    }
+    if found.is_none() && options.bootstrap_tokens {
+        let user = bootstrap_token::authenticate_bootstrap_token(server, token);
+        found = user.and_then(for_server);
+    }
+    for authenticator in &options.authenticators {
+        if found.is_none() {
+            let result = authenticator.authenticate(token, audiences).await;
+            found = unwrap_result(result, &mut problems);
         }
     }
-    let known = |bearer: AuthenticatedToken| AuthenticatedToken {
-        user: bearer.user.authenticated(),
-        ..bearer
-    };
-    verdict
-        .map(known)
+    found
+        .map(|token| AuthenticatedToken {
+            user: token.user.authenticated(),
+            ..token
+        })
         .ok_or_else(|| in_one(problems).unwrap_or_default())
 }
 
-/// Asks those who know tokens without asking anybody else.
-fn ask_us(
-    server: &Inner,
-    token: &str,
-    audiences: &[Str],
-    problems: &mut Vec<String>,
-) -> Option<AuthenticatedToken> {
-    let options = &server.options.authentication;
-    let for_us = |user| {
-        AuthenticatedToken::for_server(user, server.options.service_accounts.audiences(), audiences)
-    };
-    options
-        .tokens
-        .find(token)
-        .and_then(for_us)
-        .or_else(|| unwrap_result(token::authenticate(server, token, audiences), problems))
-        .or_else(|| {
-            options
-                .bootstrap_tokens
-                .then(|| bootstrap_token::authenticate_bootstrap_token(server, token))?
-                .and_then(for_us)
-        })
-}
-
 fn unwrap_result(
-    verdict: AuthenticationResult,
+    result: AuthenticationResult,
     problems: &mut Vec<String>,
 ) -> Option<AuthenticatedToken> {
-    verdict.unwrap_or_else(|problem| {
+    result.unwrap_or_else(|problem| {
         problems.push(problem);
         None
     })
 }
 
-/// What somebody is told who shows a token that is not seen, for it is not where it should be.
+/// The warning for a bearer token that is ignored because of an extra space before it.
 pub(crate) fn warning(claim: &PeerClaim, headers: &HeaderMap) -> Option<String> {
-    let asked = matches!(claim, PeerClaim::None | PeerClaim::Failed);
+    let needs_token = matches!(claim, PeerClaim::None | PeerClaim::Failed);
     let header = header::text(headers, http::header::AUTHORIZATION);
     match bearer(&header) {
-        Some(["", _]) if asked => Some(EXTRA_SPACE.into()),
+        Some(["", _]) if needs_token => Some(EXTRA_SPACE.into()),
         _ => None,
     }
 }
@@ -256,7 +242,7 @@ fn bearer_token(headers: &HeaderMap) -> Option<String> {
     (!token.is_empty()).then(|| token.into())
 }
 
-/// What follows the word: a token up to the next space, and the rest. Kubernetes: the rest is ignored.
+/// The bearer token up to the next space, and the rest. Kubernetes: the rest is ignored.
 fn bearer(header: &str) -> Option<[&str; 2]> {
     let (scheme, rest) = header.trim().split_once(' ')?;
     let (token, rest) = rest.split_once(' ').unwrap_or((rest, ""));
@@ -299,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn who_puts_too_much_space_before_a_token_is_told() {
+    fn an_extra_space_before_a_token_is_warned_about() {
         check_warning(PeerClaim::None, "Bearer  abc", true);
         check_warning(PeerClaim::Failed, "bearer   abc", true);
         check_warning(PeerClaim::None, "Bearer abc  d", false);

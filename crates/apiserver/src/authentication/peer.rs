@@ -1,7 +1,7 @@
-//! What a connection proves about who is at its other end, and whom each of its requests is then from.
+//! What a TLS connection proves about its client, and the user of each request on it.
 //!
-//! Most clients are who their certificate says. A front proxy is somebody else's voice: it says in headers for whom
-//! it asks, and is believed because of its certificate.
+//! A client certificate names its user. A front proxy names the user of a request in headers, which
+//! are trusted because of the proxy's certificate.
 
 use std::net::IpAddr;
 
@@ -13,45 +13,45 @@ use super::{Certified, ProxyHeaders};
 use crate::header::texts;
 use mizzen_value::percent::decode;
 
-/// Who a client certificate shows.
+/// The identity of a client by its certificate.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Peer {
-    /// Nobody: there is no certificate.
+    /// The client has no certificate.
     #[default]
     Stranger,
     /// A user.
     User(User),
-    /// One who speaks for others, and who they are when they do not, if they are somebody.
+    /// A front proxy, and the user of its own requests, if its certificate names one.
     FrontProxy(Option<User>),
-    /// Somebody who shows a certificate that nobody vouches for.
+    /// The certificate is not signed by a trusted authority.
     Impostor,
-    /// One whose certificate is judged with each request.
+    /// The certificate is verified with each request.
     Certified(Certified),
 }
 
-/// What is known of a request's user before any token is looked at.
+/// The result of certificate authentication, before any token is read.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum PeerClaim {
-    /// Nothing.
+    /// There is no certificate.
     None,
-    /// They have proved who they are.
+    /// The certificate, or a front proxy, names the user.
     Authenticated(User),
-    /// Their connection has proved that they may speak for others; they may be somebody themselves.
+    /// A front proxy whose headers have not been read, and the user of its own requests.
     FrontProxy(Option<User>),
-    /// They tried and failed; only a good token helps them now.
+    /// The certificate is invalid. A valid token may still authenticate the request.
     Failed,
 }
 
-/// Who is at the other end, and where.
+/// The claim and the remote address of a request.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RequestOrigin {
     pub claim: PeerClaim,
-    /// None for who is in the same process.
+    /// None within the process.
     pub address: Option<IpAddr>,
 }
 
 impl Peer {
-    /// Whom requests are from.
+    /// The claim of a request on this connection.
     pub(crate) fn claim(&self) -> PeerClaim {
         match self {
             Peer::Stranger => PeerClaim::None,
@@ -64,7 +64,7 @@ impl Peer {
 }
 
 impl PeerClaim {
-    /// The same where a front proxy has said for whom it asks.
+    /// Reads the headers of a front proxy.
     pub(super) fn resolve_front_proxy(
         self,
         names: &ProxyHeaders,
@@ -80,7 +80,7 @@ impl PeerClaim {
     }
 }
 
-/// What headers with one of some prefixes say, by the rest of their names.
+/// The extra fields in headers with one of some prefixes, by the rest of their names.
 pub(crate) fn extra_from_headers<'a>(
     headers: &HeaderMap,
     prefixes: impl IntoIterator<Item = &'a str>,
@@ -95,28 +95,26 @@ pub(crate) fn extra_from_headers<'a>(
                 .iter()
                 .map(Value::from)
                 .collect::<Vec<_>>();
-            let all = extra.entry(&unescaped(key)).make_list();
+            // Kubernetes: a key with an invalid escape is taken as it is
+            // (request/headerrequest/requestheader.go).
+            let is_escape = |code: &str| {
+                code.len() >= 2 && code.bytes().take(2).all(|byte| byte.is_ascii_hexdigit())
+            };
+            let key = match key.split('%').skip(1).all(is_escape) {
+                true => decode(key),
+                false => key.into(),
+            };
+            let all = extra.entry(&key).make_list();
             all.extend(values);
         }
     }
     extra
 }
 
-/// What follows a prefix in a header's name, in whatever case.
+/// The rest of a header name after a prefix, ignoring case.
 pub(super) fn strip_prefix_ignore_case<'a>(name: &'a str, prefix: &str) -> Option<&'a str> {
     let (start, rest) = name.split_at_checked(prefix.len())?;
     start.eq_ignore_ascii_case(prefix).then_some(rest)
-}
-
-/// Kubernetes: a key with a code that is none is taken as it is (request/headerrequest/requestheader.go).
-fn unescaped(key: &str) -> String {
-    let is_code =
-        |code: &str| code.len() >= 2 && code.bytes().take(2).all(|byte| byte.is_ascii_hexdigit());
-    if key.split('%').skip(1).all(is_code) {
-        decode(key).into_owned()
-    } else {
-        key.into()
-    }
 }
 
 #[cfg(test)]
@@ -137,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn a_front_proxy_that_speaks_for_nobody_is_nobody_unless_it_is_a_user() {
+    fn a_front_proxy_without_user_headers_is_its_own_user_or_rejected() {
         let own = || User::component("proxy");
         let jane = || {
             PeerClaim::Authenticated(User {
@@ -156,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn others_cannot_speak_for_anybody() {
+    fn proxy_headers_of_other_clients_are_ignored() {
         check(Peer::Stranger, "jane", PeerClaim::None);
         check(Peer::Impostor, "jane", PeerClaim::Failed);
         check(

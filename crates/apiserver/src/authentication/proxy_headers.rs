@@ -1,4 +1,4 @@
-//! Which headers do front proxies speak in? Upstream makes options of them; unless said they are everybody's `X-Remote-…`.
+//! The headers in which front proxies name the user: `X-Remote-…` unless configured.
 
 use std::sync::LazyLock;
 
@@ -9,16 +9,16 @@ use mizzen_value::Str;
 use super::peer::{extra_from_headers, strip_prefix_ignore_case};
 use crate::header::{text, texts};
 
-/// The names of headers, in any case.
+/// Header names, in any case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ProxyHeaders {
-    /// Those with the user's name; the first that has one counts.
+    /// The user name; the first non-empty header counts.
     pub users: Vec<String>,
-    /// Those with the user's uid; the first that has one counts.
+    /// The uid; the first non-empty header counts.
     pub uids: Vec<String>,
-    /// Those with a group; there may be many.
+    /// The groups.
     pub groups: Vec<String>,
-    /// What those begin with that say more about the user.
+    /// Prefixes of extra fields.
     pub extras: Vec<String>,
 }
 
@@ -43,7 +43,7 @@ impl Default for ProxyHeaders {
 static STANDARD: LazyLock<ProxyHeaders> = LazyLock::new(ProxyHeaders::default);
 
 impl ProxyHeaders {
-    /// For whom a front proxy asks, if it says so.
+    /// The user that a front proxy names, if it does.
     pub(super) fn user(&self, headers: &HeaderMap) -> Option<User> {
         let first = |names: &[String]| -> Str {
             let mut said = names.iter().map(|name| text(headers, name));
@@ -66,7 +66,7 @@ impl ProxyHeaders {
         )
     }
 
-    /// Takes the headers away, whoever sent them, so that nobody further on, be it another server, takes them for ours.
+    /// Removes the headers of every request, so that no later component or server trusts them.
     pub(super) fn remove_from(&self, headers: &mut HeaderMap) {
         let is_theirs =
             |name: &&HeaderName| self.matches(name.as_str()) || STANDARD.matches(name.as_str());
@@ -90,7 +90,7 @@ mod tests {
     use crate::request::headers;
 
     #[test]
-    fn a_front_proxy_says_for_whom_it_asks() {
+    fn a_front_proxy_names_the_user() {
         let said = headers(&[
             ("x-remote-user", "jane"),
             ("x-remote-uid", "7"),
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_named_by_an_empty_header() {
+    fn an_empty_header_names_no_user() {
         assert_eq!(ProxyHeaders::default().user(&HeaderMap::new()), None);
         let said = headers(&[
             ("x-remote-user", ""),

@@ -1,8 +1,8 @@
-//! How are secrets compared? So that the time it takes tells nothing of how far they agree.
+//! Comparison of secrets in constant time.
 
 use sha2::{Digest as _, Sha256};
 
-/// Whether two secrets are the same. Only their lengths can be told from the time it takes.
+/// Compares two secrets in a time that depends only on their lengths.
 pub(crate) fn is_same(left: &[u8], right: &[u8]) -> bool {
     let differ = left
         .iter()
@@ -11,7 +11,8 @@ pub(crate) fn is_same(left: &[u8], right: &[u8]) -> bool {
     left.len() == right.len() && std::hint::black_box(differ) == 0
 }
 
-/// What a secret is looked up by: nobody can aim at a digest, so a search among many may take the time it takes.
+/// The lookup key of a secret. A client cannot choose a digest, so the lookup need not take
+/// constant time.
 pub(crate) fn digest(secret: &str) -> [u8; 32] {
     Sha256::digest(secret.as_bytes()).into()
 }

@@ -1,6 +1,6 @@
-//! Tokens that an administrator has written down, with those whom they belong to.
+//! The static token file.
 //!
-//! A line has a token, a user and their uid, and perhaps groups: `secret,jane,7,"dev,ops"`.
+//! Each line is CSV of a token, user name, uid, and optionally groups: `secret,jane,7,"dev,ops"`.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -11,45 +11,46 @@ use mizzen_value::Str;
 
 use super::secret::digest;
 
-/// Users by the digests of their tokens; the tokens themselves are not kept. Cheap to clone.
+/// Users by the digests of their tokens. Tokens are not kept. Cheap to clone.
 #[derive(Clone, Default)]
 pub struct StaticTokens(Arc<HashMap<[u8; 32], User>>);
 
-/// What is wrong with a file of tokens.
+/// Why a token file is invalid.
 #[derive(Debug, thiserror::Error, PartialEq)]
 pub enum TokenFileError {
-    /// A line says too little.
+    /// A line has fewer than three columns.
     #[error("line {line} must have at least 3 columns (token, user name, user uid), found {found}")]
     TooFewColumns {
-        /// The line.
+        /// The line, counted from one.
         line: usize,
-        /// How many it has.
+        /// Its number of columns.
         found: usize,
     },
-    /// A quote has no end, or stands where none may be.
+    /// A quote is unterminated or misplaced.
     #[error("line {line} has a stray quote")]
     StrayQuote {
-        /// The line.
+        /// The line, counted from one.
         line: usize,
     },
 }
 
-/// A record of a file of tokens that does not do what one may think.
+/// A record that is probably a mistake, though it is no error.
 #[derive(Debug, PartialEq)]
 pub struct TokenFileWarning {
-    /// What its token is: `empty`, so that nobody can show it, or `duplicate`, so that it is an earlier one's no more.
+    /// What its token is: `empty`, which is ignored, or `duplicate`, which replaces the earlier
+    /// record.
     pub what: &'static str,
-    /// Which record, counted from one.
+    /// The record, counted from one.
     pub record: usize,
 }
 
 impl StaticTokens {
-    /// Reads the text of a file.
+    /// Parses a token file.
     pub fn parse(text: &str) -> Result<StaticTokens, TokenFileError> {
         StaticTokens::parse_with_warnings(text, |_| {})
     }
 
-    /// The same; `warn` is told what is odd, though it is no error.
+    /// Parses a file and calls `warn` for each record that is probably a mistake.
     pub fn parse_with_warnings(
         text: &str,
         mut warn: impl FnMut(TokenFileWarning),
@@ -98,16 +99,27 @@ impl StaticTokens {
     }
 }
 
-/// The columns of a line of CSV; a column in quotes may have commas, and a doubled quote is one.
+/// The columns of a CSV line. A quoted column may contain commas; a doubled quote is one.
 fn parse_csv_line(line: &str) -> Option<Vec<String>> {
     let mut columns = Vec::new();
     let mut rest = line;
     loop {
-        let (column, after) = match rest.strip_prefix('"') {
-            Some(quoted) => quoted_column(quoted)?,
+        let mut column = String::new();
+        let after = match rest.strip_prefix('"') {
+            Some(mut quoted) => loop {
+                let end = quoted.find('"')?;
+                column.push_str(&quoted[..end]);
+                quoted = &quoted[end + 1..];
+                let Some(next) = quoted.strip_prefix('"') else {
+                    break quoted;
+                };
+                column.push('"');
+                quoted = next;
+            },
             None => {
                 let end = rest.find(',').unwrap_or(rest.len());
-                (rest[..end].to_string(), &rest[end..])
+                column.push_str(&rest[..end]);
+                &rest[end..]
             }
         };
         columns.push(column);
@@ -118,23 +130,7 @@ fn parse_csv_line(line: &str) -> Option<Vec<String>> {
     }
 }
 
-fn quoted_column(text: &str) -> Option<(String, &str)> {
-    let (mut column, mut rest) = (String::new(), text);
-    loop {
-        let end = rest.find('"')?;
-        column.push_str(&rest[..end]);
-        rest = &rest[end + 1..];
-        match rest.strip_prefix('"') {
-            Some(next) => {
-                column.push('"');
-                rest = next;
-            }
-            None => return Some((column, rest)),
-        }
-    }
-}
-
-/// Tokens are nobody's business, least of all a log's.
+/// Shows no tokens.
 impl fmt::Debug for StaticTokens {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         write!(f, "StaticTokens({})", self.0.len())
@@ -159,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_odd_is_told() {
+    fn empty_and_duplicate_tokens_are_reported() {
         let mut told = Vec::new();
         let text = "a,jane,7\n\n,nobody,8\na,joe,9\n";
         let tokens = StaticTokens::parse_with_warnings(text, |oddity| told.push(oddity)).unwrap();

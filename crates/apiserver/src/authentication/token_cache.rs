@@ -1,7 +1,7 @@
-//! Who showed a token a while ago?
+//! A cache of token authentication results.
 //!
-//! Answers are kept under a keyed hash of token and audiences. Invariant: no token is kept, so that none can be read out
-//! of memory, and nobody can choose tokens that collide.
+//! The cache key is a keyed hash of token and audiences. Invariant: tokens are not kept, so that they
+//! cannot be read from memory, and clients cannot choose tokens that collide.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -21,68 +21,67 @@ use super::cache_metrics::CacheMetrics;
 use super::{AuthenticatedToken, AuthenticationResult};
 use crate::delegate::LruCache;
 
-/// How many answers are kept.
+/// The capacity.
 const ROOM: usize = 4096;
 
-/// Answers about tokens, good for a while.
+/// A cache of token authentication results, with a single fetch per token at a time.
 pub(crate) struct TokenCache {
     key: hmac::Key,
     results: LruCache<Option<AuthenticatedToken>>,
     ttl: Duration,
-    /// Questions that are being asked: who has the same one waits for the same answer.
+    /// Fetches under way. A concurrent lookup of the same token shares the result.
     fetches: Mutex<HashMap<String, Arc<OnceCell<AuthenticationResult>>>>,
     counts: CacheMetrics,
 }
 
 impl TokenCache {
-    /// Keeps each answer for as long as said; what could not be answered is not kept.
-    pub(crate) fn new(registry: &Registry, lasts: Duration) -> TokenCache {
+    /// Keeps each result for `ttl`. Failures are not cached.
+    pub(crate) fn new(registry: &Registry, ttl: Duration) -> TokenCache {
         let mut key = [0; 32];
         registry.random().fill(&mut key);
         let key = hmac::Key::new(hmac::HMAC_SHA256, &key);
         TokenCache {
             key,
             results: LruCache::new(ROOM),
-            ttl: lasts,
+            ttl,
             fetches: Mutex::default(),
             counts: Default::default(),
         }
     }
 
-    /// What is known, or what `ask` says.
+    /// The cached result, or the result of `ask`.
     pub(crate) async fn get_or_fetch(
         &self,
         token: &str,
         audiences: &[Str],
         ask: impl Future<Output = AuthenticationResult> + Send,
     ) -> AuthenticationResult {
-        let (question, started) = (self.cache_key(token, audiences), Instant::now());
-        if let Some(known) = self.results.get(&question) {
+        let (key_text, started) = (self.cache_key(token, audiences), Instant::now());
+        if let Some(known) = self.results.get(&key_text) {
             self.counts.observe_request(true, started.elapsed());
             return Ok(known);
         }
-        let (flight, _blocked) = (
-            SharedFetch::join(self, &question),
+        let (fetch, _blocked) = (
+            SharedFetch::join(self, &key_text),
             self.counts.enter_blocked(),
         );
-        let verdict = flight
+        let result = fetch
             .cell
             .get_or_init(|| self.counts.fetch(ask))
             .await
             .clone();
         self.counts.observe_request(false, started.elapsed());
-        if let Ok(answer) = &verdict {
-            self.results.put(question.clone(), answer.clone(), self.ttl);
+        if let Ok(answer) = &result {
+            self.results.put(key_text.clone(), answer.clone(), self.ttl);
         }
-        verdict
+        result
     }
 
-    /// Adds its series to a scrape.
     pub(crate) fn collect(&self, out: &mut Families) {
         self.counts.collect(out);
     }
 
-    /// Every part has its length before it, so that no two questions are one.
+    /// Each part is preceded by its length, so that different inputs have different keys.
     fn cache_key(&self, token: &str, audiences: &[Str]) -> String {
         let mut hash = hmac::Context::with_key(&self.key);
         let mut add = |text: &str| {
@@ -95,20 +94,20 @@ impl TokenCache {
     }
 }
 
-/// A part in a question that is being asked. The last one who leaves, answered or not, forgets it.
+/// A lookup that takes part in a fetch. The last one to leave removes the fetch.
 struct SharedFetch<'a> {
     cache: &'a TokenCache,
-    question: &'a str,
+    key_text: &'a str,
     cell: Arc<OnceCell<AuthenticationResult>>,
 }
 
 impl<'a> SharedFetch<'a> {
-    fn join(cache: &'a TokenCache, question: &'a str) -> SharedFetch<'a> {
+    fn join(cache: &'a TokenCache, key_text: &'a str) -> SharedFetch<'a> {
         let mut flights = cache.fetches.lock();
-        let cell = flights.entry(question.to_owned()).or_default().clone();
+        let cell = flights.entry(key_text.to_owned()).or_default().clone();
         SharedFetch {
             cache,
-            question,
+            key_text,
             cell,
         }
     }
@@ -117,9 +116,9 @@ impl<'a> SharedFetch<'a> {
 impl Drop for SharedFetch<'_> {
     fn drop(&mut self) {
         let mut flights = self.cache.fetches.lock();
-        // One is the map's, one is ours.
+        // One reference is the map's, one is this one's.
         if self.cell.initialized() || Arc::strong_count(&self.cell) <= 2 {
-            flights.remove(self.question);
+            flights.remove(self.key_text);
         }
     }
 }
@@ -155,10 +154,10 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn an_answer_is_kept_and_a_failure_is_not() {
         let (cache, asked) = (cache(120), AtomicUsize::new(0));
-        let ask = async |token: &str, verdict: AuthenticationResult| {
+        let ask = async |token: &str, result: AuthenticationResult| {
             let answer = async {
                 asked.fetch_add(1, Ordering::Relaxed);
-                verdict
+                result
             };
             (
                 cache.get_or_fetch(token, &["a".into()], answer).await,
@@ -193,7 +192,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn who_asks_the_same_at_once_waits_for_one_answer() {
+    async fn concurrent_lookups_of_a_token_share_one_fetch() {
         let (cache, asked) = (cache(0), AtomicUsize::new(0));
         let ask = || {
             cache.get_or_fetch("t", &[], async {

@@ -1,7 +1,7 @@
-//! Whose token is it? A webhook that an administrator has named tells, by a TokenReview.
+//! The token webhook: authenticates tokens by a TokenReview at a remote server.
 //!
-//! A webhook that stumbles is asked again, later and later. One that is down, slow, or talks nonsense lets nobody in, and
-//! costs each who asks a bounded time.
+//! Failed calls are retried with back-off. Authentication fails closed: if the webhook is down,
+//! slow or answers nonsense, its tokens get 401 after a bounded time.
 
 use std::fmt;
 use std::path::Path;
@@ -17,33 +17,33 @@ use super::{AuthenticatedToken, AuthenticationResult, Authenticator, TokenCache}
 use crate::delegate::{WebhookKubeconfig, WebhookKubeconfigError, reviewed_user};
 use crate::outgoing::Remote;
 
-/// Kubernetes: how long all attempts together may take (token/cache/cached_token_authenticator.go).
+/// Kubernetes: the time limit of all attempts together (token/cache/cached_token_authenticator.go).
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Kubernetes: how long to wait before it is asked for the second time (server/options/authentication.go).
+/// Kubernetes: the initial back-off (server/options/authentication.go).
 const FIRST_PAUSE: Duration = Duration::from_millis(500);
 
-/// Which TokenReview is spoken.
+/// The version of the TokenReview.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum ReviewVersion {
     /// `authentication.k8s.io/v1`.
     V1,
-    /// `authentication.k8s.io/v1beta1`. Kubernetes: what is spoken unless said otherwise.
+    /// `authentication.k8s.io/v1beta1`. Kubernetes: the default.
     #[default]
     V1Beta1,
 }
 
-/// How a webhook is asked.
+/// Options of a token webhook.
 #[derive(Debug, Clone)]
 pub struct WebhookOptions {
-    /// Which TokenReview is spoken.
+    /// The version of the TokenReview.
     pub version: ReviewVersion,
-    /// How long an answer is good.
+    /// How long results are cached.
     pub cache_ttl: Duration,
-    /// Whom a token is for if the webhook does not say: the server's own names.
+    /// The server's own audiences, assumed if the webhook names none.
     pub audiences: Vec<Str>,
 }
 
-/// A webhook that knows tokens.
+/// A token webhook.
 pub struct TokenWebhook {
     registry: Registry,
     remote: Remote,
@@ -52,7 +52,7 @@ pub struct TokenWebhook {
 }
 
 impl TokenWebhook {
-    /// The webhook that the current context of a kubeconfig file names.
+    /// Loads the webhook of the current context of a kubeconfig file.
     pub fn load(
         file: &Path,
         registry: &Registry,
@@ -73,9 +73,9 @@ impl TokenWebhook {
             Err(_) => Err("context deadline exceeded".into()),
         };
         let answer = answer.inspect_err(|problem| {
-            tracing::error!(%problem, "a webhook that knows tokens cannot be asked");
+            tracing::error!(%problem, "token webhook failed");
         })?;
-        judge(&answer["status"], &self.options.audiences, audiences)
+        review_result(&answer["status"], &self.options.audiences, audiences)
     }
 
     fn review_body(&self, token: &str, audiences: &[Str]) -> Bytes {
@@ -95,29 +95,29 @@ impl TokenWebhook {
         json::to_string(&review).into()
     }
 
-    /// Asks until there is an answer, or no hope for one.
+    /// Posts the review with retries.
     async fn post_review(&self, review: &Bytes) -> Result<Value, String> {
         let answer = self
             .remote
             .post_with_backoff(&self.registry, review.clone(), FIRST_PAUSE, PATIENCE)
             .await;
-        read(&answer.map_err(|error| error.why)?)
+        decode_review(&answer.map_err(|error| error.why)?)
     }
 }
 
-fn read(body: &[u8]) -> Result<Value, String> {
+fn decode_review(body: &[u8]) -> Result<Value, String> {
     let answer =
         json::parse(body).map_err(|error| format!("the webhook's answer is no JSON: {error}"))?;
-    let spoken = ["authentication.k8s.io/v1", "authentication.k8s.io/v1beta1"];
-    if answer["kind"].str() != "TokenReview" || !spoken.contains(&answer["apiVersion"].str()) {
+    let versions = ["authentication.k8s.io/v1", "authentication.k8s.io/v1beta1"];
+    if answer["kind"].str() != "TokenReview" || !versions.contains(&answer["apiVersion"].str()) {
         return Err("the webhook's answer is no TokenReview".into());
     }
     Ok(answer)
 }
 
-/// What a review's status says. Kubernetes: a webhook that does not say whom a token is for means this server, and that
-/// comes before whether the token is good (token/webhook/webhook.go).
-fn judge(status: &Value, own: &[Str], wanted: &[Str]) -> AuthenticationResult {
+/// The result of a review. Kubernetes: without audiences the token is for this server, and
+/// audiences are checked before `authenticated` (token/webhook/webhook.go).
+fn review_result(status: &Value, own: &[Str], wanted: &[Str]) -> AuthenticationResult {
     let said: Vec<Str> = status["audiences"]
         .list()
         .iter()
@@ -160,7 +160,7 @@ impl Authenticator for TokenWebhook {
     }
 }
 
-/// Its own token is not for logs.
+/// Does not show the webhook's own token.
 impl fmt::Debug for TokenWebhook {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "TokenWebhook({})", self.remote.url())
@@ -174,15 +174,15 @@ mod tests {
     #[track_caller]
     fn check(status: Value, wanted: &[&str], expected: Result<Option<(&str, &[&str])>, &str>) {
         let texts = |list: &[&str]| list.iter().map(|text| Str::from(*text)).collect::<Vec<_>>();
-        let verdict = judge(&status, &texts(&["own", "also"]), &texts(wanted));
-        let shown = verdict.map(|bearer| bearer.map(|bearer| (bearer.user.name, bearer.audiences)));
+        let result = review_result(&status, &texts(&["own", "also"]), &texts(wanted));
+        let shown = result.map(|bearer| bearer.map(|bearer| (bearer.user.name, bearer.audiences)));
         let expected =
             expected.map(|known| known.map(|(name, list)| (Str::from(name), texts(list))));
         assert_eq!(shown, expected.map_err(String::from));
     }
 
     #[test]
-    fn a_token_is_for_whom_the_webhook_says_or_for_us() {
+    fn audiences_are_the_webhooks_or_the_servers() {
         let jane = || value!({ "authenticated": true, "user": { "username": "jane" } });
         check(jane(), &["own", "x"], Ok(Some(("jane", &["own"]))));
         check(jane(), &["x"], Ok(None));
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_is_let_in_by_less_than_a_clear_yes() {
+    fn an_incomplete_review_authenticates_no_user() {
         check(
             value!({ "user": { "username": "jane" } }),
             &["own"],
@@ -214,8 +214,11 @@ mod tests {
             &["own"],
             Err("the webhook named nobody"),
         );
-        assert!(read(b"<html>").is_err() && read(b"{}").is_err());
-        assert!(read(br#"{"kind":"TokenReview","apiVersion":"v1"}"#).is_err());
-        assert!(read(br#"{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1"}"#).is_ok());
+        assert!(decode_review(b"<html>").is_err() && decode_review(b"{}").is_err());
+        assert!(decode_review(br#"{"kind":"TokenReview","apiVersion":"v1"}"#).is_err());
+        assert!(
+            decode_review(br#"{"kind":"TokenReview","apiVersion":"authentication.k8s.io/v1"}"#)
+                .is_ok()
+        );
     }
 }

@@ -1,5 +1,5 @@
-//! Which token does a page show that opens a WebSocket? Cors let it say nothing but which protocols it speaks, so
-//! one of them is the token (request/websocket/protocol.go).
+//! Bearer tokens of WebSocket clients. Browsers cannot set the Authorization header, so the token
+//! is sent as a subprotocol (request/websocket/protocol.go).
 
 use base64::Engine as _;
 use base64::alphabet::URL_SAFE;
@@ -9,10 +9,10 @@ use http::{HeaderMap, HeaderValue};
 
 use crate::header::{text, texts};
 
-/// What a protocol begins with that is a token.
+/// The prefix of a subprotocol that is a token.
 const TOKEN: &str = "base64url.bearer.authorization.k8s.io.";
 
-/// Kubernetes: bits that are left over may be anything, as Go reads it.
+/// Kubernetes: trailing bits may have any value, as in Go.
 const ENCODING: GeneralPurpose = GeneralPurpose::new(
     &URL_SAFE,
     GeneralPurposeConfig::new()
@@ -20,16 +20,21 @@ const ENCODING: GeneralPurpose = GeneralPurpose::new(
         .with_decode_allow_trailing_bits(true),
 );
 
-/// A token, and the protocols that are there besides.
+/// A token, and the other subprotocols.
 pub(super) struct ProtocolToken {
     pub token: String,
     other_protocols: HeaderValue,
 }
 
 impl ProtocolToken {
-    /// The token of a request, if it shows one in this way. The error is why what it shows is none.
+    /// The token of a WebSocket request, if it has one. The error says why it is invalid.
     pub(super) fn from_headers(headers: &HeaderMap) -> Result<Option<ProtocolToken>, &'static str> {
-        if !is_websocket(headers) {
+        let upgrades = |text: &str| text.to_ascii_lowercase().contains("upgrade");
+        let is_websocket = text(headers, UPGRADE).eq_ignore_ascii_case("websocket")
+            && texts(headers, CONNECTION)
+                .iter()
+                .any(|connection| upgrades(connection));
+        if !is_websocket {
             return Ok(None);
         }
         let said = texts(headers, SEC_WEBSOCKET_PROTOCOL);
@@ -43,7 +48,7 @@ impl ProtocolToken {
         };
         match HeaderValue::from_str(&others.join(",")) {
             _ if token.is_empty() => Ok(None),
-            // The server must answer with a protocol, and never with the token.
+            // The response must name a subprotocol, which must not be the token.
             Ok(joined) if !others.is_empty() => Ok(Some(ProtocolToken {
                 token,
                 other_protocols: joined,
@@ -52,18 +57,10 @@ impl ProtocolToken {
         }
     }
 
-    /// Takes the token away, so that nobody further on sees it.
+    /// Removes the token from the headers, so that it is not forwarded.
     pub(super) fn remove_from(self, headers: &mut HeaderMap) {
         headers.insert(SEC_WEBSOCKET_PROTOCOL, self.other_protocols);
     }
-}
-
-fn is_websocket(headers: &HeaderMap) -> bool {
-    let upgrades = |text: &str| text.to_ascii_lowercase().contains("upgrade");
-    text(headers, UPGRADE).eq_ignore_ascii_case("websocket")
-        && texts(headers, CONNECTION)
-            .iter()
-            .any(|connection| upgrades(connection))
 }
 
 fn decode(token: &str) -> Result<String, &'static str> {
@@ -128,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_opens_a_websocket_shows_a_token_so() {
+    fn a_token_subprotocol_counts_for_websockets_only() {
         for header in [UPGRADE, CONNECTION] {
             let mut headers = asking(&[&format!("{TOKEN}c2VjcmV0"), "a"]);
             headers.insert(header, HeaderValue::from_static("h2c"));

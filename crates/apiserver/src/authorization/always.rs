@@ -1,4 +1,4 @@
-//! Two who need not know who asks: one allows everything, the other nothing.
+//! The authorizers AlwaysAllow and AlwaysDeny.
 
 use std::sync::Arc;
 
@@ -11,7 +11,8 @@ use super::{Attributes, Authorizer, Decision, PolicyRule, Reason, RuleSet};
 #[derive(Debug)]
 pub(super) struct AlwaysAllow;
 
-/// Allows nothing. Kubernetes: it has no opinion, so whoever comes after it may still allow (authorizerfactory/builtin.go).
+/// Allows nothing. Kubernetes: it has no opinion, so later authorizers may still allow
+/// (authorizerfactory/builtin.go).
 #[derive(Debug)]
 pub(super) struct AlwaysDeny;
 

@@ -1,4 +1,4 @@
-//! Those who decide, in the order in which they are asked.
+//! The authorizers of a server, in order.
 
 use parking_lot::RwLock;
 use std::sync::Arc;
@@ -8,11 +8,11 @@ use super::{Attributes, Authorizer, Decision, Reason, RuleSet};
 use mizzen_object::User;
 use mizzen_object::in_one;
 
-/// Those who decide. They may be others the next time.
+/// The authorizers, replaceable while the server runs.
 #[derive(Debug, Default)]
 pub struct Authorizers(RwLock<Arc<[CountedAuthorizer]>>);
 
-/// One of them, and how its decisions are counted.
+/// An authorizer and its metrics.
 #[derive(Debug)]
 pub(super) struct CountedAuthorizer {
     authorizer: Arc<dyn Authorizer>,
@@ -47,7 +47,6 @@ impl CountedAuthorizer {
 }
 
 impl Authorizers {
-    /// From now on these decide.
     pub(super) fn replace(&self, authorizers: Vec<CountedAuthorizer>) {
         *self.0.write() = authorizers.into();
     }
@@ -56,7 +55,7 @@ impl Authorizers {
         self.0.read().clone()
     }
 
-    /// The decision of the first that has an opinion. Where nobody has one, all their reasons and problems.
+    /// The first decision. If no authorizer has an opinion, the result has all reasons and errors.
     pub async fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
         if attributes.user.is_master() {
             return Decision::Allow(Reason::default());
@@ -69,10 +68,23 @@ impl Authorizers {
                 decision => return decision,
             }
         }
-        Decision::NoOpinion(together(&reasons))
+        let texts: Vec<String> = reasons
+            .iter()
+            .filter(|reason| reason.text.is_some())
+            .map(Reason::to_string)
+            .collect();
+        let problems = reasons
+            .iter()
+            .filter_map(Reason::problem)
+            .map(str::to_owned);
+        let reason = Reason::from(texts.join("\n"));
+        Decision::NoOpinion(match in_one(problems) {
+            Some(problem) => reason.with_problem(problem),
+            None => reason,
+        })
     }
 
-    /// What `user` may do in `namespace`, all authorizers together.
+    /// The rules of `user` in `namespace`, of all authorizers.
     pub fn rules(&self, user: &User, namespace: &str) -> RuleSet {
         let mut all = RuleSet::default();
         for asked in &*self.current() {
@@ -86,22 +98,5 @@ impl Authorizers {
             all.incomplete |= incomplete;
         }
         all
-    }
-}
-
-fn together(reasons: &[Reason]) -> Reason {
-    let texts: Vec<String> = reasons
-        .iter()
-        .filter(|reason| reason.text.is_some())
-        .map(Reason::to_string)
-        .collect();
-    let reason = Reason::from(texts.join("\n"));
-    match in_one(
-        reasons
-            .iter()
-            .filter_map(|reason| reason.problem().map(str::to_owned)),
-    ) {
-        Some(problem) => reason.with_problem(problem),
-        None => reason,
     }
 }

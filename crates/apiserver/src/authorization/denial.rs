@@ -1,4 +1,4 @@
-//! How a refusal reads: that they may not, or that nobody could tell.
+//! Responses to requests that are not authorized: 403, or 500 if authorization failed.
 
 use std::fmt::Display;
 
@@ -10,17 +10,17 @@ use super::{Attributes, Resource, Target};
 use crate::answer::{self, Answer};
 use crate::request::Request;
 
-/// Why a request is not let through.
+/// Why a request is not authorized.
 #[derive(Debug)]
 pub(crate) enum AuthorizationError {
-    /// Its user may not.
+    /// 403: the user is not allowed.
     Forbidden(Box<Status>),
-    /// Somebody who had to be asked could not be.
+    /// 500: an authorizer failed.
     Failed(String),
 }
 
 impl AuthorizationError {
-    /// What the client is told. Kubernetes: that nobody could tell is said in plain words, not in a Status
+    /// The response. Kubernetes: an internal error is plain text, not a Status
     /// (handlers/responsewriters/errors.go).
     pub(crate) fn into_response(
         self,
@@ -34,16 +34,16 @@ impl AuthorizationError {
     }
 }
 
-/// 500 in plain text, for what goes wrong before a handler is found.
+/// 500 in plain text, for errors before a handler is found.
 pub(crate) fn internal_error(uri: &Uri, problem: impl Display) -> Answer {
     let path = uri.path_and_query().map_or("/", |path| path.as_str());
     let text = format!("Internal Server Error: {}: {problem}\n", quote(path));
     answer::text(500, escape_html(&text))
 }
 
-/// 403: who may not do what, and why if there is more to say.
+/// 403 with the denied action, and the reason if there is one.
 pub(crate) fn forbidden(attributes: &Attributes, reason: &str) -> Status {
-    let mut why = sentence(attributes);
+    let mut why = attributes.denied_action();
     if !reason.is_empty() {
         why = format!("{why}: {reason}");
     }
@@ -70,44 +70,42 @@ pub(crate) fn forbidden(attributes: &Attributes, reason: &str) -> Status {
     }
 }
 
-/// `User "jane" cannot list resource "pods" in API group "" in the namespace "default"`.
-fn sentence(attributes: &Attributes) -> String {
-    let (user, verb) = (quote(&attributes.user.name), attributes.verb);
-    let text = match attributes.target {
-        Target::Page(path) => format!("User {user} cannot {verb} path {}", quote(path)),
-        Target::Resource(Resource {
-            group,
-            resource,
-            subresource,
-            namespace,
-            ..
-        }) => {
-            let what = quote(&combined(resource, subresource));
-            let place = match namespace {
-                "" => "at the cluster scope".to_string(),
-                namespace => format!("in the namespace {}", quote(namespace)),
-            };
-            format!(
-                "User {user} cannot {verb} resource {what} in API group {} {place}",
-                quote(group)
-            )
-        }
-    };
-    escape_html(&text)
+impl Attributes<'_> {
+    /// `User "jane" cannot list resource "pods" in API group "" in the namespace "default"`.
+    fn denied_action(&self) -> String {
+        let (user, verb) = (quote(&self.user.name), self.verb);
+        let text = match self.target {
+            Target::Page(path) => format!("User {user} cannot {verb} path {}", quote(path)),
+            Target::Resource(Resource {
+                group,
+                resource,
+                subresource,
+                namespace,
+                ..
+            }) => {
+                let what = match subresource {
+                    "" => quote(resource),
+                    subresource => quote(&format!("{resource}/{subresource}")),
+                };
+                let place = match namespace {
+                    "" => "at the cluster scope".to_string(),
+                    namespace => format!("in the namespace {}", quote(namespace)),
+                };
+                format!(
+                    "User {user} cannot {verb} resource {what} in API group {} {place}",
+                    quote(group)
+                )
+            }
+        };
+        escape_html(&text)
+    }
 }
 
-/// A text that nobody can take for HTML.
+/// Escapes text for HTML.
 pub(crate) fn escape_html(text: &str) -> String {
     text.replace('&', "&amp;")
         .replace('<', "&lt;")
         .replace('>', "&gt;")
-}
-
-fn combined(resource: &str, subresource: &str) -> String {
-    match subresource {
-        "" => resource.to_string(),
-        subresource => format!("{resource}/{subresource}"),
-    }
 }
 
 #[cfg(test)]
@@ -136,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_who_may_not_do_what_and_where() {
+    fn a_denial_names_user_verb_resource_and_namespace() {
         let pods = Resource {
             resource: "pods",
             namespace: "y",

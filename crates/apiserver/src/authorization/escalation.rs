@@ -1,5 +1,5 @@
-//! Nobody gives away what they do not have: who writes a role, or binds one, must hold its permissions, or be allowed
-//! to `escalate` roles or to `bind` this one.
+//! Prevention of privilege escalation: to write or bind a role, a user must hold its permissions,
+//! or be allowed to `escalate` roles or `bind` this one.
 
 use std::sync::Arc;
 
@@ -11,10 +11,10 @@ use super::rbac::{PolicyRule, quote_list};
 use super::{Attributes, Resource, Target};
 use crate::verbs::{Call, check_key};
 
-/// The group of roles and bindings.
+/// The API group of RBAC.
 const GROUP: &str = "rbac.authorization.k8s.io";
 
-/// Lets a role or binding be written, or refuses. Everything else is let through.
+/// Checks a write of a role or binding; other resources pass.
 pub(crate) async fn check_escalation(
     call: &Call<'_>,
     old: Option<&Value>,
@@ -37,7 +37,7 @@ async fn check_role(call: &Call<'_>, old: Option<&Value>, new: &Value) -> Result
         return Ok(());
     }
     let rules: Vec<PolicyRule> = new["rules"].list().iter().map(PolicyRule::new).collect();
-    check_user_holds(call, rules.iter()).map_err(|why| refuse(call, new, &why))?;
+    check_user_holds(call, rules.iter()).map_err(|why| deny(call, new, &why))?;
     let aggregates = |role: &Value| {
         !role["aggregationRule"]["clusterRoleSelectors"]
             .list()
@@ -47,7 +47,7 @@ async fn check_role(call: &Call<'_>, old: Option<&Value>, new: &Value) -> Result
     if (aggregates(new) || old.is_some_and(aggregates))
         && check_user_holds(call, everything.iter()).is_err()
     {
-        return Err(refuse(
+        return Err(deny(
             call,
             new,
             "must have cluster-admin privileges to use the aggregationRule",
@@ -68,10 +68,10 @@ async fn check_binding(call: &Call<'_>, old: Option<&Value>, new: &Value) -> Res
         return Ok(());
     }
     let rules = referenced_rules(call, plural, reference)?;
-    check_user_holds(call, rules.iter().map(Arc::as_ref)).map_err(|why| refuse(call, new, &why))
+    check_user_holds(call, rules.iter().map(Arc::as_ref)).map_err(|why| deny(call, new, &why))
 }
 
-/// What the role gives that a binding refers to.
+/// The rules of the role that a binding references.
 fn referenced_rules(
     call: &Call<'_>,
     plural: &str,
@@ -90,7 +90,8 @@ fn referenced_rules(
         ));
     };
     check_key(role.kind(), namespace, name)?;
-    // Kubernetes: the role that is missing is called as if it were a binding (registry/generic/registry/store.go).
+    // Kubernetes: the error names a missing role as if it were a binding
+    // (registry/generic/registry/store.go).
     let rules = call
         .server
         .access
@@ -122,7 +123,7 @@ async fn is_allowed(call: &Call<'_>, verb: &str, resource: &str, name: &str) -> 
         .is_allowed()
 }
 
-/// Whether the user holds all that `rules` give; if not, what is missing.
+/// Whether the user holds all permissions of `rules`; the error lists the missing ones.
 fn check_user_holds<'a>(
     call: &Call,
     rules: impl Iterator<Item = &'a PolicyRule>,
@@ -152,13 +153,14 @@ fn check_user_holds<'a>(
     if !own.problems.is_empty() {
         why += &format!(
             "; resolution errors: [{}]",
-super::join_errors(&own.problems)
+            super::join_errors(&own.problems)
         );
     }
     Err(why)
 }
 
-/// Joins parts that differ only in their verbs. Kubernetes: not those of pages (rbac/validation/policy_compact.go).
+/// Joins rules that differ only in their verbs. Kubernetes: not those of non-resource URLs
+/// (rbac/validation/policy_compact.go).
 fn compact(parts: Vec<PolicyRule>) -> Vec<PolicyRule> {
     let mut joined: Vec<PolicyRule> = Vec::new();
     for part in parts {
@@ -175,7 +177,7 @@ fn compact(parts: Vec<PolicyRule>) -> Vec<PolicyRule> {
     joined
 }
 
-/// Whether a write changes only what the garbage collector needs to let an object go.
+/// Whether a write changes only metadata that the garbage collector maintains.
 fn is_cleanup(old: Option<&Value>, new: &Value) -> bool {
     let Some(old) = old else { return false };
     let rest = |object: &Value| {
@@ -188,7 +190,7 @@ fn is_cleanup(old: Option<&Value>, new: &Value) -> bool {
     rest(old) == rest(new)
 }
 
-fn refuse(call: &Call, object: &Value, why: &str) -> Status {
+fn deny(call: &Call, object: &Value, why: &str) -> Status {
     Status::forbidden(
         &call.resource.kind().resource(),
         object["metadata"]["name"].str(),
@@ -215,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_told_by_group_resource_and_name() {
+    fn missing_rules_are_listed_by_group_resource_and_name() {
         check(
             r#"{"verbs":["get","patch"],"apiGroups":["apps"],"resources":["a","b"]}"#,
             &[
@@ -233,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_told_one_by_one() {
+    fn non_resource_rules_are_listed_one_by_one() {
         check(
             r#"{"verbs":["get","post"],"nonResourceURLs":["/x"]}"#,
             &[

@@ -1,4 +1,4 @@
-//! What is counted of decisions, under upstream's names.
+//! Metrics of authorization, under upstream's names.
 
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -10,17 +10,16 @@ use mizzen_value::Str;
 use tokio::time::Instant;
 
 use super::Decision;
-use crate::metrics::{Reloads, lock};
+use crate::metrics::Reloads;
 use crate::outgoing::PostError;
 
-/// Upper bounds of how long webhooks take, in seconds, as upstream has them.
+/// Buckets of webhook durations, in seconds, as upstream has them.
 const CALLS: [f64; 11] = [
     0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];
-/// The same of conditions.
+/// Buckets of match condition durations, in seconds.
 const CONDITIONS: [f64; 7] = [0.001, 0.005, 0.01, 0.025, 0.1, 0.2, 0.25];
 
-/// All that is counted.
 pub(crate) struct AuthorizationMetrics {
     decisions: Mutex<BTreeMap<(&'static str, Str), Arc<Decisions>>>,
     calls: Mutex<BTreeMap<(Str, &'static str), Histogram>>,
@@ -41,7 +40,7 @@ impl Default for AuthorizationMetrics {
     }
 }
 
-/// Decisions of one authorizer.
+/// The final decisions of one authorizer.
 #[derive(Debug, Default)]
 pub(crate) struct Decisions {
     allowed: AtomicU64,
@@ -54,18 +53,17 @@ struct MatchConditionMetrics {
     exclusions: u64,
 }
 
-/// What became of a call to a webhook.
+/// The outcome of a webhook call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WebhookOutcome {
     Success,
     Error,
     Timeout,
-    /// The asker went away.
+    /// The request was cancelled.
     Canceled,
 }
 
 impl WebhookOutcome {
-    /// What became of a call that failed.
     pub(super) fn from_error(error: &PostError) -> WebhookOutcome {
         if error.is_late() {
             WebhookOutcome::Timeout
@@ -85,7 +83,7 @@ impl WebhookOutcome {
 }
 
 impl Decisions {
-    /// Kubernetes: only a decision that ends the matter is counted.
+    /// Kubernetes: only final decisions are counted.
     pub(super) fn record(&self, decision: &Decision) {
         match decision {
             Decision::Allow(_) => self.allowed.fetch_add(1, Ordering::Relaxed),
@@ -95,7 +93,7 @@ impl Decisions {
     }
 }
 
-/// A call to a webhook under way. If it is dropped before it ends, the asker went away.
+/// Times a webhook call. If it is dropped early, the request was cancelled.
 pub(super) struct WebhookTimer<'a> {
     counts: &'a AuthorizationMetrics,
     name: &'a Str,
@@ -111,7 +109,7 @@ impl WebhookTimer<'_> {
 
 impl Drop for WebhookTimer<'_> {
     fn drop(&mut self) {
-        let mut calls = lock(&self.counts.calls);
+        let mut calls = self.counts.calls.lock();
         let histogram = calls.entry((self.name.clone(), self.outcome.label()));
         histogram
             .or_insert_with(|| Histogram::new(&CALLS))
@@ -120,15 +118,15 @@ impl Drop for WebhookTimer<'_> {
 }
 
 impl AuthorizationMetrics {
-    /// Where the decisions of an authorizer are counted.
+    /// The counts of an authorizer.
     pub(super) fn decisions_of(&self, mode: &'static str, name: &Str) -> Arc<Decisions> {
-        lock(&self.decisions)
+        self.decisions
+            .lock()
             .entry((mode, name.clone()))
             .or_default()
             .clone()
     }
 
-    /// A call begins.
     pub(super) fn start_webhook_timer<'a>(&'a self, name: &'a Str) -> WebhookTimer<'a> {
         WebhookTimer {
             counts: self,
@@ -138,21 +136,22 @@ impl AuthorizationMetrics {
         }
     }
 
-    /// A webhook did not answer, and others were asked.
+    /// A webhook failed with the failure policy NoOpinion.
     pub(super) fn record_fail_open(&self, name: &Str, outcome: WebhookOutcome) {
-        *lock(&self.failed_open)
+        *self
+            .failed_open
+            .lock()
             .entry((name.clone(), outcome.label()))
             .or_default() += 1;
     }
 
-    /// The conditions of a webhook were evaluated.
     pub(super) fn record_match_conditions(
         &self,
         name: &Str,
         started: Instant,
         outcome: &Result<bool, String>,
     ) {
-        let mut all = lock(&self.conditions);
+        let mut all = self.conditions.lock();
         let fresh = || MatchConditionMetrics {
             took: Histogram::new(&CONDITIONS),
             errors: 0,
@@ -164,13 +163,12 @@ impl AuthorizationMetrics {
         own.exclusions += u64::from(matches!(outcome, Ok(false)));
     }
 
-    /// Adds its series to a scrape.
     pub(crate) fn collect(&self, out: &mut Families) {
         let total = out.counter(
             "apiserver_authorization_decisions_total",
             "Final decisions, by authorizer.",
         );
-        for ((mode, name), decisions) in lock(&self.decisions).iter() {
+        for ((mode, name), decisions) in self.decisions.lock().iter() {
             for (word, count) in [
                 ("allowed", &decisions.allowed),
                 ("denied", &decisions.denied),
@@ -187,7 +185,7 @@ impl AuthorizationMetrics {
     }
 
     fn collect_calls(&self, out: &mut Families) {
-        for ((name, result), histogram) in lock(&self.calls).iter() {
+        for ((name, result), histogram) in self.calls.lock().iter() {
             let labels: &[_] = &[("name", &**name), ("result", *result)];
             out.counter(
                 "apiserver_authorization_webhook_evaluations_total",
@@ -204,13 +202,13 @@ impl AuthorizationMetrics {
             "apiserver_authorization_webhook_evaluations_fail_open_total",
             "Authorization webhooks that failed and so had no opinion.",
         );
-        for ((name, result), count) in lock(&self.failed_open).iter() {
+        for ((name, result), count) in self.failed_open.lock().iter() {
             open.add(&[("name", name), ("result", result)], *count);
         }
     }
 
     fn collect_conditions(&self, out: &mut Families) {
-        for (name, own) in lock(&self.conditions).iter() {
+        for (name, own) in self.conditions.lock().iter() {
             let labels: &[_] = &[("name", &**name), ("type", "Webhook")];
             out.histogram(
                 "apiserver_authorization_match_condition_evaluation_seconds",

@@ -1,8 +1,8 @@
-//! May they? Who asks what of which thing, and who decides it.
+//! Authorization: whether a user may do something to a resource or a non-resource path.
 //!
-//! An [`Authorizer`] allows, refuses, or has no opinion. The [`Authorizers`] of a server are asked in order, and the
-//! first with an opinion decides; where nobody has one, the answer is no. Which ones there are, and in which order,
-//! says an [`Authorization`]. Members of `system:masters` are never asked about: that is what keeps a cluster with
+//! An [`Authorizer`] allows, denies, or has no opinion. The [`Authorizers`] of a server are asked
+//! in the order of an [`Authorization`], and the first with an opinion decides; without one the
+//! request is denied. Members of `system:masters` are always allowed, which keeps a cluster with
 //! broken roles repairable.
 
 mod always;
@@ -39,35 +39,43 @@ use mizzen_registry::{Future, Registry};
 
 use crate::catalog::Catalog;
 use crate::server::Options;
-use authorizers::CountedAuthorizer; use impersonate::LastModes; use metrics::AuthorizationMetrics; use rbac:: { PolicyRule, Rbac, RbacSources } ; use webhook::WebhookAuthorizer;
+use authorizers::CountedAuthorizer;
+use impersonate::LastModes;
+use metrics::AuthorizationMetrics;
+use rbac::{PolicyRule, Rbac, RbacSources};
+use webhook::WebhookAuthorizer;
 
-/// All that decides in a server.
+/// The authorization of a server.
 pub(crate) struct ServerAuthorization {
     pub authorizers: Authorizers,
-    /// Also asked by itself, for what somebody holds. None where no roles are served.
+    /// The RBAC authorizer, also used alone by escalation checks. None where no roles are served.
     pub rbac: Option<Arc<Rbac>>,
 
-/// The authorizer of the mode `Node`, if the server has one.
-node:Option<Arc<dyn Authorizer>>, pub last_modes:LastModes, pub impersonations:impersonate::ImpersonationMetrics, pub counts:Arc<AuthorizationMetrics>,
+    /// The authorizer of the mode `Node`, if the server has one.
+    node: Option<Arc<dyn Authorizer>>,
+    pub last_modes: LastModes,
+    pub impersonations: impersonate::ImpersonationMetrics,
+    pub counts: Arc<AuthorizationMetrics>,
     registry: Registry,
-    /// Those that the server was given; they come before all others.
+    /// The authorizers that the server was built with; they come first.
     given: Vec<Arc<dyn Authorizer>>,
-    /// What the server was started with.
+    /// The configuration at start-up.
     started: Authorization,
 }
 
 impl ServerAuthorization {
-    /// Those that the server was given, then those of its authorization.
+    /// The given authorizers, then those of the configuration.
     pub(crate) fn new(
         registry: &Registry,
         catalog: &Catalog,
         options: &Options,
     ) -> ServerAuthorization {
-        let rbac = rbac_sources(catalog).map(|sources| Arc::new(Rbac::new(sources)));
+        let rbac = RbacSources::find(catalog).map(|sources| Arc::new(Rbac::new(sources)));
         let access = ServerAuthorization {
             authorizers: Authorizers::default(),
             rbac,
-node:options.node_authorizer.and_then(|make|make(catalog)), last_modes:LastModes::default(),
+            node: options.node_authorizer.and_then(|make| make(catalog)),
+            last_modes: LastModes::default(),
             impersonations: Default::default(),
             counts: Arc::default(),
             registry: registry.clone(),
@@ -78,7 +86,7 @@ node:options.node_authorizer.and_then(|make|make(catalog)), last_modes:LastModes
         access
     }
 
-    /// From now on these are asked.
+    /// Replaces the authorizers by those of a configuration.
     fn install(&self, authorization: &Authorization) {
         let given = self
             .given
@@ -95,7 +103,13 @@ node:options.node_authorizer.and_then(|make|make(catalog)), last_modes:LastModes
         self.authorizers.replace(given.chain(named).collect());
     }
 
-fn authorizer(&self, entry:&AuthorizerConfiguration)->Option<Arc<dyn Authorizer>> { Some(match&entry.kind { AuthorizerType::Node=>self.node.clone()?, AuthorizerType::Rbac=>self.rbac.clone()?, AuthorizerType::AlwaysAllow=>Arc::new(always::AlwaysAllow), AuthorizerType::AlwaysDeny=>Arc::new(always::AlwaysDeny), AuthorizerType::Webhook(settings)=>Arc::new(WebhookAuthorizer::new(
+    fn authorizer(&self, entry: &AuthorizerConfiguration) -> Option<Arc<dyn Authorizer>> {
+        Some(match &entry.kind {
+            AuthorizerType::Node => self.node.clone()?,
+            AuthorizerType::Rbac => self.rbac.clone()?,
+            AuthorizerType::AlwaysAllow => Arc::new(always::AlwaysAllow),
+            AuthorizerType::AlwaysDeny => Arc::new(always::AlwaysDeny),
+            AuthorizerType::Webhook(settings) => Arc::new(WebhookAuthorizer::new(
                 &entry.name,
                 settings.clone(),
                 &self.registry,
@@ -104,7 +118,8 @@ fn authorizer(&self, entry:&AuthorizerConfiguration)->Option<Arc<dyn Authorizer>
         })
     }
 
-    /// Goes by another authorization, unless it lacks, or adds, somebody who must have been there from the start.
+    /// Replaces the configuration, unless it removes or adds an authorizer that is fixed at
+    /// start-up.
     pub(crate) fn replace(
         &self,
         authorization: &Authorization,
@@ -115,30 +130,19 @@ fn authorizer(&self, entry:&AuthorizerConfiguration)->Option<Arc<dyn Authorizer>
     }
 }
 
-/// Where roles and bindings are kept, if they are served.
-fn rbac_sources(catalog: &Catalog) -> Option<RbacSources> {
-    let get = |plural: &str| catalog.get("rbac.authorization.k8s.io", "v1", plural);
-    Some(RbacSources {
-        roles: get("roles")?,
-        cluster_roles: get("clusterroles")?,
-        role_bindings: get("rolebindings")?,
-        cluster_role_bindings: get("clusterrolebindings")?,
-    })
-}
-
-/// What somebody wants to do.
+/// What is authorized: a user, a verb and a target.
 #[derive(Debug, Clone, Copy)]
 pub struct Attributes<'a> {
-    /// Who asks.
+    /// The user of the request.
     pub user: &'a User,
-    /// What they want to do, as roles call it: `list`, `update`; for a page the method in lower case.
+    /// The verb: `list`, `update`; for a non-resource path the method in lower case.
     pub verb: &'a str,
-    /// With what.
+    /// What is accessed.
     pub target: Target<'a>,
 }
 
 impl Attributes<'_> {
-    /// Whether it lasts as long as its client likes. Kubernetes: controlplane/apiserver/config.go.
+    /// Whether the request is long-running. Kubernetes: controlplane/apiserver/config.go.
     pub(crate) fn is_long_running(&self) -> bool {
         let lasts = match self.target {
             Target::Resource(resource) => {
@@ -153,54 +157,54 @@ impl Attributes<'_> {
     }
 }
 
-/// With what somebody wants to do something.
+/// The target of a request.
 #[derive(Debug, Clone, Copy)]
 pub enum Target<'a> {
-    /// With objects.
+    /// A resource.
     Resource(Resource<'a>),
-    /// With a page of the server, by its path.
+    /// A non-resource path.
     Page(&'a str),
 }
 
-/// Objects that somebody wants to do something with. What does not apply is empty.
+/// The resource attributes of a request. Fields that do not apply are empty.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Resource<'a> {
     /// The API group.
     pub group: &'a str,
-    /// The version in it; `*` for any.
+    /// The version; `*` for any.
     pub version: &'a str,
-    /// The plural name.
+    /// The resource (plural name).
     pub resource: &'a str,
-    /// The part of the object.
+    /// The subresource.
     pub subresource: &'a str,
-    /// Where.
+    /// The namespace.
     pub namespace: &'a str,
-    /// Which one.
+    /// The name of the object.
     pub name: &'a str,
-    /// The field selector, as it was sent.
+    /// The field selector, as sent.
     pub fields: &'a str,
-    /// The label selector, as it was sent.
+    /// The label selector, as sent.
     pub labels: &'a str,
 }
 
-/// An opinion, and why.
+/// A decision and its reason.
 #[derive(Debug)]
 pub enum Decision {
-    /// Yes.
+    /// Allowed.
     Allow(Reason),
-    /// Ask somebody else.
+    /// The next authorizer decides.
     NoOpinion(Reason),
-    /// No, whatever others say.
+    /// Denied, whatever later authorizers say.
     Deny(Reason),
 }
 
 impl Decision {
-    /// Whether it is a yes.
+    /// Whether the decision is `Allow`.
     pub fn is_allowed(&self) -> bool {
         matches!(self, Decision::Allow(_))
     }
 
-    /// Why.
+    /// The reason of the decision.
     pub fn reason(&self) -> &Reason {
         match self {
             Decision::Allow(reason) | Decision::NoOpinion(reason) | Decision::Deny(reason) => {
@@ -210,7 +214,7 @@ impl Decision {
     }
 }
 
-/// Why something was decided, and what went wrong on the way. Written only when somebody wants to read it.
+/// The reason of a decision, formatted only when needed, and an evaluation error.
 #[derive(Default)]
 pub struct Reason {
     text: Option<Box<dyn Display + Send + Sync>>,
@@ -218,7 +222,7 @@ pub struct Reason {
 }
 
 impl Reason {
-    /// A reason that knows how to show itself.
+    /// A reason that is formatted when it is needed.
     pub fn new(reason: impl Display + Send + Sync + 'static) -> Reason {
         Reason {
             text: Some(Box::new(reason)),
@@ -226,7 +230,7 @@ impl Reason {
         }
     }
 
-    /// No reason, but something went wrong.
+    /// No reason, but an evaluation error.
     pub fn failed(problem: impl Into<Box<str>>) -> Reason {
         Reason {
             text: None,
@@ -234,7 +238,7 @@ impl Reason {
         }
     }
 
-    /// The same, and something went wrong.
+    /// The same with an evaluation error.
     pub fn with_problem(self, problem: impl Into<Box<str>>) -> Reason {
         Reason {
             problem: Some(problem.into()),
@@ -242,19 +246,19 @@ impl Reason {
         }
     }
 
-    /// Whether there is nothing to be said.
+    /// Whether there is neither a reason nor an error.
     fn is_silent(&self) -> bool {
         self.text.is_none() && self.problem.is_none()
     }
 
-    /// What went wrong, if something did. Whoever is not allowed to do something because of it is told so, instead
-    /// of why they may not.
+    /// The evaluation error. A request that is not allowed because of it gets the error instead of
+    /// the reason.
     pub fn problem(&self) -> Option<&str> {
         self.problem.as_deref()
     }
 }
 
-/// A reason that somebody gave in words, perhaps none.
+/// An empty text is no reason.
 impl From<String> for Reason {
     fn from(text: String) -> Reason {
         if text.is_empty() {
@@ -277,23 +281,23 @@ impl Debug for Reason {
     }
 }
 
-/// What somebody may do, as far as it can be told.
+/// The rules of a user.
 #[derive(Debug, Default)]
 pub struct RuleSet {
-    /// The rules.
+    /// The resolved rules.
     pub rules: Vec<Arc<PolicyRule>>,
-    /// Whether there may be more.
+    /// Whether there may be more rules.
     pub incomplete: bool,
-    /// What went wrong on the way.
+    /// Errors of rule resolution.
     pub problems: Vec<String>,
 }
 
-/// One who decides.
+/// Decides whether a request is allowed.
 pub trait Authorizer: Debug + Send + Sync {
-    /// Whether somebody may do something.
+    /// Decides whether a request is allowed.
     fn authorize<'a>(&'a self, attributes: &'a Attributes<'a>) -> Future<'a, Decision>;
 
-    /// What `user` may do in `namespace`. One who cannot tell says that there may be more.
+    /// The rules of `user` in `namespace`. The default is that they are unknown.
     fn rules(&self, user: &User, namespace: &str) -> RuleSet {
         let _ = (user, namespace);
         RuleSet {
@@ -303,7 +307,7 @@ pub trait Authorizer: Debug + Send + Sync {
     }
 }
 
-/// Problems in one line, as Go shows a list of errors.
+/// Errors in one line, as Go prints an aggregate.
 pub(crate) fn join_errors(problems: &[String]) -> String {
     in_one(problems.iter().cloned()).unwrap_or_else(|| "[]".into())
 }

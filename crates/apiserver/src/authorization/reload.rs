@@ -1,4 +1,4 @@
-//! The file that says who decides may change while the server runs: what it says then is gone by, if it makes sense.
+//! Reloads the authorization configuration file when it changes.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use super::{Authorization, AuthorizationConfigurationError};
 use crate::file_watcher::{FileError, FileWatcher};
 use crate::server::Inner;
 
-/// Watches the file for ever. `known` is its content when the server was started.
+/// Watches the file forever. `known` is its content at start-up.
 pub(crate) async fn reload_on_change(server: &Inner, file: &Path, known: Vec<u8>) {
     let reloads = &server.access.counts.reloads;
     reloads.set_content(&known);

@@ -1,4 +1,4 @@
-//! What a request wants to do, as roles put it.
+//! Authorizes requests.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use crate::metrics::AuthorizationOutcome;
 use crate::request::{self, Request};
 use crate::server::Inner;
 
-/// Lets a request through or refuses it.
+/// Authorizes a request.
 pub(crate) async fn authorize_request(
     server: &Inner,
     request: &Request,
@@ -28,10 +28,15 @@ pub(crate) async fn authorize_request(
     let attributes = request_attributes(request);
     let decision = server.access.authorizers.authorize(&attributes).await;
     let took = started.elapsed();
-    server
-        .metrics
-        .auth
-        .record_authorization(result(&decision), took);
+    // Kubernetes: an evaluation error does not count if the request is allowed
+    // (endpoints/filters/metrics.go).
+    let outcome = match (&decision, decision.reason().problem()) {
+        (Decision::Allow(_), _) => AuthorizationOutcome::Allowed,
+        (_, Some(_)) => AuthorizationOutcome::Error,
+        (Decision::Deny(_), None) => AuthorizationOutcome::Denied,
+        (Decision::NoOpinion(_), None) => AuthorizationOutcome::NoOpinion,
+    };
+    server.metrics.auth.record_authorization(outcome, took);
     request.record.add_latency(Layer::Authorization, took);
     annotate_decision(request, &decision);
     let reason = decision.reason();
@@ -45,7 +50,8 @@ pub(crate) async fn authorize_request(
     }
 }
 
-/// Authorizes what a request does besides its own verb. Kubernetes: withAuthorization (handlers/update.go).
+/// Authorizes an action besides the request's own verb. Kubernetes: withAuthorization
+/// (handlers/update.go).
 pub(crate) async fn authorize(server: &Inner, attributes: &Attributes<'_>) -> Result<(), Status> {
     let decision = server.access.authorizers.authorize(attributes).await;
     let reason = decision.reason();
@@ -56,17 +62,7 @@ pub(crate) async fn authorize(server: &Inner, attributes: &Attributes<'_>) -> Re
     }
 }
 
-/// Kubernetes: what goes wrong on the way to a yes does not count (endpoints/filters/metrics.go).
-fn result(decision: &Decision) -> AuthorizationOutcome {
-    match (decision, decision.reason().problem()) {
-        (Decision::Allow(_), _) => AuthorizationOutcome::Allowed,
-        (_, Some(_)) => AuthorizationOutcome::Error,
-        (Decision::Deny(_), None) => AuthorizationOutcome::Denied,
-        (Decision::NoOpinion(_), None) => AuthorizationOutcome::NoOpinion,
-    }
-}
-
-/// Notes for auditors what was decided, and why.
+/// Adds the decision and its reason to the audit annotations.
 fn annotate_decision(request: &Request, decision: &Decision) {
     let (record, reason) = (&request.record, decision.reason());
     if !record.is_open() {
@@ -83,7 +79,7 @@ fn annotate_decision(request: &Request, decision: &Decision) {
     record.annotate("authorization.k8s.io/reason", reason.to_string());
 }
 
-/// The request as authorizers, audit policies and flow schemas see it.
+/// The attributes of a request, for authorizers, audit policies and flow schemas.
 pub(crate) fn request_attributes(request: &Request) -> Attributes<'_> {
     let info = &request.info;
     let selector = |name: &str| {

@@ -1,4 +1,4 @@
-//! A question about access as a SubjectAccessReview puts it, for those who are asked in our stead.
+//! SubjectAccessReviews of authorization attributes.
 
 use mizzen_object::User;
 use mizzen_object::select::{FieldSelector, LabelSelector, SelectorOperator};
@@ -6,7 +6,7 @@ use mizzen_value::{Map, Str, Value, value};
 
 use super::{Attributes, Resource, Target};
 
-/// The `spec` of a review: what is empty is left out.
+/// The `spec` of a SubjectAccessReview, without empty fields.
 pub(crate) fn review_spec(attributes: &Attributes) -> Value {
     let Attributes {
         user:
@@ -22,7 +22,11 @@ pub(crate) fn review_spec(attributes: &Attributes) -> Value {
     let mut spec = Value::object();
     match target {
         Target::Resource(resource) => {
-            spec.set("resourceAttributes", resource_attributes(verb, resource))
+            let mut attributes = filled(texts(verb, resource));
+            for (field, requirements) in selectors(resource) {
+                attributes.set(field, value!({ "requirements": requirements }));
+            }
+            spec.set("resourceAttributes", attributes);
         }
         Target::Page(path) => spec.set(
             "nonResourceAttributes",
@@ -44,15 +48,7 @@ pub(crate) fn review_spec(attributes: &Attributes) -> Value {
     spec
 }
 
-fn resource_attributes(verb: &str, resource: &Resource) -> Value {
-    let mut attributes = filled(texts(verb, resource));
-    for (field, requirements) in selectors(resource) {
-        attributes.set(field, value!({ "requirements": requirements }));
-    }
-    attributes
-}
-
-/// The same as conditions see it: every text is there, even if it is empty.
+/// The same as match conditions see it: with all string fields, even empty ones.
 pub(super) fn condition_request(attributes: &Attributes) -> Value {
     let Attributes {
         user:
@@ -128,8 +124,8 @@ fn list(texts: &[Str]) -> Value {
     Value::List(texts.iter().map(Value::from).collect())
 }
 
-/// What selectors demand, as far as it can be understood. Kubernetes: what cannot is left out, for that makes the
-/// question one about more (plugin/pkg/authorizer/webhook/webhook.go).
+/// The requirements of selectors. Kubernetes: what cannot be parsed is left out, which makes the
+/// request broader (plugin/pkg/authorizer/webhook/webhook.go).
 fn selectors(resource: &Resource) -> impl Iterator<Item = (&'static str, Value)> {
     let all = [
         ("fieldSelector", fields(resource.fields)),
@@ -219,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn selectors_are_told_as_requirements_as_far_as_they_are_understood() {
+    fn valid_selectors_become_requirements() {
         let pods = Resource {
             fields: "spec.nodeName=n1,status.phase!=Failed",
             labels: "b in (y,x),a,!c,d>5",

@@ -1,23 +1,20 @@
-//! The selectors of a question about access, as one text each. What cannot be understood is left out and told: the
-//! question is then one about more.
+//! The selectors of a SubjectAccessReview as selector strings. What cannot be parsed is left out
+//! and reported, which makes the request broader.
 
 use mizzen_object::select::{FieldSelector, LabelSelector};
 use mizzen_object::validate::names::{is_label_value, is_qualified_name};
 use mizzen_value::Value;
 
-/// What `resourceAttributes` say in `fieldSelector` and `labelSelector`.
+/// `fieldSelector` and `labelSelector` of `resourceAttributes`.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct ReviewSelectors {
-    /// The field selector.
     pub fields: String,
-    /// The label selector.
     pub labels: String,
-    /// What could not be made of them.
+    /// Why parts of them were left out.
     pub problems: Vec<String>,
 }
 
 impl ReviewSelectors {
-    /// Reads them.
     pub(crate) fn read(attributes: &Value) -> ReviewSelectors {
         let mut problems = Vec::new();
         let mut read =
@@ -46,7 +43,7 @@ impl ReviewSelectors {
     }
 }
 
-/// The text of a selector, and how much of it was left out, if anything was.
+/// The string of a selector, and how much was left out, if anything.
 fn selector_text(
     selector: &Value,
     is_good: fn(&str) -> bool,
@@ -81,7 +78,7 @@ fn field_term(requirement: &Value) -> Option<String> {
     let [value] = requirement["values"].list() else {
         return None;
     };
-    // No field is called so, and it would be read as something else.
+    // No field has such a name, and it would be parsed as something else.
     let key = Some(requirement["key"].str()).filter(|key| !key.contains(['=', '!', ',', '\\']))?;
     let value = value
         .str()
@@ -147,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_is_left_out_and_told() {
+    fn invalid_requirements_are_left_out_and_reported() {
         check(
             r#"{"fieldSelector":{"rawSelector":"a=b=c"},"labelSelector":{"rawSelector":"a=("}}"#,
             "",

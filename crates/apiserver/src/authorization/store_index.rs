@@ -1,9 +1,9 @@
-//! A table of what is in some resources, as of now.
+//! An index of some resources, up to date with the store.
 //!
-//! It follows the store: before it is read it takes in what was written since. That nothing was is the rule, and costs a
-//! look at the store's revision.
+//! Each read applies the writes since the last one. Usually there are none, which costs a
+//! comparison of revisions.
 //!
-//! Invariant: whoever reads sees every write that was acknowledged before.
+//! Invariant: a read sees every write that was acknowledged before.
 
 use parking_lot::{Mutex, RwLock};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -11,32 +11,32 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use mizzen_registry::{Changed, Changes, Follower, Resource};
 use mizzen_value::Value;
 
-/// A revision at which nothing has been read yet.
+/// A revision before anything has been read.
 const NEVER: u64 = u64::MAX;
 
-/// A table `T` of what is in `N` resources.
-pub struct StoreIndex<T, const N:usize> {
+/// A table `T` of the objects of `N` resources.
+pub struct StoreIndex<T, const N: usize> {
     resources: [Resource; N],
     sources: Mutex<[IndexedResource<T>; N]>,
     table: RwLock<T>,
-    /// The last change that the table shows.
+    /// The last change that the table includes.
     shown: AtomicU64,
 }
 
-/// One of the resources, and how the table learns of it.
+/// An indexed resource, and how its objects change the table.
 pub struct IndexedResource<T> {
-/// Reads what was written since.
-
+    /// Reads what was written since.
     pub follower: Follower,
-    /// Forgets all objects: they are told anew.
+    /// Removes all objects, before they are listed again.
     pub clear: fn(&mut T),
-    /// An object is there, or no longer.
+    /// Adds an object, or removes it.
     pub apply: fn(&mut T, &Value, bool),
 }
 
 impl<T: Default, const N: usize> StoreIndex<T, N> {
-    /// A table of nothing; it is filled when it is first read.
-pub fn new(sources:[IndexedResource<T>; N])->StoreIndex<T, N> { StoreIndex {
+    /// An empty table, filled by the first read.
+    pub fn new(sources: [IndexedResource<T>; N]) -> StoreIndex<T, N> {
+        StoreIndex {
             resources: sources
                 .each_ref()
                 .map(|source| source.follower.resource().clone()),
@@ -46,7 +46,7 @@ pub fn new(sources:[IndexedResource<T>; N])->StoreIndex<T, N> { StoreIndex {
         }
     }
 
-    /// What `look` finds in the table as it is now.
+    /// Calls `look` with the current table.
     pub fn read<R>(&self, look: impl FnOnce(&T) -> R) -> R {
         let last = self
             .resources
@@ -59,10 +59,10 @@ pub fn new(sources:[IndexedResource<T>; N])->StoreIndex<T, N> { StoreIndex {
         look(&self.table.read())
     }
 
-    /// Takes in at least everything up to `last`.
+    /// Applies all changes up to `last` at least.
     fn catch_up(&self, last: u64) {
         let mut sources = self.sources.lock();
-        // Whoever held the lock before may have done the work.
+        // The previous holder of the lock may have applied the changes.
         if self.shown.load(Ordering::Acquire) == last {
             return;
         }

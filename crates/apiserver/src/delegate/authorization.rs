@@ -1,4 +1,4 @@
-//! May they? A SubjectAccessReview tells.
+//! Authorization by SubjectAccessReview.
 
 use mizzen_registry::Future;
 use mizzen_value::{json, value};
@@ -7,7 +7,7 @@ use super::{KEPT, Upstream};
 use crate::authorization::{Attributes, Authorizer, Decision, Reason, Target, review};
 
 const PATH: &str = "/apis/authorization.k8s.io/v1/subjectaccessreviews";
-/// Kubernetes: who looks whether the server lives need not be known (apiserver/pkg/server/options/authorization.go).
+/// Kubernetes: health checks are always allowed (apiserver/pkg/server/options/authorization.go).
 const OPEN: [&str; 3] = ["/healthz", "/livez", "/readyz"];
 
 impl Authorizer for Upstream {

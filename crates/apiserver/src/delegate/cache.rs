@@ -1,91 +1,87 @@
-//! Answers that are good for a while.
-//!
-//! Where there is no room for one more, the one that was asked for least lately goes.
+//! An LRU cache whose values expire.
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-/// Answers by question.
-pub struct LruCache<T> { entries:Mutex<LruEntries<T>>, capacity:usize,
+/// Values by key.
+pub struct LruCache<T> {
+    entries: Mutex<LruEntries<T>>,
+    capacity: usize,
 }
 
 struct LruEntries<T> {
-    answers: HashMap<Arc<str>, CachedValue<T>>,
-    /// Questions by when they were last asked. Invariant: each question is here once, under its answer's turn.
+    values: HashMap<Arc<str>, CachedValue<T>>,
+    /// Keys by last use. Invariant: each key is here once, under its value's turn.
     turns: BTreeMap<u64, Arc<str>>,
     next: u64,
 }
 
 struct CachedValue<T> {
-    answer: T,
+    value: T,
     until: Instant,
     turn: u64,
 }
 
 impl<T: Clone> LruCache<T> {
-    /// Keeps at most `room` answers.
-pub fn new(room:usize)->LruCache<T> { let kept=LruEntries {
-            answers: HashMap::new(),
+    pub fn new(capacity: usize) -> LruCache<T> {
+        let entries = LruEntries {
+            values: HashMap::new(),
             turns: BTreeMap::new(),
             next: 0,
         };
         LruCache {
-            entries: Mutex::new(kept),
-            capacity: room,
+            entries: Mutex::new(entries),
+            capacity,
         }
     }
 
-    /// The answer, if it is still good.
-    pub fn get(&self, question: &str) -> Option<T> {
-        let mut kept = self.kept();
-        let (question, answer) = kept.take(question)?;
-        if answer.until <= Instant::now() {
+    /// The value, if it has not expired.
+    pub fn get(&self, key: &str) -> Option<T> {
+        let mut entries = self.entries.lock();
+        let (key, value) = entries.take(key)?;
+        if value.until <= Instant::now() {
             return None;
         }
-        let found = answer.answer.clone();
-        kept.put(question, answer.answer, answer.until);
+        let found = value.value.clone();
+        entries.put(key, value.value, value.until);
         Some(found)
     }
 
-    /// Keeps an answer for as long as said.
-    pub fn put(&self, question: String, answer: T, lasts: Duration) {
-        if lasts.is_zero() {
+    /// Caches a value for `ttl`.
+    pub fn put(&self, key: String, value: T, ttl: Duration) {
+        if ttl.is_zero() {
             return;
         }
-        let mut kept = self.kept();
-        kept.take(&question);
-        kept.put(question.into(), answer, Instant::now() + lasts);
-        while kept.answers.len() > self.capacity {
-            let Some((_, oldest)) = kept.turns.pop_first() else {
+        let mut entries = self.entries.lock();
+        entries.take(&key);
+        entries.put(key.into(), value, Instant::now() + ttl);
+        while entries.values.len() > self.capacity {
+            let Some((_, oldest)) = entries.turns.pop_first() else {
                 break;
             };
-            kept.answers.remove(&oldest);
+            entries.values.remove(&oldest);
         }
-    }
-
-    fn kept(&self) -> MutexGuard<'_, LruEntries<T>> {
-        self.entries.lock()
     }
 }
 
 impl<T> LruEntries<T> {
-    fn take(&mut self, question: &str) -> Option<(Arc<str>, CachedValue<T>)> {
-        let (question, answer) = self.answers.remove_entry(question)?;
-        self.turns.remove(&answer.turn);
-        Some((question, answer))
+    fn take(&mut self, key: &str) -> Option<(Arc<str>, CachedValue<T>)> {
+        let (key, value) = self.values.remove_entry(key)?;
+        self.turns.remove(&value.turn);
+        Some((key, value))
     }
 
-    fn put(&mut self, question: Arc<str>, answer: T, until: Instant) {
+    fn put(&mut self, key: Arc<str>, value: T, until: Instant) {
         self.next += 1;
-        self.turns.insert(self.next, question.clone());
-        self.answers.insert(
-            question,
+        self.turns.insert(self.next, key.clone());
+        self.values.insert(
+            key,
             CachedValue {
-                answer,
+                value,
                 until,
                 turn: self.next,
             },
@@ -106,21 +102,20 @@ mod tests {
         assert_eq!((cache.get("who"), cache.get("nobody")), (Some(1), None));
         tokio::time::advance(Duration::from_secs(1)).await;
         assert_eq!(cache.get("who"), None);
-        assert!(cache.kept().answers.is_empty() && cache.kept().turns.is_empty());
+        let entries = cache.entries.lock();
+        assert!(entries.values.is_empty() && entries.turns.is_empty());
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_answer_that_was_asked_for_least_lately_makes_room() {
-        let (cache, lasts) = (LruCache::new(3), Duration::from_secs(10));
+    async fn the_least_recently_used_value_is_evicted() {
+        let (cache, ttl) = (LruCache::new(3), Duration::from_secs(10));
         for number in 0..3 {
-            cache.put(number.to_string(), number, lasts);
+            cache.put(number.to_string(), number, ttl);
         }
         assert_eq!(cache.get("0"), Some(0));
-        cache.put("2".into(), 20, lasts);
-        cache.put("3".into(), 3, lasts);
-        let found: Vec<_> = ["0", "1", "2", "3"]
-            .map(|question| cache.get(question))
-            .into();
+        cache.put("2".into(), 20, ttl);
+        cache.put("3".into(), 3, ttl);
+        let found: Vec<_> = ["0", "1", "2", "3"].map(|key| cache.get(key)).into();
         assert_eq!(found, [Some(0), None, Some(20), Some(3)]);
     }
 }

@@ -1,7 +1,7 @@
-//! Where is the main server, and which credentials do we send? The part of a kubeconfig file that a server needs.
+//! The server and credentials of a kubeconfig file, as a webhook or delegating server needs them.
 //!
-//! The file is read by the `kube` crate; files named in it are relative to it. Data win over files, a token file wins over
-//! a token.
+//! The `kube` crate parses the file; paths are relative to it. Data takes precedence over files, a
+//! token file over a token.
 
 use std::path::{Path, PathBuf};
 use std::{fmt, fs, io};
@@ -21,7 +21,7 @@ use mizzen_value::percent::decode;
 pub struct WebhookKubeconfig {
     /// `https://host:port`.
     pub url: String,
-    /// The path of the server's URL, which counts where one address is called and no API: `/`, `/authorize`.
+    /// The path of the server's URL, for webhooks: `/`, `/authorize`.
     pub path: String,
     /// `host:port`.
     pub address: String,
@@ -35,7 +35,7 @@ pub struct WebhookKubeconfig {
     pub token: Option<String>,
 }
 
-/// Tokens are not for logs.
+/// Does not show tokens.
 impl fmt::Debug for WebhookKubeconfig {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Kubeconfig({}{})", self.url, self.path)
@@ -50,22 +50,23 @@ pub enum WebhookKubeconfigError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What happened.
+        /// The error.
         source: io::Error,
     },
-    /// It says too little, or nothing sensible.
+    /// The content is invalid.
     #[error("{}: {problem}", .path.display())]
     Content {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The error.
         problem: String,
     },
 }
 
 impl WebhookKubeconfig {
-/// Reads a kubeconfig file.
-pub fn load(path:&Path)->Result<WebhookKubeconfig, WebhookKubeconfigError> { let content=|problem:String|WebhookKubeconfigError::Content {
+    /// Reads a kubeconfig file.
+    pub fn load(path: &Path) -> Result<WebhookKubeconfig, WebhookKubeconfigError> {
+        let content = |problem: String| WebhookKubeconfigError::Content {
             path: path.into(),
             problem,
         };
@@ -102,7 +103,7 @@ pub fn load(path:&Path)->Result<WebhookKubeconfig, WebhookKubeconfigError> { let
             path: below,
             address,
             host,
-        } = parse_server_url(cluster.server.as_deref().unwrap_or_default()).map_err(content)?;
+        } = ServerUrl::parse(cluster.server.as_deref().unwrap_or_default()).map_err(content)?;
         let server_name = non_empty(&cluster.tls_server_name).map_or(host, str::to_owned);
         let trust = match cluster.insecure_skip_tls_verify {
             Some(true) => Trust::Anyone,
@@ -152,33 +153,33 @@ fn read(path: &Path) -> Result<String, WebhookKubeconfigError> {
     })
 }
 
-/// Where a server is.
+/// The parts of a server URL.
 struct ServerUrl {
-    /// Without a path.
     url: String,
     path: String,
     address: String,
     host: String,
 }
 
-fn parse_server_url(server: &str) -> Result<ServerUrl, String> {
-    let refuse = || format!("{server:?} is not the URL of a server");
-    let uri: Uri = server.parse().map_err(|_| refuse())?;
-    let host = uri
-        .host()
-        .filter(|_| uri.scheme_str() == Some("https"))
-        .ok_or_else(refuse)?;
-    let address = format!("{host}:{}", uri.port_u16().unwrap_or(443));
-    let path = clean_path(&decode(uri.path()));
-    Ok(ServerUrl {
-        url: format!("https://{address}"),
-        path,
-        address,
-        host: host.to_owned(),
-    })
+impl ServerUrl {
+    fn parse(server: &str) -> Result<ServerUrl, String> {
+        let invalid = || format!("{server:?} is not the URL of a server");
+        let uri: Uri = server.parse().map_err(|_| invalid())?;
+        let host = uri
+            .host()
+            .filter(|_| uri.scheme_str() == Some("https"))
+            .ok_or_else(invalid)?;
+        let address = format!("{host}:{}", uri.port_u16().unwrap_or(443));
+        Ok(ServerUrl {
+            url: format!("https://{address}"),
+            path: clean_path(&decode(uri.path())),
+            address,
+            host: host.to_owned(),
+        })
+    }
 }
 
-/// A field that has a value; an empty one has none.
+/// A non-empty field.
 fn non_empty(field: &Option<String>) -> Option<&str> {
     field.as_deref().filter(|text| !text.is_empty())
 }
@@ -188,7 +189,7 @@ fn non_empty_secret(field: &Option<SecretString>) -> Option<&str> {
     text.filter(|text| !text.is_empty())
 }
 
-/// The text of data in base64, else that of a file.
+/// PEM from base64 data, or from a file.
 fn read_pem(data: Option<&str>, file: Option<&str>) -> Result<Option<String>, PemError> {
     match (data, file) {
         (Some(data), _) => {
@@ -259,7 +260,7 @@ users: [{name: me, user: {tokenFile: token}}]
     }
 
     #[test]
-    fn a_path_counts_and_nobody_need_be_named() {
+    fn a_path_is_kept_and_a_user_is_optional() {
         let file = load(
             &FILE
                 .replace("com/", "com/authorize/")

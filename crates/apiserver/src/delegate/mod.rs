@@ -1,8 +1,9 @@
-//! How does an aggregated API server know who asks, and what they may do? It asks the main one.
+//! Delegated authentication and authorization: an aggregated API server asks the main one.
 //!
-//! Most requests come through the main server, which is a front proxy: its certificate proves it, and its headers say
-//! for whom it asks. Who comes directly shows a certificate of the main server's clients, or a token, which a TokenReview
-//! is made of. What they may do a SubjectAccessReview tells. Both answers are kept for some seconds.
+//! Most requests come through the main server, which is a front proxy: its certificate proves it,
+//! and its headers name the user. Direct clients show a certificate of the main server's client
+//! authorities, or a token, which is authenticated by a TokenReview. Requests are authorized by a
+//! SubjectAccessReview. Both results are cached for some seconds.
 
 mod authorization;
 pub(crate) mod cache;
@@ -10,7 +11,7 @@ pub(crate) mod kubeconfig;
 mod token;
 mod trust;
 
-pub use kubeconfig:: { WebhookKubeconfig, WebhookKubeconfigError } ;
+pub use kubeconfig::{WebhookKubeconfig, WebhookKubeconfigError};
 
 use std::fmt;
 use std::path::Path;
@@ -33,16 +34,16 @@ use crate::receive::MAX_BODY;
 pub use cache::LruCache;
 pub(crate) use token::user as reviewed_user;
 
-/// How long the main server may take.
+/// The time limit of a request to the main server.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Kubernetes: how long answers are kept (apiserver/pkg/server/options).
+/// Kubernetes: how long results are cached (apiserver/pkg/server/options).
 const KEPT: Duration = Duration::from_secs(10);
-/// How many answers are kept.
+/// The capacity of each cache.
 const ROOM: usize = 4096;
-/// How long requests under way may take when the server stops.
+/// The grace period of requests at shutdown.
 const GRACE: Duration = Duration::from_secs(60);
 
-/// The main API server, as a server behind it sees it. Cheap to clone.
+/// The main API server, as seen by an aggregated one. Cheap to clone.
 ///
 /// ```no_run
 /// # async fn run(registry: mizzen_registry::Registry, identity: mizzen_apiserver::Identity)
@@ -76,35 +77,35 @@ struct UpstreamState {
     decisions: LruCache<(bool, String)>,
 }
 
-/// Why the main server is of no help.
+/// Why the main server cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum UpstreamError {
-    /// Nobody says where it is, or who we are.
+    /// The kubeconfig is invalid.
     #[error(transparent)]
     Kubeconfig(#[from] WebhookKubeconfigError),
-    /// It does not answer.
+    /// It does not respond.
     #[error("the API server at {url} does not answer: {problem}")]
     Unreachable {
-        /// Where it should be.
+        /// The URL of the server.
         url: String,
-        /// What happened.
+        /// The error.
         problem: String,
     },
-    /// It refuses.
+    /// It rejected a request.
     #[error("the API server refuses {what}: {message}")]
     Refused {
-        /// What was asked.
+        /// The request.
         what: String,
-        /// Why.
+        /// The message of the server.
         message: String,
     },
-    /// Certificates do not fit.
+    /// Certificates are invalid.
     #[error("certificates: {0}")]
     Certificates(String),
 }
 
 impl Upstream {
-    /// The server that the current context of a kubeconfig file names, asked as the user that it names.
+    /// Loads the server and user of the current context of a kubeconfig file.
     pub fn load(file: &Path, registry: &Registry) -> Result<Upstream, UpstreamError> {
         let WebhookKubeconfig {
             url,
@@ -115,7 +116,7 @@ impl Upstream {
             token,
             ..
         } = WebhookKubeconfig::load(file)?;
-        // Whatever identity there is, it is shown.
+        // The identity is shown, whatever it is.
         let target = Target {
             address,
             server_name,
@@ -134,7 +135,7 @@ impl Upstream {
         })))
     }
 
-    /// Asks it something, and returns the code and what the answer says.
+    /// Sends a request. Returns the code and the decoded body.
     pub async fn request(
         &self,
         method: &str,
@@ -181,12 +182,13 @@ impl Upstream {
         Ok((code, json::parse(&body).map_err(|error| error.to_string())?))
     }
 
-    /// Whose client certificates count, as the main server publishes it.
+    /// The trusted client authorities, as the main server publishes them.
     pub async fn trusted(&self) -> Result<Trusted, UpstreamError> {
         trust::fetch_trusted(self).await
     }
 
-    /// Serves on a network until `stop` is done, as `identity`, to whom the main server says may come.
+    /// Serves until `stop` resolves, with the certificate `identity` and the main server's client
+    /// authorities.
     pub async fn serve(
         &self,
         server: Server,
@@ -195,7 +197,14 @@ impl Upstream {
         stop: impl Future<Output = ()>,
     ) -> Result<(), UpstreamError> {
         let authorities = Authorities::new(&self.0.registry, &self.trusted().await?);
-let tls=trust::server_config(authorities.clone(), identity)?; let serving=SecureServing { listener, tls, identify:authorities.identify(), grace:GRACE, } ; listen(server, serving, stop).await;
+        let tls = trust::server_config(authorities.clone(), identity)?;
+        let serving = SecureServing {
+            listener,
+            tls,
+            identify: authorities.identify(),
+            grace: GRACE,
+        };
+        listen(server, serving, stop).await;
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Whose token is it? A TokenReview tells.
+//! Authentication by TokenReview.
 
 use mizzen_metrics::Families;
 use mizzen_object::User;
@@ -29,7 +29,7 @@ impl Authenticator for Upstream {
 }
 
 impl Upstream {
-    /// The main server knows whom its tokens must be for, so it is not told.
+    /// The main server checks its own audiences, so none are sent.
     async fn review(&self, token: &str, audiences: &[Str]) -> AuthenticationResult {
         let review = value!({
             "apiVersion": "authentication.k8s.io/v1",
@@ -47,12 +47,12 @@ impl Upstream {
             Ok((_, status)) => format!("a TokenReview was refused: {}", status["message"].str()),
             Err(problem) => problem.to_string(),
         };
-        tracing::warn!(%problem, "a token cannot be looked at");
+        tracing::warn!(%problem, "cannot review a token");
         Err(problem)
     }
 }
 
-/// Whom the status of a TokenReview names.
+/// The user in the status of a TokenReview.
 pub(crate) fn user(status: &Value) -> Option<User> {
     let user = &status["user"];
     let groups = user["groups"]

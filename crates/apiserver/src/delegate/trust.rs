@@ -1,6 +1,6 @@
-//! Whose certificates count? Those of the authorities that the main server names in a ConfigMap.
+//! The client authorities that the main server publishes in a ConfigMap.
 //!
-//! Headers of front proxies are called as everybody calls them, `X-Remote-User` and so on, whatever it says of that.
+//! Headers of front proxies have their default names, whatever the ConfigMap says.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::outgoing::Identity;
 
 const PATH: &str = "/api/v1/namespaces/kube-system/configmaps/extension-apiserver-authentication";
 
-/// Asks the main server whom it trusts.
+/// Fetches the trusted authorities.
 pub(super) async fn fetch_trusted(upstream: &Upstream) -> Result<Trusted, UpstreamError> {
     let (code, answer) = upstream.request("GET", PATH, None).await?;
     if code != 200 {
@@ -26,25 +26,27 @@ pub(super) async fn fetch_trusted(upstream: &Upstream) -> Result<Trusted, Upstre
             message,
         });
     }
-    Ok(read(&answer["data"]))
+    Ok(Trusted::from_config_map(&answer["data"]))
 }
 
-fn read(data: &Value) -> Trusted {
-    let names =
-        json::parse(data["requestheader-allowed-names"].str().as_bytes()).unwrap_or_default();
-    Trusted {
-        clients: data["client-ca-file"].str().into(),
-        front_proxies: data["requestheader-client-ca-file"].str().into(),
-        allowed: names
-            .list()
-            .iter()
-            .map(|name| name.str().to_owned())
-            .collect(),
-        ..Trusted::default()
+impl Trusted {
+    fn from_config_map(data: &Value) -> Trusted {
+        let names =
+            json::parse(data["requestheader-allowed-names"].str().as_bytes()).unwrap_or_default();
+        Trusted {
+            clients: data["client-ca-file"].str().into(),
+            front_proxies: data["requestheader-client-ca-file"].str().into(),
+            allowed: names
+                .list()
+                .iter()
+                .map(|name| name.str().to_owned())
+                .collect(),
+            ..Trusted::default()
+        }
     }
 }
 
-/// How TLS is spoken: as `identity`, with certificates of all these authorities, or none.
+/// The TLS configuration: the certificate `identity`, and optional client certificates.
 pub(super) fn server_config(
     authorities: Arc<Authorities>,
     identity: &Identity,
@@ -72,7 +74,7 @@ mod tests {
     use mizzen_value::value;
 
     #[test]
-    fn a_config_map_says_whom_to_trust() {
+    fn a_config_map_names_the_trusted_authorities() {
         let data = value!({
             "client-ca-file": "a",
             "requestheader-client-ca-file": "b",
@@ -84,6 +86,6 @@ mod tests {
             allowed: vec!["proxy".into()],
             ..Trusted::default()
         };
-        assert_eq!(read(&data), expected);
+        assert_eq!(Trusted::from_config_map(&data), expected);
     }
 }

@@ -1,29 +1,30 @@
-//! How many seats does each level have now? What one does not use, others may borrow.
+//! Concurrency allocation: how many seats each level has now, with lending and borrowing
+//! (upstream's conc_alloc.go).
 
 use super::demand::SeatDemandStats;
 
-/// The least target: what is divided by must not be nothing.
+/// The least target, so that no division is by zero.
 const LEAST: f64 = 0.001;
-/// Sums that differ by less are the same.
+/// Sums that differ by less are equal.
 const EPSILON: f64 = 1e-7;
 
-/// A level that takes part.
+/// One level in the allocation problem.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct AllocationItem {
-    /// Whether requests of this level are never held up. What they take is taken from the others.
+    /// Whether the level is exempt. Its seats are taken from all other levels.
     pub is_exempt: bool,
-    /// The seats that are its own.
+    /// Its nominal seats.
     pub nominal: usize,
-    /// What it keeps of them when it lends.
+    /// The minimum when it lends.
     pub lower: usize,
-    /// What it may have when it borrows.
+    /// The maximum when it borrows.
     pub upper: usize,
-    /// What it wanted lately.
+    /// Statistics of its demand.
     pub demand: SeatDemandStats,
 }
 
 impl AllocationItem {
-    /// What it has at least for now: what it wanted of its own, or what it keeps anyway.
+    /// The current minimum: the demand within the nominal seats, or the configured minimum.
     fn least(&self) -> usize {
         match self.is_exempt {
             true => self.lower.max(self.demand.high_water),
@@ -31,35 +32,35 @@ impl AllocationItem {
         }
     }
 
-    /// What it should have, if there were enough.
+    /// The unconstrained allocation.
     pub(super) fn target(&self) -> f64 {
         self.demand.smoothed.max(self.least() as f64)
     }
 }
 
-/// What each has from now on, and the fraction of its target that everybody gets who is within bounds. None if things
-/// must stay as they are.
-pub(super) fn allocate_concurrency(parts: &[AllocationItem]) -> Option<(Vec<usize>, f64)> {
-    let limited = || parts.iter().filter(|part| !part.is_exempt);
+/// The limits of all levels, and the fair fraction of its target that each level within its bounds
+/// gets. None if nothing changes.
+pub(super) fn allocate_concurrency(items: &[AllocationItem]) -> Option<(Vec<usize>, f64)> {
+    let limited = || items.iter().filter(|item| !item.is_exempt);
     limited().next()?;
-    let nominal: usize = parts.iter().map(|part| part.nominal).sum();
-    let exempt: usize = parts
+    let nominal: usize = items.iter().map(|item| item.nominal).sum();
+    let exempt: usize = items
         .iter()
-        .filter(|part| part.is_exempt)
+        .filter(|item| item.is_exempt)
         .map(AllocationItem::least)
         .sum();
     let left = nominal.saturating_sub(exempt);
-    let lower: usize = limited().map(|part| part.lower).sum();
+    let lower: usize = limited().map(|item| item.lower).sum();
     let least: usize = limited().map(AllocationItem::least).sum();
     if left <= lower {
         return Some((
-            parts
+            items
                 .iter()
-                .map(|part| {
-                    if part.is_exempt {
-                        part.least()
+                .map(|item| {
+                    if item.is_exempt {
+                        item.least()
                     } else {
-                        part.lower
+                        item.lower
                     }
                 })
                 .collect(),
@@ -68,36 +69,38 @@ pub(super) fn allocate_concurrency(parts: &[AllocationItem]) -> Option<(Vec<usiz
     }
     if left <= least {
         let share = (left - lower) as f64 / (least - lower) as f64;
-        let between = |part: &AllocationItem| {
-            part.lower + ((part.least() - part.lower) as f64 * share).round() as usize
+        let between = |item: &AllocationItem| {
+            item.lower + ((item.least() - item.lower) as f64 * share).round() as usize
         };
         return Some((
-            parts
+            items
                 .iter()
-                .map(|part| {
-                    if part.is_exempt {
-                        part.least()
+                .map(|item| {
+                    if item.is_exempt {
+                        item.least()
                     } else {
-                        between(part)
+                        between(item)
                     }
                 })
                 .collect(),
             0.0,
         ));
     }
-    // Kubernetes: all seats are given away once more, those that exempt requests take included (apf_controller.go).
+    // Kubernetes: all seats are allocated away once more, those that exempt requests take included (apf_controller.go).
     let fraction = fair_fraction(
         nominal as f64,
-        &limited().map(AllocationRange::of).collect::<Vec<_>>(),
+        &limited()
+            .map(AllocationRange::from_item)
+            .collect::<Vec<_>>(),
     )?;
-    let given = |part: &AllocationItem| match part.is_exempt {
-        true => part.least(),
-        false => AllocationRange::of(part).at(fraction).round() as usize,
+    let allocated = |item: &AllocationItem| match item.is_exempt {
+        true => item.least(),
+        false => AllocationRange::from_item(item).at(fraction).round() as usize,
     };
-    Some((parts.iter().map(given).collect(), fraction))
+    Some((items.iter().map(allocated).collect(), fraction))
 }
 
-/// What a level may get.
+/// The bounds and the target of a level.
 struct AllocationRange {
     target: f64,
     lower: f64,
@@ -105,35 +108,35 @@ struct AllocationRange {
 }
 
 impl AllocationRange {
-    fn of(part: &AllocationItem) -> AllocationRange {
+    fn from_item(item: &AllocationItem) -> AllocationRange {
         AllocationRange {
-            target: part.target().max(LEAST),
-            lower: part.least() as f64,
-            upper: part.upper as f64,
+            target: item.target().max(LEAST),
+            lower: item.least() as f64,
+            upper: item.upper as f64,
         }
     }
 
-    /// What it gets if everybody gets this fraction of his target.
+    /// The allocation if every level gets this fraction of its target.
     fn at(&self, fraction: f64) -> f64 {
         (fraction * self.target).min(self.upper).max(self.lower)
     }
 }
 
-/// The fraction at which all seats are given away. What is given grows with the fraction, in straight lines between the
-/// fractions at which somebody reaches a bound.
+/// The fraction at which all seats are allocated. The sum of allocations is piecewise linear in the
+/// fraction, with a bend where a level reaches a bound.
 fn fair_fraction(sum: f64, ranges: &[AllocationRange]) -> Option<f64> {
-    let given = |fraction: f64| ranges.iter().map(|range| range.at(fraction)).sum::<f64>();
+    let allocated = |fraction: f64| ranges.iter().map(|range| range.at(fraction)).sum::<f64>();
     let mut bends: Vec<f64> = ranges
         .iter()
         .flat_map(|range| [range.lower / range.target, range.upper / range.target])
         .collect();
     bends.sort_by(f64::total_cmp);
     let mut before = *bends.first()?;
-    if given(before) - sum > EPSILON {
+    if allocated(before) - sum > EPSILON {
         return None;
     }
     for bend in bends {
-        let (less, more) = (given(before), given(bend));
+        let (less, more) = (allocated(before), allocated(bend));
         if more >= sum - EPSILON {
             let way = if more > less {
                 ((sum - less) / (more - less)).clamp(0.0, 1.0)
@@ -151,7 +154,7 @@ fn fair_fraction(sum: f64, ranges: &[AllocationRange]) -> Option<f64> {
 mod tests {
     use super::*;
 
-    fn part(nominal: usize, lower: usize, upper: usize, wanted: usize) -> AllocationItem {
+    fn item(nominal: usize, lower: usize, upper: usize, wanted: usize) -> AllocationItem {
         let seen = SeatDemandStats {
             high_water: wanted,
             smoothed: wanted as f64,
@@ -169,48 +172,48 @@ mod tests {
     fn exempt(wanted: usize) -> AllocationItem {
         AllocationItem {
             is_exempt: true,
-            ..part(0, 0, 600, wanted)
+            ..item(0, 0, 600, wanted)
         }
     }
 
     #[track_caller]
-    fn check(parts: &[AllocationItem], expected: &[usize]) {
-        let (given, _) = allocate_concurrency(parts).expect("a solution");
-        assert_eq!(given, expected);
+    fn check(items: &[AllocationItem], expected: &[usize]) {
+        let (allocated, _) = allocate_concurrency(items).expect("a solution");
+        assert_eq!(allocated, expected);
     }
 
     #[test]
     fn what_one_does_not_use_another_borrows() {
         check(
-            &[part(100, 10, 600, 0), part(100, 10, 600, 300)],
+            &[item(100, 10, 600, 0), item(100, 10, 600, 300)],
             &[10, 190],
         );
     }
 
     #[test]
-    fn those_who_want_more_than_there_is_share_by_what_they_want() {
+    fn levels_share_seats_by_their_demand() {
         check(
-            &[part(100, 10, 600, 300), part(100, 10, 600, 300)],
+            &[item(100, 10, 600, 300), item(100, 10, 600, 300)],
             &[100, 100],
         );
         check(
             &[
-                part(100, 50, 200, 60),
-                part(100, 50, 200, 90),
-                part(100, 50, 200, 0),
+                item(100, 50, 200, 60),
+                item(100, 50, 200, 90),
+                item(100, 50, 200, 0),
             ],
             &[90, 135, 75],
         );
     }
 
     #[test]
-    fn nobody_borrows_more_than_is_allowed_or_lends_more_than_is_lendable() {
+    fn borrowing_and_lending_stay_within_their_limits() {
         check(
-            &[part(100, 100, 600, 0), part(100, 10, 600, 300)],
+            &[item(100, 100, 600, 0), item(100, 10, 600, 300)],
             &[100, 100],
         );
         check(
-            &[part(100, 10, 600, 0), part(100, 10, 120, 300)],
+            &[item(100, 10, 600, 0), item(100, 10, 120, 300)],
             &[80, 120],
         );
     }
@@ -220,16 +223,16 @@ mod tests {
         check(
             &[
                 exempt(150),
-                part(100, 10, 600, 100),
-                part(100, 10, 600, 100),
+                item(100, 10, 600, 100),
+                item(100, 10, 600, 100),
             ],
             &[150, 25, 25],
         );
         check(
             &[
                 exempt(190),
-                part(100, 10, 600, 100),
-                part(100, 10, 600, 100),
+                item(100, 10, 600, 100),
+                item(100, 10, 600, 100),
             ],
             &[190, 10, 10],
         );
@@ -237,7 +240,7 @@ mod tests {
 
     #[test]
     fn bounds_that_cannot_be_met_change_nothing() {
-        assert!(allocate_concurrency(&[part(100, 10, 50, 0)]).is_none());
+        assert!(allocate_concurrency(&[item(100, 10, 50, 0)]).is_none());
         assert!(allocate_concurrency(&[exempt(3)]).is_none());
     }
 }

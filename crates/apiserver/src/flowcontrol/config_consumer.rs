@@ -1,8 +1,8 @@
-//! Flow schemas and priority levels as of now.
+//! The flow schemas and priority levels as stored now.
 //!
-//! Like the index of roles this follows the store: before it is read it takes in what was written since.
+//! Like the RBAC index, it follows the store: each read applies the writes since the last one.
 //!
-//! Invariant: whoever is classified is so by every schema that was acknowledged before.
+//! Invariant: a request is classified by every schema whose write was acknowledged before.
 
 use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
@@ -17,11 +17,11 @@ use super::server_concurrency::ServerConcurrency;
 use crate::authorization::Attributes;
 use crate::catalog::Catalog;
 
-/// A revision at which nothing has been read yet.
+/// A revision before anything has been read.
 const NEVER: u64 = u64::MAX;
 const GROUP: &str = "flowcontrol.apiserver.k8s.io";
 
-/// Where schemas and levels are kept.
+/// The resources of the configuration objects.
 #[derive(Clone)]
 pub(super) struct ConfigSources {
     pub levels: Resource,
@@ -38,7 +38,7 @@ impl ConfigSources {
         })
     }
 
-    /// When something of it last changed.
+    /// The revision of the last change.
     fn last_change(&self) -> u64 {
         Follower::last_change(&self.levels)
             .0
@@ -46,7 +46,7 @@ impl ConfigSources {
     }
 }
 
-/// The objects of a resource by name, as they were when last looked at.
+/// The objects of a resource by name, as of the last read.
 struct ConfigObjects {
     follower: Follower,
     objects: BTreeMap<Str, Value>,
@@ -60,7 +60,7 @@ impl ConfigObjects {
         }
     }
 
-    /// Takes in what has changed. Returns whether it matters: the status does not.
+    /// Applies changes. Returns whether the configuration changed; a status does not count.
     fn catch_up(&mut self) -> bool {
         match self.follower.changes() {
             Changes::All(objects) => {
@@ -96,14 +96,14 @@ fn name(object: &Value) -> Str {
     object.at("metadata.name").str().into()
 }
 
-/// The configuration as of now.
+/// The current configuration.
 pub(super) struct ConfigConsumer {
     pub sources: ConfigSources,
-    pub house: Arc<ServerConcurrency>,
+    pub server: Arc<ServerConcurrency>,
     flows: RwLock<Arc<FlowConfiguration>>,
-    /// Levels and schemas. Held by whoever changes the flows.
+    /// Levels and schemas. The lock is held while the configuration changes.
     followed: Mutex<[ConfigObjects; 2]>,
-    /// The last change that they show.
+    /// The last change that is included.
     shown: AtomicU64,
 }
 
@@ -112,26 +112,25 @@ impl ConfigConsumer {
         let followed = [&sources.levels, &sources.schemas].map(ConfigObjects::new);
         ConfigConsumer {
             sources,
-            house: Arc::new(ServerConcurrency::new(limit)),
+            server: Arc::new(ServerConcurrency::new(limit)),
             flows: RwLock::default(),
             followed: Mutex::new(followed),
             shown: AtomicU64::new(NEVER),
         }
     }
 
-    /// The schema that a request is of.
-    pub(super) fn classify(&self, asked: &Attributes) -> Arc<FlowSchema> {
+    /// The flow schema of a request.
+    pub(super) fn classify(&self, attributes: &Attributes) -> Arc<FlowSchema> {
         self.catch_up();
-        self.flows.read().find_schema(asked).clone()
+        self.flows.read().find_schema(attributes).clone()
     }
 
-    /// All that is configured now.
     pub(super) fn flows(&self) -> Arc<FlowConfiguration> {
         self.catch_up();
         self.shown_flows()
     }
 
-    /// Lets levels lend and borrow, and forgets those that are no longer configured once they are empty.
+    /// Adjusts borrowing, and removes quiescing levels that are idle.
     pub(super) fn update_borrowing(&self) {
         let followed = self.followed.lock();
         let flows = self.shown_flows();
@@ -147,7 +146,7 @@ impl ConfigConsumer {
             return;
         }
         let mut followed = self.followed.lock();
-        // Whoever held the lock before may have done the work.
+        // The previous holder of the lock may have applied the changes.
         if self.shown.load(Ordering::Acquire) == last {
             return;
         }
@@ -158,10 +157,10 @@ impl ConfigConsumer {
         self.shown.store(last, Ordering::Release);
     }
 
-    /// All objects together: they are few, and depend on one another.
+    /// Digests all objects together: they are few, and depend on one another.
     fn digest_config(&self, [levels, schemas]: &[ConfigObjects; 2]) {
         let (levels, schemas) = (levels.objects.values(), schemas.objects.values());
-        let flows = FlowConfiguration::new(&self.shown_flows(), levels, schemas, &self.house);
+        let flows = FlowConfiguration::new(&self.shown_flows(), levels, schemas, &self.server);
         *self.flows.write() = Arc::new(flows);
     }
 

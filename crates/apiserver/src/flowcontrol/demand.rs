@@ -1,11 +1,12 @@
-//! How many seats did a level want lately? What lending and borrowing goes by.
+//! Seat demand of a level over time, the input of lending and borrowing.
 
 use super::work_estimate::Nanos;
 
-/// How much of what was known before is kept at each look: it is halved in five minutes of looks every ten seconds.
+/// The weight of the previous smoothed demand. It halves in five minutes of adjustments every ten
+/// seconds.
 const SMOOTHING: f64 = 0.977;
 
-/// Seats that are wanted, followed over time.
+/// Integrates the seat demand over time.
 #[derive(Debug, Default)]
 pub(super) struct DemandIntegrator {
     at: Nanos,
@@ -18,14 +19,13 @@ pub(super) struct DemandIntegrator {
 }
 
 impl DemandIntegrator {
-    /// So many are wanted from now on.
     pub(super) fn set(&mut self, now: Nanos, wanted: usize) {
         self.advance(now);
         self.wanted = wanted as f64;
         self.most = self.most.max(self.wanted);
     }
 
-    /// What there is to say of the time since the last look.
+    /// Updates the statistics with the time since the last call, and starts over.
     pub(super) fn reset_into(&mut self, now: Nanos, seen: &mut SeatDemandStats) {
         self.advance(now);
         seen.high_water = self.most.round() as usize;
@@ -51,16 +51,16 @@ impl DemandIntegrator {
     }
 }
 
-/// What is known of a level's demand.
+/// Statistics of a level's seat demand.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct SeatDemandStats {
-    /// The most that was wanted at a time, since the look before the last.
+    /// The maximum since the adjustment before the last.
     pub high_water: usize,
     /// The average over that time.
     pub average: f64,
     /// The standard deviation over that time.
     pub deviation: f64,
-    /// A bit more than the average, which rises at once and falls slowly.
+    /// The envelope of average and deviation. It rises at once and decays slowly.
     pub smoothed: f64,
 }
 

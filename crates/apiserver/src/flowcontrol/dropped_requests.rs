@@ -1,16 +1,16 @@
-//! When should who is turned away come back? The more had to be turned away lately, the later.
+//! `Retry-After`: the more requests of a level were dropped lately, the later clients retry.
 
 use std::collections::VecDeque;
 
-/// The longest that anybody is told to wait, in seconds.
+/// The maximum, in seconds.
 const LONGEST: u64 = 32;
 
-/// How many requests of a level were turned away lately, second by second.
+/// The dropped requests of a level by second. Kubernetes: flowcontrol/dropped_requests_tracker.go.
 #[derive(Debug)]
 pub(super) struct DroppedRequestsTracker {
-    /// What clients are told, in seconds.
+    /// The current `Retry-After`, in seconds.
     after: u64,
-    /// When they were last told to wait longer.
+    /// When it was last raised.
     raised: Option<u64>,
     second: u64,
     in_second: u64,
@@ -30,7 +30,7 @@ impl Default for DroppedRequestsTracker {
 }
 
 impl DroppedRequestsTracker {
-    /// Somebody is turned away. Returns when to come back, in seconds from now.
+    /// Records a dropped request. Returns the `Retry-After` in seconds.
     pub(super) fn record_dropped(&mut self, second: u64) -> u64 {
         if self.second != second {
             self.past.push_back((self.second, self.in_second));
@@ -44,7 +44,7 @@ impl DroppedRequestsTracker {
         self.after
     }
 
-    /// Doubles the time when too many came back too early, and shortens it by a second when few did.
+    /// Doubles the time if too many retries came too early, and shortens it by a second if few did.
     fn update_retry_after(&mut self) {
         let lately = self
             .past
@@ -68,9 +68,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_is_turned_away_often_is_told_to_wait_longer() {
+    fn many_dropped_requests_raise_retry_after() {
         let mut retry = DroppedRequestsTracker::default();
-        let told: Vec<u64> = (1..=6)
+        let retry_after: Vec<u64> = (1..=6)
             .map(|second| {
                 (0..20)
                     .map(|_| retry.record_dropped(second))
@@ -78,7 +78,7 @@ mod tests {
                     .unwrap()
             })
             .collect();
-        assert_eq!(told, [1, 2, 2, 4, 4, 4]);
+        assert_eq!(retry_after, [1, 2, 2, 4, 4, 4]);
         let later = (7..200)
             .map(|second| {
                 (0..200)
@@ -91,12 +91,12 @@ mod tests {
     }
 
     #[test]
-    fn when_it_is_quiet_again_the_time_gets_shorter() {
+    fn few_dropped_requests_lower_retry_after() {
         let mut retry = DroppedRequestsTracker::default();
         (1..=6).for_each(|second| assert!((0..20).all(|_| retry.record_dropped(second) <= 4)));
-        let told: Vec<u64> = [100, 200, 300, 400]
+        let retry_after: Vec<u64> = [100, 200, 300, 400]
             .map(|second| retry.record_dropped(second))
             .into();
-        assert_eq!(told, [3, 2, 1, 1]);
+        assert_eq!(retry_after, [3, 2, 1, 1]);
     }
 }

@@ -1,18 +1,17 @@
-//! What is going on right now: the levels, the queues, the requests, as pages for people who look for trouble.
+//! The debug dumps of levels, queues and requests.
 
 use mizzen_value::time::{Moment, duration_text};
 
-use super::entry::{RequestDigest, RequestEntry};
+use super::entry::RequestEntry;
 use super::flows::FlowConfiguration;
 use super::queue_set::QueueSet;
 use super::schema::Distinguisher;
 use super::work_estimate::Nanos;
 use crate::request::ResourcePath;
 
-/// Where the pages are.
 pub(super) const ROOT: &str = "/debug/api_priority_and_fairness/";
 
-/// A page by its name. `began` is the time of day from which time is counted, in seconds since 1970.
+/// A dump by its name. `began` is when the server started, in Unix seconds.
 pub(super) fn render_dump(
     flows: &FlowConfiguration,
     name: &str,
@@ -41,8 +40,8 @@ fn levels(flows: &FlowConfiguration) -> Vec<Vec<String>> {
         "TimedoutRequests",
         "CancelledRequests",
     ])];
-    rows.extend(flows.levels.values().map(|room| {
-        room.inspect(|state| {
+    rows.extend(flows.levels.values().map(|level| {
+        level.inspect(|state| {
             let queues = &state.queues;
             let n_active = queues
                 .all()
@@ -51,7 +50,7 @@ fn levels(flows: &FlowConfiguration) -> Vec<Vec<String>> {
                 .count();
             let totals = queues.totals;
             vec![
-                room.name.to_string(),
+                level.name.to_string(),
                 n_active.to_string(),
                 queues.is_idle().to_string(),
                 state.is_quiescing.to_string(),
@@ -59,7 +58,7 @@ fn levels(flows: &FlowConfiguration) -> Vec<Vec<String>> {
                 queues.executing.to_string(),
                 totals.dispatched.to_string(),
                 totals.rejected.to_string(),
-                // Kubernetes: who waited too long counts as cancelled (queueset.go).
+                // Kubernetes: requests that time out are counted as cancelled (queueset.go).
                 "0".into(),
                 totals.cancelled.to_string(),
             ]
@@ -80,11 +79,11 @@ fn queues(flows: &FlowConfiguration) -> Vec<Vec<String>> {
         "MaxSeatsSum",
         "TotalWorkSum",
     ])];
-    for room in flows.levels.values() {
-        room.inspect(|state| {
+    for level in flows.levels.values() {
+        level.inspect(|state| {
             rows.extend(state.queues.all().iter().enumerate().map(|(at, queue)| {
                 vec![
-                    room.name.to_string(),
+                    level.name.to_string(),
                     at.to_string(),
                     queue.waiting.len().to_string(),
                     queue.executing.to_string(),
@@ -127,11 +126,11 @@ fn requests(flows: &FlowConfiguration, has_details: bool, began: i64) -> Vec<Vec
         headings.extend(heading(&more));
     }
     let mut rows = vec![headings];
-    for room in flows.levels.values() {
-        room.inspect(|state| {
+    for level in flows.levels.values() {
+        level.inspect(|state| {
             for (place, entry) in in_order(&state.queues) {
                 let schema = &state.queues.schema_counts[entry.counts_idx].schema;
-                let mut row = vec![room.name.to_string(), schema.to_string()];
+                let mut row = vec![level.name.to_string(), schema.to_string()];
                 row.extend(request(place, entry, began));
                 if has_details {
                     row.extend(details(entry));
@@ -143,7 +142,8 @@ fn requests(flows: &FlowConfiguration, has_details: bool, began: i64) -> Vec<Vec
     rows
 }
 
-/// Requests by queue: those that wait, in order, and then those that are being answered; last those of no queue.
+/// Requests by queue: the waiting ones in order, then the executing ones; those without a queue
+/// last.
 fn in_order(queues: &QueueSet) -> Vec<(Option<usize>, &RequestEntry)> {
     let waiting = queues
         .all()
@@ -168,32 +168,29 @@ fn in_order(queues: &QueueSet) -> Vec<(Option<usize>, &RequestEntry)> {
 
 fn request(place: Option<usize>, entry: &RequestEntry, began: i64) -> Vec<String> {
     let index = |index: Option<usize>| index.map_or("-1".into(), |index| index.to_string());
-    let moment = |nanos: Nanos| shown(moment(began, nanos));
+    let distinguisher = match entry.digest.flow {
+        Distinguisher::None => "",
+        Distinguisher::User => &entry.digest.user,
+        Distinguisher::Namespace => entry.digest.info.resource().map_or("", ResourcePath::scope),
+    };
     let latency = i64::try_from(entry.work.additional_latency.as_nanos()).unwrap_or(i64::MAX);
     vec![
         index(entry.queue),
         index(place),
-        distinguisher(&entry.digest).to_string(),
-        moment(entry.arrived),
+        distinguisher.to_string(),
+        time_text(began, entry.arrived),
         entry.work.initial_seats.to_string(),
         entry.work.final_seats.to_string(),
         duration_text(latency),
-        entry
-            .started
-            .map_or_else(|| Moment::ZERO.to_string(), moment),
+        match entry.started {
+            Some(at) => time_text(began, at),
+            None => Moment::ZERO.to_string(),
+        },
     ]
 }
 
-fn distinguisher(about: &RequestDigest) -> &str {
-    match about.flow {
-        Distinguisher::None => "",
-        Distinguisher::User => &about.user,
-        Distinguisher::Namespace => about.info.resource().map_or("", ResourcePath::scope),
-    }
-}
-
 fn details(entry: &RequestEntry) -> Vec<String> {
-    let (about, info) = (&entry.digest, &entry.digest.info);
+    let (digest, info) = (&entry.digest, &entry.digest.info);
     let none = ResourcePath::default();
     let path = info.resource().unwrap_or(&none);
     let version = match path.group.as_str() {
@@ -201,9 +198,9 @@ fn details(entry: &RequestEntry) -> Vec<String> {
         group => format!("{group}/{}", path.version),
     };
     vec![
-        about.user.to_string(),
+        digest.user.to_string(),
         info.verb().to_string(),
-        about.uri.path().to_string(),
+        digest.uri.path().to_string(),
         path.scope().to_string(),
         info.name().to_string(),
         version,
@@ -212,16 +209,12 @@ fn details(entry: &RequestEntry) -> Vec<String> {
     ]
 }
 
-fn moment(began: i64, nanos: Nanos) -> Moment {
-    let seconds = began.saturating_add_unsigned(nanos / 1_000_000_000);
-    Moment {
-        seconds,
+/// A time with nanoseconds, without trailing zeros.
+fn time_text(began: i64, nanos: Nanos) -> String {
+    let moment = Moment {
+        seconds: began.saturating_add_unsigned(nanos / 1_000_000_000),
         nanos: (nanos % 1_000_000_000) as u32,
-    }
-}
-
-/// A moment to the nanosecond, without zeros at its end.
-fn shown(moment: Moment) -> String {
+    };
     let (whole, fraction) = (moment.to_string(), format!("{:09}", moment.nanos));
     match fraction.trim_end_matches('0') {
         "" => whole,
@@ -233,7 +226,8 @@ fn heading(names: &[&str]) -> Vec<String> {
     names.iter().map(|name| name.to_string()).collect()
 }
 
-/// Rows as Go's tabwriter sets them: columns of at least eight characters, parted by a comma and a blank.
+/// Rows as Go's tabwriter aligns them: columns of at least eight characters, separated by a comma
+/// and a blank.
 fn table(rows: &[Vec<String>]) -> String {
     let n_columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| {
@@ -263,12 +257,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn moments_are_told_to_the_nanosecond() {
-        assert_eq!(
-            shown(moment(0, 1_051_741_700)),
-            "1970-01-01T00:00:01.0517417Z"
-        );
-        assert_eq!(shown(moment(5, 0)), "1970-01-01T00:00:05Z");
+    fn times_are_shown_to_the_nanosecond() {
+        assert_eq!(time_text(0, 1_051_741_700), "1970-01-01T00:00:01.0517417Z");
+        assert_eq!(time_text(5, 0), "1970-01-01T00:00:05Z");
     }
 
     #[test]

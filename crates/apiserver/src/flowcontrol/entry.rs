@@ -1,4 +1,5 @@
-//! Requests under way, each in its place: nothing is allocated where one left before.
+//! Waiting and executing requests in reused slots, so that a request in steady state allocates
+//! nothing.
 
 use std::ops::{Index, IndexMut};
 use std::time::Duration;
@@ -11,82 +12,81 @@ use super::schema::Distinguisher;
 use super::work_estimate::{Nanos, SeatSeconds, WorkEstimate};
 use crate::request::RequestInfo;
 
-/// A request that comes.
+/// A request before it is queued or dispatched.
 pub(super) struct ArrivingRequest {
-    /// The tally of its flow schema.
+    /// The index of its flow schema's counts.
     pub counts_idx: usize,
-    /// Of which flow it is.
+    /// The hash of its flow.
     pub flow_hash: u64,
     pub work: WorkEstimate,
-    /// How many watchers will hear of what it writes.
+    /// How many watchers are notified of its write.
     pub watchers: Option<usize>,
     pub digest: RequestDigest,
 }
 
-/// What people are told who ask what is going on.
+/// What debug dumps show of a request.
 #[derive(Default)]
 pub(super) struct RequestDigest {
     pub user: Str,
-    /// What tells its flow from others of the schema.
+    /// How its flow is distinguished within the schema.
     pub flow: Distinguisher,
     pub info: RequestInfo,
     pub uri: Uri,
 }
 
-/// A request under way.
+/// A waiting or executing request.
 pub(super) struct RequestEntry {
     pub counts_idx: usize,
     pub work: WorkEstimate,
     pub cost: SeatSeconds,
-    /// The queue that it came through, if there are any.
+    /// Its queue; none at a level without queues.
     pub queue: Option<usize>,
     pub arrived: Nanos,
-    /// The progress when it came.
+    /// The progress meter at its arrival.
     pub arrival_r: SeatSeconds,
-    /// When it went; none while it waits.
+    /// When it was dispatched; none while it waits.
     pub started: Option<Nanos>,
-    /// Whether it has been answered, and only its seats are still taken.
+    /// Whether it is finished and only its seats linger.
     pub is_finished: bool,
-    /// Who waits for it to go.
+    /// Notifies the waiting request of its dispatch.
     pub ready: Option<Sender<()>>,
     pub digest: RequestDigest,
 }
 
 impl RequestEntry {
     pub(super) fn new(
-        newcomer: ArrivingRequest,
+        arriving: ArrivingRequest,
         queue: Option<usize>,
         arrived: Nanos,
-        came_at: SeatSeconds,
+        arrival_r: SeatSeconds,
         service: Duration,
     ) -> RequestEntry {
         let ArrivingRequest {
-            counts_idx: slot,
+            counts_idx,
             work,
-            digest: about,
+            digest,
             ..
-        } = newcomer;
+        } = arriving;
         let cost = work.cost(service);
         RequestEntry {
-            counts_idx: slot,
+            counts_idx,
             work,
             cost,
             queue,
             arrived,
-            arrival_r: came_at,
+            arrival_r,
             started: None,
             is_finished: false,
             ready: None,
-            digest: about,
+            digest,
         }
     }
 }
 
-/// The place of an entry.
+/// The slot of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct RequestKey(usize);
 
-/// Requests by place.
 #[derive(Default)]
 pub(super) struct RequestEntries {
     slots: Vec<Option<RequestEntry>>,
@@ -107,20 +107,20 @@ impl RequestEntries {
         }
     }
 
-    /// Takes an entry out. Its place may be given to another.
+    /// Removes an entry and frees its slot.
     pub(super) fn remove(&mut self, key: RequestKey) -> RequestEntry {
         self.free.push(key.0);
         self.slots[key.0].take().expect(HELD)
     }
 
-    /// All that are there.
     pub(super) fn iter(&self) -> impl Iterator<Item = &RequestEntry> {
         self.slots.iter().flatten()
     }
 }
 
-/// Invariant: a key is with one [`Place`](super::place::Place), or with the queues after that has left, and nowhere else.
-const HELD: &str = "whoever has a key has not left";
+/// Invariant: a key is held by one [`SeatLease`](super::seat_lease::SeatLease), or by the queue set
+/// after that was dropped.
+const HELD: &str = "a key that is held has an entry";
 
 impl Index<RequestKey> for RequestEntries {
     type Output = RequestEntry;

@@ -1,4 +1,4 @@
-//! What is counted of the requests of one flow schema at one level.
+//! Counts and histograms of one flow schema at one priority level.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use mizzen_value::Str;
 use super::RejectReason;
 use super::work_estimate::WorkEstimate;
 
-/// The upper bounds of durations, in seconds, as upstream has them.
+/// Upstream's buckets of durations, in seconds.
 const SECONDS: &[f64] = &[
     0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 15.0, 30.0,
 ];
@@ -16,9 +16,7 @@ const LENGTHS: &[f64] = &[0.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0];
 const SEATS: &[f64] = &[1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 100.0];
 const WATCHES: &[f64] = &[0.0, 1.0, 10.0, 100.0, 1000.0, 10000.0];
 
-/// The figures of one flow schema at one level.
 pub(super) struct FlowSchemaCounts {
-    /// The schema's name.
     pub schema: Str,
     pub dispatched: u64,
     pub rejected: BTreeMap<RejectReason, u64>,
@@ -26,11 +24,11 @@ pub(super) struct FlowSchemaCounts {
     pub waiting_seats: usize,
     pub executing: usize,
     pub executing_seats: usize,
-    /// How often the next in line needed more seats than were free.
+    /// How often the next request needed more seats than were free.
     pub not_accommodated: u64,
-    /// How long requests waited: those that were turned away at the door, and all others.
+    /// Wait durations: of requests rejected on arrival, and of all that were queued or dispatched.
     pub waits: [Histogram; 2],
-    /// How long answering took: watches until they had begun, and all others.
+    /// Execution durations: of regular requests, and of watches until they are initialized.
     pub executions: [Histogram; 2],
     pub queue_lengths: Histogram,
     pub seats: Histogram,
@@ -57,7 +55,7 @@ impl FlowSchemaCounts {
         }
     }
 
-    /// A request comes that takes so many seats, and that so many watchers will hear of.
+    /// Observes the seats of an arriving request and the watchers of its write.
     pub(super) fn observe_arrival(&mut self, work: &WorkEstimate, watchers: Option<usize>) {
         self.seats.observe(work.max_seats() as f64);
         if let Some(watchers) = watchers {
@@ -65,26 +63,22 @@ impl FlowSchemaCounts {
         }
     }
 
-    /// It has to wait.
     pub(super) fn record_queued(&mut self, seats: usize) {
         self.waiting += 1;
         self.waiting_seats += seats;
     }
 
-    /// It no longer has to.
     pub(super) fn record_unqueued(&mut self, seats: usize) {
         self.waiting -= 1;
         self.waiting_seats -= seats;
     }
 
-    /// It is being answered.
     pub(super) fn record_dispatched(&mut self, seats: usize) {
         self.dispatched += 1;
         self.executing += 1;
         self.executing_seats += seats;
     }
 
-    /// It will not be answered.
     pub(super) fn record_rejected(&mut self, reason: RejectReason) {
         *self.rejected.entry(reason).or_default() += 1;
     }

@@ -1,4 +1,4 @@
-//! What a request has of its turn: of which flow schema it is, and the place that it holds.
+//! What a request carries through the filters: its flow schema, and the seats that it holds.
 
 use parking_lot::Mutex;
 use std::sync::{Arc, OnceLock};
@@ -14,26 +14,26 @@ use crate::answer::Answer;
 const LEVEL_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-prioritylevel-uid");
 const SCHEMA_UID: HeaderName = HeaderName::from_static("x-kubernetes-pf-flowschema-uid");
 
-/// The turn of one request. What it holds is given back when the request is dropped, unless somebody takes it over.
+/// The flow control state of one request. Seats are released when the request is dropped, unless
+/// they are taken over.
 #[derive(Default)]
 pub(crate) struct FlowTicket {
     schema: OnceLock<Arc<FlowSchema>>,
     held: Mutex<HeldSeats>,
 }
 
-/// What a request holds.
+/// The seats that a request holds.
 #[derive(Default)]
 pub(crate) struct HeldSeats {
     lease: Option<SeatLease>,
     permit: Option<OwnedSemaphorePermit>,
-    /// Counted for as long as it is held.
     _watching: Option<WatchRegistration>,
 }
 
 impl HeldSeats {
-    pub(super) fn from_lease(place: SeatLease, watching: Option<WatchRegistration>) -> HeldSeats {
+    pub(super) fn from_lease(lease: SeatLease, watching: Option<WatchRegistration>) -> HeldSeats {
         HeldSeats {
-            lease: Some(place),
+            lease: Some(lease),
             _watching: watching,
             permit: None,
         }
@@ -46,7 +46,7 @@ impl HeldSeats {
         }
     }
 
-    /// A watch has sent what was there: from now on it takes no seat, but still counts as a watch.
+    /// Releases the seats of a watch after its initial events. It is still tracked as a watch.
     pub(crate) fn release_seats(&mut self) {
         (self.lease, self.permit) = (None, None);
     }
@@ -61,12 +61,13 @@ impl FlowTicket {
         *self.held.lock() = held;
     }
 
-    /// Takes over what the request holds, for what goes on after it was answered.
+    /// Takes the seats over, for a response that outlives the request.
     pub(crate) fn take_held(&self) -> HeldSeats {
         std::mem::take(&mut self.held.lock())
     }
 
-    /// Says in an answer of which schema and level the request was. Not by name: that is nobody's business.
+    /// Adds the UIDs of the flow schema and priority level to the response. Names are not
+    /// disclosed.
     pub(crate) fn set_response_headers(&self, answer: &mut Answer) {
         let Some(schema) = self.schema.get() else {
             return;
@@ -77,7 +78,6 @@ impl FlowTicket {
     }
 }
 
-/// Whether a verb changes nothing.
 pub(super) fn is_read(verb: &str) -> bool {
     matches!(verb, "get" | "list" | "watch")
 }

@@ -1,4 +1,4 @@
-//! What is configured: which flow schema a request is of, and the levels that share the server.
+//! The digested configuration: which flow schema a request matches, and the priority levels.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{DefaultHasher, Hasher as _};
@@ -15,67 +15,92 @@ use super::schema::{Distinguisher, FlowSchemaSpec};
 use super::server_concurrency::ServerConcurrency;
 use crate::authorization::Attributes;
 
-/// All that is configured.
+/// Flow schemas and priority levels, digested together.
 #[derive(Default)]
 pub(super) struct FlowConfiguration {
-    /// In the order in which they are asked.
+    /// In matching order.
     schemas: Vec<Arc<FlowSchema>>,
-    /// Every level by name, with those that are used up.
+    /// By name, quiescing ones included.
     pub levels: BTreeMap<Str, Arc<PriorityLevel>>,
-    /// The fraction of its target that each level got that is within its bounds, as bits.
+    /// The fair fraction of the last adjustment, as bits.
     fraction: AtomicU64,
 }
 
-/// A flow schema at work.
+/// A flow schema with its level.
 pub(super) struct FlowSchema {
     name: Str,
     rules: FlowSchemaSpec,
-    /// The level of its requests.
     pub level: Arc<PriorityLevel>,
-    /// Where they are counted.
+    /// The index of its counts.
     pub counts_idx: usize,
-    /// Whether there are queues among which flows could be told apart.
+    /// Whether the level has queues, so that flows matter.
     is_queued: bool,
-    /// What one of its requests may take of the level's seats.
+    /// The maximum seats of one request.
     pub max_request_seats: Option<usize>,
-    /// What answers say of it: the identity of the level, and its own.
+    /// The UIDs in response headers: of the level, and of the schema.
     pub uids: [HeaderValue; 2],
 }
 
 impl FlowSchema {
-    /// What tells the flow of a request from others, and a hash of both.
-    pub(super) fn flow_distinguisher(&self, asked: &Attributes) -> (Distinguisher, u64) {
+    /// A mandatory schema, used while it is not stored: of `system:masters`, and of all other requests.
+    fn mandatory(name: &str) -> Value {
+        let groups: &[&str] = match name {
+            EXEMPT => &["system:masters"],
+            _ => &["system:unauthenticated", "system:authenticated"],
+        };
+        let subjects: Vec<Value> = groups
+            .iter()
+            .map(|group| value!({ "kind": "Group", "group": { "name": (*group) } }))
+            .collect();
+        value!({
+            "metadata": { "name": name },
+            "spec": {
+                "priorityLevelConfiguration": { "name": name },
+                "distinguisherMethod": { "type": "ByUser" },
+                "rules": [{
+                    "subjects": (subjects),
+                    "resourceRules": [{
+                        "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"], "clusterScope": true
+                    }],
+                    "nonResourceRules": [{ "verbs": ["*"], "nonResourceURLs": ["*"] }]
+                }]
+            }
+        })
+    }
+
+    /// How the flow of a request is distinguished, and the flow's hash.
+    pub(super) fn flow_distinguisher(&self, attributes: &Attributes) -> (Distinguisher, u64) {
         if !self.is_queued {
             return (Distinguisher::None, 0);
         }
         let mut hasher = DefaultHasher::new();
         hasher.write(self.name.as_bytes());
         hasher.write_u8(0);
-        hasher.write(self.rules.distinguisher.value_for(asked).as_bytes());
+        hasher.write(self.rules.distinguisher.value_for(attributes).as_bytes());
         (self.rules.distinguisher, hasher.finish())
     }
 }
 
 impl FlowConfiguration {
-    /// The schema that a request is of.
-    pub(super) fn find_schema(&self, asked: &Attributes) -> &Arc<FlowSchema> {
+    /// The first schema that matches a request.
+    pub(super) fn find_schema(&self, attributes: &Attributes) -> &Arc<FlowSchema> {
         let found = self
             .schemas
             .iter()
-            .find(|schema| schema.rules.matches(asked));
+            .find(|schema| schema.rules.matches(attributes));
         let fallback = || self.schemas.iter().find(|schema| schema.name == CATCH_ALL);
         found
             .or_else(fallback)
-            .expect("the schema for everything else is always there")
+            .expect("the catch-all schema always exists")
     }
 
-    /// What these objects configure on a server. Levels that are there already are kept, with
-    /// everybody in them; those that are no longer configured until they are empty.
+    /// Digests configuration objects. Existing levels are kept with their requests; those that are
+    /// no longer configured quiesce until they are idle.
     pub(super) fn new<'a>(
         old: &FlowConfiguration,
         levels: impl IntoIterator<Item = &'a Value>,
         schemas: impl IntoIterator<Item = &'a Value>,
-        house: &Arc<ServerConcurrency>,
+        server: &Arc<ServerConcurrency>,
     ) -> FlowConfiguration {
         let levels = levels
             .into_iter()
@@ -88,75 +113,76 @@ impl FlowConfiguration {
                 .entry(name.into())
                 .or_insert_with(|| PriorityLevelConfiguration::mandatory(name));
         }
-        let leftovers = old
+        let quiescing = old
             .levels
             .iter()
             .filter(|(name, _)| !configured.contains_key(*name));
-        let leftovers = leftovers.filter(|(_, room)| !room.inspect(|state| state.queues.is_idle()));
-        let leftovers: Vec<PriorityLevelConfiguration> = leftovers
-            .map(|(_, room)| room.inspect(|state| state.level.clone()))
+        let quiescing = quiescing
+            .filter(|(_, priority_level)| !priority_level.inspect(|state| state.queues.is_idle()));
+        let quiescing: Vec<PriorityLevelConfiguration> = quiescing
+            .map(|(_, priority_level)| priority_level.inspect(|state| state.level.clone()))
             .collect();
         let all: i64 = configured
             .values()
-            .chain(&leftovers)
+            .chain(&quiescing)
             .map(|level| level.shares)
             .sum();
         let levels = configured.into_values().map(|level| (level, false));
-        let levels = levels.chain(leftovers.into_iter().map(|level| (level, true)));
-        let rooms = levels.map(|(level, is_leftover)| {
-            let seats = level.seat_limits(house.limit, all);
-            let room = old.levels.get(&level.name).cloned();
-            let room = room.unwrap_or_else(|| {
-                Arc::new(PriorityLevel::new(house.clone(), level.clone(), seats))
+        let levels = levels.chain(quiescing.into_iter().map(|level| (level, true)));
+        let priority_levels = levels.map(|(level, is_quiescing)| {
+            let seats = level.seat_limits(server.limit, all);
+            let priority_level = old.levels.get(&level.name).cloned();
+            let priority_level = priority_level.unwrap_or_else(|| {
+                Arc::new(PriorityLevel::new(server.clone(), level.clone(), seats))
             });
-            room.configure(level, seats, is_leftover);
-            (room.name.clone(), room)
+            priority_level.configure(level, seats, is_quiescing);
+            (priority_level.name.clone(), priority_level)
         });
         let mut flows = FlowConfiguration {
-            levels: rooms.collect(),
+            levels: priority_levels.collect(),
             ..FlowConfiguration::default()
         };
         let sizes = flows
             .levels
             .values()
-            .map(|room| room.inspect(|state| state.size()));
-        let (room_to_wait, seats) = sizes.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
-        house.resize(room_to_wait, seats);
+            .map(|priority_level| priority_level.inspect(|state| state.size()));
+        let (max_waiting, seats) = sizes.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
+        server.resize(max_waiting, seats);
         flows.update_borrowing();
         flows.schemas = flows.build_schemas(schemas, &known);
         flows
     }
 
-    /// Lets levels that need more borrow from those that need less.
+    /// Recomputes the concurrency limits from the demand.
     pub(super) fn update_borrowing(&self) {
-        let parts: Vec<_> = self
+        let items: Vec<_> = self
             .levels
             .values()
-            .map(|room| room.allocation_item())
+            .map(|priority_level| priority_level.allocation_item())
             .collect();
-        let Some((given, fraction)) = allocate_concurrency(&parts) else {
+        let Some((limits, fraction)) = allocate_concurrency(&items) else {
             return;
         };
         self.levels
             .values()
-            .zip(given)
-            .for_each(|(room, seats)| room.set_limit(seats));
+            .zip(limits)
+            .for_each(|(priority_level, seats)| priority_level.set_limit(seats));
         self.fraction.store(fraction.to_bits(), Ordering::Relaxed);
     }
 
-    /// The fraction of its target that each level got at the last look, if it was within its bounds.
+    /// The fair fraction of the last adjustment.
     pub(super) fn fair_fraction(&self) -> f64 {
         f64::from_bits(self.fraction.load(Ordering::Relaxed))
     }
 
-    /// Whether a level that is no longer configured is empty.
+    /// Whether a quiescing level is idle.
     pub(super) fn has_idle_quiescing_level(&self) -> bool {
-        self.levels
-            .values()
-            .any(|room| room.inspect(|state| state.is_quiescing && state.queues.is_idle()))
+        self.levels.values().any(|priority_level| {
+            priority_level.inspect(|state| state.is_quiescing && state.queues.is_idle())
+        })
     }
 
-    /// The schemas whose levels are `known`, and those that are always there.
+    /// The schemas whose levels exist, and the mandatory ones, in matching order.
     fn build_schemas<'a>(
         &self,
         schemas: impl IntoIterator<Item = &'a Value>,
@@ -171,7 +197,7 @@ impl FlowConfiguration {
         sound.sort_by_key(|(object, rules)| (rules.precedence, Str::from(name(object))));
         let missing = |wanted: &str| sound.iter().all(|(object, _)| name(object) != wanted);
         let [first, last] =
-            [EXEMPT, CATCH_ALL].map(|name| missing(name).then(|| mandatory_schema(name)));
+            [EXEMPT, CATCH_ALL].map(|name| missing(name).then(|| FlowSchema::mandatory(name)));
         let read = |object: &Option<Value>| {
             object
                 .as_ref()
@@ -189,56 +215,27 @@ impl FlowConfiguration {
     }
 
     fn build_schema(&self, object: &Value, rules: FlowSchemaSpec) -> FlowSchema {
-        let room = self
+        let priority_level = self
             .levels
             .get(&rules.level)
-            .expect("schemas of unknown levels were left out")
+            .expect("schemas without a level were filtered out")
             .clone();
         let (level, widest) =
-            room.inspect(|state| (state.level.clone(), state.seats.max_request_seats));
+            priority_level.inspect(|state| (state.level.clone(), state.seats.max_request_seats));
         let name: Str = name(object).into();
+        let header = |uid: &str| HeaderValue::from_str(uid).unwrap_or(HeaderValue::from_static(""));
         FlowSchema {
-            counts_idx: room.counts_index(&name),
+            counts_idx: priority_level.counts_index(&name),
             is_queued: level.response.n_queues() > 1,
             max_request_seats: widest,
             uids: [level.uid.as_str(), object.at("metadata.uid").str()].map(header),
             name,
             rules,
-            level: room,
+            level: priority_level,
         }
     }
 }
 
 fn name(object: &Value) -> &str {
     object.at("metadata.name").str()
-}
-
-fn header(uid: &str) -> HeaderValue {
-    HeaderValue::from_str(uid).unwrap_or(HeaderValue::from_static(""))
-}
-
-/// A schema that is there even if nobody has written it: for those who may do everything, and for everybody else.
-fn mandatory_schema(name: &str) -> Value {
-    let groups: &[&str] = match name {
-        EXEMPT => &["system:masters"],
-        _ => &["system:unauthenticated", "system:authenticated"],
-    };
-    let subjects: Vec<Value> = groups
-        .iter()
-        .map(|group| value!({ "kind": "Group", "group": { "name": (*group) } }))
-        .collect();
-    value!({
-        "metadata": { "name": name },
-        "spec": {
-            "priorityLevelConfiguration": { "name": name },
-            "distinguisherMethod": { "type": "ByUser" },
-            "rules": [{
-                "subjects": (subjects),
-                "resourceRules": [{
-                    "verbs": ["*"], "apiGroups": ["*"], "resources": ["*"], "namespaces": ["*"], "clusterScope": true
-                }],
-                "nonResourceRules": [{ "verbs": ["*"], "nonResourceURLs": ["*"] }]
-            }]
-        }
-    })
 }

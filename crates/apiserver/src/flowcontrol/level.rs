@@ -1,49 +1,69 @@
-//! What does a priority level say? How its requests wait, and how many seats are its own.
+//! A PriorityLevelConfiguration: how requests wait, and the shares of the server's seats.
 
 use mizzen_value::{Str, Value};
 
 use super::shuffle_sharding::Hand;
 
-/// The level whose requests are never held up; there is no other of that kind.
+/// The only level of type Exempt.
 pub(super) const EXEMPT: &str = "exempt";
-/// The level, and the schema, of what nothing else is for.
+/// The level, and the schema, of requests that match nothing else.
 pub(super) const CATCH_ALL: &str = "catch-all";
-/// How much of a level's own seats a single request may take.
+/// The maximum fraction of a level's nominal seats for one request.
 const WIDEST: f64 = 0.15;
 
-/// A priority level as it is configured.
+/// A PriorityLevelConfiguration.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct PriorityLevelConfiguration {
     pub name: Str,
     pub uid: Str,
     pub response: LimitResponse,
-    /// Its part of the server's seats, next to those of others.
+    /// Its part of the server's seats, relative to all shares.
     pub shares: i64,
     lendable_percent: i64,
     /// None if there is no limit.
     borrowing_percent: Option<i64>,
 }
 
-/// How requests of a level wait.
+/// What happens to requests for which no seats are free.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LimitResponse {
-    /// They never do.
+    /// Requests are never limited.
     Exempt,
-    /// They are turned away instead.
+    /// They are rejected.
     Reject,
-    /// In queues.
+    /// They wait in queues.
     Queue {
-        /// How many there are.
         queues: usize,
-        /// How many requests may wait in each.
+        /// How many requests may wait in each queue.
         length: usize,
-        /// How many each flow may use.
+        /// The hand size: how many queues each flow may use.
         hand: usize,
     },
 }
 
 impl LimitResponse {
-    /// How many queues there are.
+    /// None if the object is invalid.
+    fn from_object(response: &Value) -> Option<LimitResponse> {
+        let queuing = &response["queuing"];
+        if (response["type"].str() == "Reject") != queuing.is_null() {
+            return None;
+        }
+        if queuing.is_null() {
+            return Some(LimitResponse::Reject);
+        }
+        let number = |name: &str| usize::try_from(queuing[name].int()).ok();
+        let (queues, length, hand) = (
+            number("queues")?,
+            number("queueLengthLimit")?,
+            number("handSize")?,
+        );
+        Hand::is_possible(queues, hand).then_some(LimitResponse::Queue {
+            queues,
+            length,
+            hand,
+        })
+    }
+
     pub(super) fn n_queues(self) -> usize {
         match self {
             LimitResponse::Queue { queues, .. } => queues,
@@ -51,7 +71,8 @@ impl LimitResponse {
         }
     }
 
-    /// How many requests may wait. Kubernetes: where none may, use is measured by one (queueset.go).
+    /// How many requests may wait. Kubernetes: the scale of utilization is at least one
+    /// (queueset.go).
     pub(super) fn max_waiting(self) -> usize {
         match self {
             LimitResponse::Queue { queues, length, .. } => {
@@ -62,21 +83,21 @@ impl LimitResponse {
     }
 }
 
-/// The seats of a level.
+/// The concurrency limits of a level.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct SeatLimits {
-    /// Its own.
+    /// The nominal limit.
     pub nominal: usize,
-    /// What it keeps of them when it lends.
+    /// The minimum when it lends.
     pub lower: usize,
-    /// What it may have when it borrows.
+    /// The maximum when it borrows.
     pub upper: usize,
-    /// What a single request may take; none where nothing is said.
+    /// The maximum seats of one request; none without queues.
     pub max_request_seats: Option<usize>,
 }
 
 impl PriorityLevelConfiguration {
-    /// Reads a PriorityLevelConfiguration. One that makes no sense is as good as none.
+    /// None if the object is invalid.
     pub(super) fn from_object(object: &Value) -> Option<PriorityLevelConfiguration> {
         let (metadata, spec) = (&object["metadata"], &object["spec"]);
         let (limited, exempt) = (&spec["limited"], &spec["exempt"]);
@@ -91,16 +112,16 @@ impl PriorityLevelConfiguration {
         {
             return None;
         }
-        let shape = if is_exempt {
+        let response = if is_exempt {
             LimitResponse::Exempt
         } else {
-            waiting(&limited["limitResponse"])?
+            LimitResponse::from_object(&limited["limitResponse"])?
         };
         let said = if is_exempt { exempt } else { limited };
         Some(PriorityLevelConfiguration {
             name: name.into(),
             uid: metadata["uid"].str().into(),
-            response: shape,
+            response,
             shares: said["nominalConcurrencyShares"].int().max(0),
             lendable_percent: said["lendablePercent"].int().clamp(0, 100),
             borrowing_percent: said["borrowingLimitPercent"]
@@ -109,7 +130,7 @@ impl PriorityLevelConfiguration {
         })
     }
 
-    /// The level that is there even if nobody has written it.
+    /// A mandatory level, used while it is not stored.
     pub(super) fn mandatory(name: &str) -> PriorityLevelConfiguration {
         let (shape, shares) = match name {
             EXEMPT => (LimitResponse::Exempt, 0),
@@ -125,7 +146,7 @@ impl PriorityLevelConfiguration {
         }
     }
 
-    /// Its seats of all `limit` that the server has, where everybody's shares are `all` together.
+    /// The limits of a server with `limit` seats, where the shares of all levels add up to `all`.
     pub(super) fn seat_limits(&self, limit: usize, all: i64) -> SeatLimits {
         let nominal = if all > 0 {
             (limit as f64 * self.shares as f64 / all as f64).ceil()
@@ -146,28 +167,6 @@ impl PriorityLevelConfiguration {
             },
         }
     }
-}
-
-/// What a level's requests do that cannot go at once.
-fn waiting(response: &Value) -> Option<LimitResponse> {
-    let queuing = &response["queuing"];
-    if (response["type"].str() == "Reject") != queuing.is_null() {
-        return None;
-    }
-    if queuing.is_null() {
-        return Some(LimitResponse::Reject);
-    }
-    let number = |name: &str| usize::try_from(queuing[name].int()).ok();
-    let (queues, length, hand) = (
-        number("queues")?,
-        number("queueLengthLimit")?,
-        number("handSize")?,
-    );
-    Hand::is_possible(queues, hand).then_some(LimitResponse::Queue {
-        queues,
-        length,
-        hand,
-    })
 }
 
 #[cfg(test)]

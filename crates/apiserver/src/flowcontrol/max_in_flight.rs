@@ -1,4 +1,4 @@
-//! Two plain limits instead of fairness: so many reads and so many writes at a time.
+//! The two limits without priority and fairness: concurrent reads and concurrent writes.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use mizzen_object::User;
 
 use super::flow_ticket;
 
-/// Seats for reads and for writes. None where there is no limit.
+/// Permits of reads and of writes. None where there is no limit.
 pub(super) struct MaxInFlight {
     reads: Option<Arc<Semaphore>>,
     writes: Option<Arc<Semaphore>>,
 }
 
 impl MaxInFlight {
-    /// Limits; nothing is no limit.
+    /// Zero means no limit.
     pub(super) fn new(reads: usize, writes: usize) -> MaxInFlight {
         let limit = |seats: usize| {
             (seats > 0).then(|| Arc::new(Semaphore::new(seats.min(Semaphore::MAX_PERMITS))))
@@ -26,7 +26,7 @@ impl MaxInFlight {
         }
     }
 
-    /// A seat, or the news that there is none. Who may do everything needs none.
+    /// Acquires a permit. Members of `system:masters` are admitted without one.
     pub(super) fn acquire(
         &self,
         user: &User,
@@ -47,7 +47,7 @@ impl MaxInFlight {
     }
 }
 
-/// All seats are taken.
+/// All permits are in use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct NoPermit;
 

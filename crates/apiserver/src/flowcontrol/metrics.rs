@@ -1,4 +1,4 @@
-//! What metrics say of levels and flow schemas, under upstream's names.
+//! Metrics of priority levels and flow schemas, under upstream's names.
 
 use mizzen_metrics::{Families, Histogram};
 
@@ -8,11 +8,11 @@ use super::priority_level::{PriorityLevel, PriorityLevelState};
 use super::server_concurrency::{Phase, ServerConcurrency};
 use super::utilization::LevelUtilization;
 
-/// A label that tells series of one level or flow schema apart.
+/// A label that distinguishes series of one level or flow schema.
 type Label = (&'static str, &'static str);
-/// What is said of a level: the name, what it is, and where it is found.
+/// A gauge of a level: name, help, value.
 type OfLevel = (&'static str, &'static str, fn(&PriorityLevelState) -> f64);
-/// What is said of a flow schema at a level: the name, the kind, what it is, and where it is found.
+/// A series of a flow schema at a level: name, type, help, value.
 type OfSchema = (
     &'static str,
     &'static str,
@@ -26,7 +26,7 @@ type Spread = (
     fn(&FlowSchemaCounts) -> Vec<(Option<Label>, &Histogram)>,
 );
 
-/// A histogram of what a level uses, by one more label.
+/// A histogram of a level's utilization, by one more label.
 type OfUsage = (
     &'static str,
     &'static str,
@@ -101,37 +101,37 @@ const SCHEMA_FIGURES: [OfSchema; 6] = [
         "dispatched_requests_total",
         "counter",
         "Requests that were let in.",
-        |tally| tally.dispatched as f64,
+        |counts| counts.dispatched as f64,
     ),
     (
         "current_inqueue_requests",
         "gauge",
         "Requests that wait.",
-        |tally| tally.waiting as f64,
+        |counts| counts.waiting as f64,
     ),
     (
         "current_inqueue_seats",
         "gauge",
         "Seats for which requests wait.",
-        |tally| tally.waiting_seats as f64,
+        |counts| counts.waiting_seats as f64,
     ),
     (
         "current_executing_requests",
         "gauge",
         "Requests that are being answered.",
-        |tally| tally.executing as f64,
+        |counts| counts.executing as f64,
     ),
     (
         "current_executing_seats",
         "gauge",
         "Seats that are taken.",
-        |tally| tally.executing_seats as f64,
+        |counts| counts.executing_seats as f64,
     ),
     (
         "request_dispatch_no_accommodation_total",
         "counter",
         "How often the next in line needed more seats than were free.",
-        |tally| tally.not_accommodated as f64,
+        |counts| counts.not_accommodated as f64,
     ),
 ];
 
@@ -139,37 +139,37 @@ const SPREADS: [Spread; 5] = [
     (
         "request_wait_duration_seconds",
         "How long requests waited.",
-        |tally| {
+        |counts| {
             vec![
-                (Some(("execute", "false")), &tally.waits[0]),
-                (Some(("execute", "true")), &tally.waits[1]),
+                (Some(("execute", "false")), &counts.waits[0]),
+                (Some(("execute", "true")), &counts.waits[1]),
             ]
         },
     ),
     (
         "request_execution_seconds",
         "How long answering took; of a watch, how long it took to begin.",
-        |tally| {
+        |counts| {
             vec![
-                (Some(("type", "regular")), &tally.executions[0]),
-                (Some(("type", "watch")), &tally.executions[1]),
+                (Some(("type", "regular")), &counts.executions[0]),
+                (Some(("type", "watch")), &counts.executions[1]),
             ]
         },
     ),
     (
         "request_queue_length_after_enqueue",
         "How many waited in a queue with one more.",
-        |tally| vec![(None, &tally.queue_lengths)],
+        |counts| vec![(None, &counts.queue_lengths)],
     ),
     (
         "watch_count_samples",
         "How many watchers heard of a write.",
-        |tally| vec![(None, &tally.watches)],
+        |counts| vec![(None, &counts.watches)],
     ),
     (
         "work_estimated_seats",
         "How many seats a request took.",
-        |tally| vec![(None, &tally.seats)],
+        |counts| vec![(None, &counts.seats)],
     ),
 ];
 
@@ -196,19 +196,40 @@ const USAGES: [OfUsage; 3] = [
     ),
 ];
 
-/// Adds it all to a scrape.
-pub(super) fn collect(flows: &FlowConfiguration, house: &ServerConcurrency, out: &mut Families) {
-    each(flows, |room, state| collect_level(room, state, out));
-    collect_kinds(house, out);
+/// Adds all series to a scrape. One level is locked at a time.
+pub(super) fn collect(
+    configuration: &FlowConfiguration,
+    server: &ServerConcurrency,
+    out: &mut Families,
+) {
+    for level in configuration.levels.values() {
+        level.inspect(|state| collect_level(level, state, out));
+    }
+    server.for_each_class(|class, size, histogram| {
+        let [phase, kind] = class.labels();
+        let kind = ("request_kind", kind);
+        out.histogram(
+            name("read_vs_write_current_requests"),
+            "How many requests there are by kind, of those that may be.",
+        )
+        .add_histogram(&[("phase", phase), kind], histogram);
+        if class.phase == Phase::Waiting {
+            out.gauge(
+                "apiserver_current_inqueue_requests",
+                "Requests that wait in queues.",
+            )
+            .add(&[kind], size);
+        }
+    });
     out.gauge(
         name("seat_fair_frac"),
         "The fraction of its target that a level got.",
     )
-    .add(&[], flows.fair_fraction());
+    .add(&[], configuration.fair_fraction());
 }
 
-fn collect_level(room: &PriorityLevel, state: &PriorityLevelState, out: &mut Families) {
-    let level = ("priority_level", &*room.name);
+fn collect_level(level: &PriorityLevel, state: &PriorityLevelState, out: &mut Families) {
+    let level = ("priority_level", &*level.name);
     for (figure, help, value) in LEVEL_FIGURES {
         out.gauge(name(figure), help).add(&[level], value(state));
     }
@@ -230,31 +251,30 @@ fn collect_level(room: &PriorityLevel, state: &PriorityLevelState, out: &mut Fam
             family.add_histogram(&labels, histogram);
         }
     }
-    for tally in &state.queues.schema_counts {
-        collect_schema(level, tally, out);
+    for counts in &state.queues.schema_counts {
+        collect_schema(level, counts, out);
     }
 }
 
-/// The figures of a flow schema at a level.
-fn collect_schema(level: (&str, &str), tally: &FlowSchemaCounts, out: &mut Families) {
-    let schema = ("flow_schema", &*tally.schema);
+fn collect_schema(level: (&str, &str), counts: &FlowSchemaCounts, out: &mut Families) {
+    let schema = ("flow_schema", &*counts.schema);
     for (figure, kind, help, value) in SCHEMA_FIGURES {
         let family = match kind {
             "counter" => out.counter(name(figure), help),
             _ => out.gauge(name(figure), help),
         };
-        family.add(&[schema, level], value(tally));
+        family.add(&[schema, level], value(counts));
     }
     let rejected = out.counter(
         name("rejected_requests_total"),
         "Requests that were rejected.",
     );
-    for (reason, count) in &tally.rejected {
+    for (reason, count) in &counts.rejected {
         rejected.add(&[schema, level, ("reason", &reason.to_string())], *count);
     }
     for (figure, help, spread) in SPREADS {
         let family = out.histogram(name(figure), help);
-        for (more, histogram) in spread(tally) {
+        for (more, histogram) in spread(counts) {
             if !histogram.is_empty() {
                 let labels: Vec<_> = more.into_iter().chain([schema, level]).collect();
                 family.add_histogram(&labels, histogram);
@@ -263,33 +283,6 @@ fn collect_schema(level: (&str, &str), tally: &FlowSchemaCounts, out: &mut Famil
     }
 }
 
-fn collect_kinds(house: &ServerConcurrency, out: &mut Families) {
-    house.for_each_class(|standing, size, spread| {
-        let [phase, kind] = standing.labels();
-        let kind = ("request_kind", kind);
-        out.histogram(
-            name("read_vs_write_current_requests"),
-            "How many requests there are by kind, of those that may be.",
-        )
-        .add_histogram(&[("phase", phase), kind], spread);
-        if standing.phase == Phase::Waiting {
-            out.gauge(
-                "apiserver_current_inqueue_requests",
-                "Requests that wait in queues.",
-            )
-            .add(&[kind], size);
-        }
-    });
-}
-
 fn name(figure: &str) -> String {
     format!("apiserver_flowcontrol_{figure}")
-}
-
-/// One level after another, so that no lock is held for all of it.
-fn each(flows: &FlowConfiguration, mut collect: impl FnMut(&PriorityLevel, &PriorityLevelState)) {
-    flows
-        .levels
-        .values()
-        .for_each(|room| room.inspect(|state| collect(room, state)));
 }

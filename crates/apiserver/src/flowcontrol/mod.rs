@@ -1,13 +1,18 @@
-//! Whose turn is it? Requests share the server's seats by priority and fairness, as KEP-1040 has it.
+//! API Priority and Fairness (KEP-1040): requests share the server's seats by priority level and
+//! flow.
 //!
-//! Reading order: `schema` (which requests a flow schema means), `level` (what a priority level says), `flows` (both
-//! together) and `index` (as of now); `width` (how many seats a request takes) with `watchers`; then `room` (a level at
-//! work) around `queues` (who is next), which counts in `work`, keeps requests in `entry` and deals queues in `deal`;
-//! `place` is what a request holds, `house` what all levels share, `usage` how much of it is in use. `demand` and `lend` move seats between levels every ten seconds. `figures` and
-//! `dump` show it, `status` says which schemas name no level, and `inflight` is what there is without all this.
+//! Reading order: `schema` (FlowSchema rules), `level` (PriorityLevelConfiguration), `flows` (both
+//! together) and `config_consumer` (as stored now); `work_estimator` (seats of a request) with
+//! `watch_tracker`; then `priority_level` around the pure `queue_set`, which counts in
+//! `work_estimate`, keeps requests in `entry` and picks queues by `shuffle_sharding`. A
+//! `seat_lease` is what a request holds, `server_concurrency` what all levels share, `utilization`
+//! how much of it is in use. `demand` and `concurrency_allocation` move seats between levels every
+//! ten seconds. `metrics` and `dump` show the state, `status` writes the Dangling condition of flow
+//! schemas, and `max_in_flight` replaces all of it where it is disabled.
 //!
-//! Invariant: a request has a place from the moment it comes until its response has been written or its client is gone, in
-//! whatever way that comes about; a response of up to 4 KiB until it has been made, a watch until what was there has been sent.
+//! Invariant: a request holds its seats until its response has been written or its client is gone;
+//! a response of up to 4 KiB until it has been made, a watch until its initial events have been
+//! sent.
 
 mod concurrency_allocation;
 mod config_consumer;
@@ -61,17 +66,18 @@ use seat_lease::SeatLease;
 use watch_tracker::WatchTracker;
 use work_estimate::WorkEstimate;
 
-/// How often levels lend and borrow.
+/// How often levels lend and borrow seats.
 const ADJUST_EVERY: Duration = Duration::from_secs(10);
 
-/// How many requests are answered at a time.
+/// How many requests are served concurrently.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Concurrency {
-    /// Reads. With fairness both together are the seats that there are.
+    /// Limit of read requests. With priority and fairness, both limits together are the server's
+    /// seats.
     pub reads: usize,
-    /// Writes.
+    /// Limit of mutating requests.
     pub writes: usize,
-    /// Whether requests share the seats by priority and fairness, or first come, first served.
+    /// Whether priority and fairness is enabled; otherwise there are only the two limits.
     pub is_fair: bool,
 }
 
@@ -85,14 +91,14 @@ impl Default for Concurrency {
     }
 }
 
-/// Why a request is turned away.
+/// Why a request is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum RejectReason {
-    /// There are no queues, and no seats.
+    /// The level rejects instead of queueing, and no seats are free.
     ConcurrencyLimit,
-    /// The queue is full, and there are no seats.
+    /// The queue is full, and no seats are free.
     QueueFull,
-    /// It waited for too long, or its client is gone.
+    /// The request waited too long, or its client is gone.
     TimeOut,
 }
 
@@ -106,68 +112,71 @@ impl Display for RejectReason {
     }
 }
 
-/// Who lets requests in.
+/// The concurrency filter: priority and fairness, or plain limits.
 pub(crate) struct FlowControl {
-    limiter: Limiter,
+    limiter: ConcurrencyLimiter,
     watchers: WatchTracker,
-    /// The time of day when this began, in seconds since 1970.
+    /// When the server started, in Unix seconds.
     began: i64,
 }
 
-/// How requests are let in.
-enum Limiter {
+/// How concurrency is limited.
+enum ConcurrencyLimiter {
     PriorityAndFairness(Box<ConfigConsumer>),
     MaxInFlight(MaxInFlight),
 }
 
 impl FlowControl {
-    /// Where no flow schemas are served, nobody could say what is fair.
+    /// Plain limits apply where no FlowSchemas are served.
     pub(crate) fn new(catalog: &Catalog, concurrency: Concurrency, began: i64) -> FlowControl {
         let Concurrency {
             reads,
             writes,
             is_fair,
         } = concurrency;
-        let way = match ConfigSources::find(catalog).filter(|_| is_fair) {
-            Some(sources) => Limiter::PriorityAndFairness(Box::new(ConfigConsumer::new(
-                sources,
-                reads.saturating_add(writes),
-            ))),
-            None => Limiter::MaxInFlight(MaxInFlight::new(reads, writes)),
+        let limiter = match ConfigSources::find(catalog).filter(|_| is_fair) {
+            Some(sources) => ConcurrencyLimiter::PriorityAndFairness(Box::new(
+                ConfigConsumer::new(sources, reads.saturating_add(writes)),
+            )),
+            None => ConcurrencyLimiter::MaxInFlight(MaxInFlight::new(reads, writes)),
         };
         FlowControl {
-            limiter: way,
+            limiter,
             watchers: WatchTracker::default(),
             began,
         }
     }
 
-    /// Waits until it is the turn of a request, which has its place from then on. The answer is that of one which was
-    /// turned away.
+    /// Waits for the seats of a request, which then holds them in its ticket. The error is the
+    /// response to a rejected request.
     pub(crate) async fn admit(&self, server: &Inner, request: &Request) -> Result<(), Answer> {
-        let asked = request_attributes(request);
-        // Nobody can wait for the end of what lasts as long as its client likes. Of a watch the beginning is work.
-        if asked.is_long_running() && asked.verb != "watch" {
+        let attributes = request_attributes(request);
+        // Long-running requests are exempt. Of a watch only the initialization takes seats.
+        if attributes.is_long_running() && attributes.verb != "watch" {
             return Ok(());
         }
         match &self.limiter {
-            Limiter::MaxInFlight(_) if asked.verb == "watch" => {}
-            Limiter::MaxInFlight(inflight) => match inflight.acquire(&request.user, asked.verb) {
-                Ok(seat) => request.ticket.hold(HeldSeats::from_permit(seat)),
-                Err(_) => return Err(too_many(1)),
-            },
-            Limiter::PriorityAndFairness(index) => {
-                let place = self
-                    .wait_for_seats(server, request, &asked, index.classify(&asked))
+            ConcurrencyLimiter::MaxInFlight(_) if attributes.verb == "watch" => {}
+            ConcurrencyLimiter::MaxInFlight(limits) => {
+                match limits.acquire(&request.user, attributes.verb) {
+                    Ok(seat) => request.ticket.hold(HeldSeats::from_permit(seat)),
+                    Err(_) => return Err(too_many(1)),
+                }
+            }
+            ConcurrencyLimiter::PriorityAndFairness(config) => {
+                let lease = self
+                    .wait_for_seats(server, request, &attributes, config.classify(&attributes))
                     .await?;
-                let watching = match asked.target {
-                    Target::Resource(resource) if asked.verb == "watch" => {
+                let registration = match attributes.target {
+                    Target::Resource(resource) if attributes.verb == "watch" => {
                         let fields = request.query.text("fieldSelector");
                         self.watchers.register(&Resource { fields, ..resource })
                     }
                     _ => None,
                 };
-                request.ticket.hold(HeldSeats::from_lease(place, watching));
+                request
+                    .ticket
+                    .hold(HeldSeats::from_lease(lease, registration));
             }
         }
         Ok(())
@@ -177,42 +186,41 @@ impl FlowControl {
         &self,
         server: &Inner,
         request: &Request,
-        asked: &Attributes<'_>,
+        attributes: &Attributes<'_>,
         schema: Arc<FlowSchema>,
     ) -> Result<SeatLease, Answer> {
-        let newcomer = self.describe_request(server, request, asked, &schema);
-        let room = schema.level.clone();
+        let arriving = self.describe_request(server, request, attributes, &schema);
+        let level = schema.level.clone();
         request.ticket.set_schema(schema);
-        let entered = room.admit(newcomer);
-        let (mut place, wait) = entered.map_err(|_| too_many(room.retry_after()))?;
+        let entered = level.admit(arriving);
+        let (mut lease, wait) = entered.map_err(|_| too_many(level.retry_after()))?;
         if let Some(wait) = wait
-            && !place.wait(wait, request.deadline.of_turn()).await
+            && !lease.wait(wait, request.deadline.of_turn()).await
         {
-            return Err(too_many(room.retry_after()));
+            return Err(too_many(level.retry_after()));
         }
-        Ok(place)
+        Ok(lease)
     }
 
     fn describe_request(
         &self,
         server: &Inner,
         request: &Request,
-        asked: &Attributes,
+        attributes: &Attributes,
         schema: &FlowSchema,
     ) -> ArrivingRequest {
-        let (work, watchers) = match &asked.target {
+        let (work, watchers) = match &attributes.target {
             Target::Resource(resource) => work_estimator::estimate_work(
                 server,
                 request,
                 resource,
-                asked.verb,
                 schema.max_request_seats,
                 &self.watchers,
             ),
             Target::Page(_) => (WorkEstimate::ONE, None),
         };
-        let (flow, hash) = schema.flow_distinguisher(asked);
-        let about = RequestDigest {
+        let (flow, flow_hash) = schema.flow_distinguisher(attributes);
+        let digest = RequestDigest {
             user: request.user.name.clone(),
             flow,
             info: request.info.clone(),
@@ -220,40 +228,40 @@ impl FlowControl {
         };
         ArrivingRequest {
             counts_idx: schema.counts_idx,
-            flow_hash: hash,
+            flow_hash,
             work,
             watchers,
-            digest: about,
+            digest,
         }
     }
 
     /// Adds its series to a scrape.
     pub(crate) fn collect(&self, out: &mut Families) {
-        if let Limiter::PriorityAndFairness(index) = &self.limiter {
-            metrics::collect(&index.flows(), &index.house, out);
+        if let ConcurrencyLimiter::PriorityAndFairness(config) = &self.limiter {
+            metrics::collect(&config.flows(), &config.server, out);
         }
     }
 
-    /// A page of what is going on, if there is one at that path.
+    /// A debug dump, if there is one at that path.
     pub(crate) fn dump_page(&self, path: &str, has_details: bool) -> Option<Answer> {
-        let (Limiter::PriorityAndFairness(index), Some(name)) =
+        let (ConcurrencyLimiter::PriorityAndFairness(config), Some(name)) =
             (&self.limiter, path.strip_prefix(dump::ROOT))
         else {
             return None;
         };
-        let text = dump::render_dump(&index.flows(), name, has_details, self.began)?;
+        let text = dump::render_dump(&config.flows(), name, has_details, self.began)?;
         Some(answer::answer(200, "text/plain; charset=utf-8", text))
     }
 }
 
-/// Lets levels lend and borrow, and keeps the status of flow schemas, as long as the server is there.
+/// Starts the loops that adjust borrowing and that maintain the status of flow schemas.
 pub(crate) fn start(server: &Arc<Inner>) {
-    let Limiter::PriorityAndFairness(index) = &server.flow_control.limiter else {
+    let ConcurrencyLimiter::PriorityAndFairness(config) = &server.flow_control.limiter else {
         return;
     };
     tokio::spawn(status::run_status_updates(
         Arc::downgrade(server),
-        index.sources.clone(),
+        config.sources.clone(),
     ));
     let server = Arc::downgrade(server);
     tokio::spawn(async move {
@@ -264,14 +272,14 @@ pub(crate) fn start(server: &Arc<Inner>) {
             let Some(server) = server.upgrade() else {
                 return;
             };
-            if let Limiter::PriorityAndFairness(index) = &server.flow_control.limiter {
-                index.update_borrowing();
+            if let ConcurrencyLimiter::PriorityAndFairness(config) = &server.flow_control.limiter {
+                config.update_borrowing();
             }
         }
     });
 }
 
-/// What somebody is told who has to come back in so many seconds.
+/// 429 with a `Retry-After` header.
 fn too_many(seconds: u64) -> Answer {
     let mut answer = answer::text(429, "Too many requests, please try again later.\n");
     answer

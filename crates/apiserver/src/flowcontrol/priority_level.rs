@@ -1,4 +1,4 @@
-//! A priority level at work: its queues behind a lock, and who is let in.
+//! A priority level: its queue set behind a lock, and the wake-ups that release lingering seats.
 
 use parking_lot::{Mutex, MutexGuard};
 use std::sync::Arc;
@@ -20,47 +20,50 @@ use super::seat_lease::{SeatLease, Wait};
 use super::server_concurrency::{Phase, RequestClass, ServerConcurrency};
 use super::work_estimate::Nanos;
 
-/// A priority level at work.
+/// A priority level.
 pub(super) struct PriorityLevel {
-    /// The level's name.
     pub name: Str,
     pub server: Arc<ServerConcurrency>,
     state: Mutex<PriorityLevelState>,
 }
 
-/// What changes about it.
+/// The mutable state of a level.
 pub(super) struct PriorityLevelState {
-    /// As it is configured.
     pub level: PriorityLevelConfiguration,
     pub seats: SeatLimits,
     pub queues: QueueSet,
-    /// What it wanted lately.
+    /// Statistics of its seat demand.
     pub demand_stats: SeatDemandStats,
-    /// What it should have had at the last look, if there had been enough.
+    /// Its target at the last adjustment of borrowing.
     pub target: f64,
-    /// Whether the level is no longer configured: it is used up.
+    /// Whether the level is no longer configured. It is removed once it is idle.
     pub is_quiescing: bool,
     retry: DroppedRequestsTracker,
-    /// When somebody will look whether seats are given back that were kept.
+    /// When the next wake-up releases lingering seats, if one is scheduled.
     wakeup_at: Option<Nanos>,
 }
 
 impl PriorityLevelState {
-    /// How many requests may wait, and how many seats are its own.
+    /// The requests that may wait, and the nominal seats.
     pub(super) fn size(&self) -> (usize, usize) {
         (self.level.response.max_waiting(), self.seats.nominal)
     }
 }
 
 impl PriorityLevel {
-    /// A level that begins with what is its own, less half of what it may lend.
+    /// Starts with the nominal seats, less half of what may be lent.
     pub(super) fn new(
-        house: Arc<ServerConcurrency>,
+        server: Arc<ServerConcurrency>,
         level: PriorityLevelConfiguration,
         seats: SeatLimits,
     ) -> PriorityLevel {
         let limit = seats.nominal - (seats.nominal - seats.lower) / 2;
-        let queues = QueueSet::new(house.now(), level.response, limit, house.unlimited_scale());
+        let queues = QueueSet::new(
+            server.now(),
+            level.response,
+            limit,
+            server.unlimited_scale(),
+        );
         let state = PriorityLevelState {
             level: level.clone(),
             seats,
@@ -73,32 +76,32 @@ impl PriorityLevel {
         };
         PriorityLevel {
             name: level.name,
-            server: house,
+            server,
             state: Mutex::new(state),
         }
     }
 
-    /// Looks at everything as it is now.
+    /// Calls `look` with the state as of now.
     pub(super) fn inspect<T>(&self, look: impl FnOnce(&mut PriorityLevelState) -> T) -> T {
         let (mut state, now) = self.lock_now();
         state.queues.settle(now);
         look(&mut state)
     }
 
-    /// Another configuration from now on. The seats of now follow from [`Room::give`].
+    /// Applies another configuration. The limit is adjusted later by [`PriorityLevel::set_limit`].
     pub(super) fn configure(
         &self,
         level: PriorityLevelConfiguration,
         seats: SeatLimits,
-        is_leftover: bool,
+        is_quiescing: bool,
     ) {
         let (mut state, now) = self.lock_now();
         let limit = state.queues.limit();
         state.queues.configure(now, level.response, limit);
-        (state.level, state.seats, state.is_quiescing) = (level, seats, is_leftover);
+        (state.level, state.seats, state.is_quiescing) = (level, seats, is_quiescing);
     }
 
-    /// What it takes to say how many seats it should have.
+    /// The input of concurrency allocation.
     pub(super) fn allocation_item(&self) -> AllocationItem {
         let (mut state, now) = self.lock_now();
         let PriorityLevelState {
@@ -126,47 +129,46 @@ impl PriorityLevel {
         part
     }
 
-    /// So many seats from now on.
     pub(super) fn set_limit(&self, seats: usize) {
         let (mut state, now) = self.lock_now();
         let shape = state.level.response;
         state.queues.configure(now, shape, seats);
     }
 
-    /// The place in which the requests of a flow schema are counted.
+    /// The index of the counts of a flow schema.
     pub(super) fn counts_index(&self, schema: &Str) -> usize {
         let (mut state, _) = self.lock_now();
-        let tallies = &mut state.queues.schema_counts;
-        tallies
+        let schema_counts = &mut state.queues.schema_counts;
+        schema_counts
             .iter()
-            .position(|tally| tally.schema == *schema)
+            .position(|counts| counts.schema == *schema)
             .unwrap_or_else(|| {
-                tallies.push(FlowSchemaCounts::new(schema.clone()));
-                tallies.len() - 1
+                schema_counts.push(FlowSchemaCounts::new(schema.clone()));
+                schema_counts.len() - 1
             })
     }
 
-    /// A request comes. It has a place from now on, and perhaps has to wait; or is turned away.
+    /// Admits or rejects a request. An admitted one may have to wait for its seats.
     pub(super) fn admit(
         self: &Arc<PriorityLevel>,
-        newcomer: ArrivingRequest,
+        arriving: ArrivingRequest,
     ) -> Result<(SeatLease, Option<Wait>), RejectReason> {
         let (mut state, now) = self.lock_now();
-        let is_write = !flow_ticket::is_read(newcomer.digest.info.verb());
-        let key = state.queues.start_request(now, newcomer)?;
+        let is_write = !flow_ticket::is_read(arriving.digest.info.verb());
+        let key = state.queues.start_request(now, arriving)?;
         let wait = state.queues.wait_receiver(key);
         let phase = if wait.is_some() {
             Phase::Waiting
         } else {
             Phase::Executing
         };
-        let standing = RequestClass { phase, is_write };
-        self.server.add_request(standing, now);
+        let class = RequestClass { phase, is_write };
+        self.server.add_request(class, now);
         self.schedule_wakeup(&mut state);
-        Ok((SeatLease::new(self.clone(), key, standing), wait))
+        Ok((SeatLease::new(self.clone(), key, class), wait))
     }
 
-    /// A request that waited goes.
+    /// Counts a request that has waited as executing.
     pub(super) fn start_executing(&self, waited: RequestClass) -> RequestClass {
         let (now, going) = (
             self.server.now(),
@@ -180,25 +182,25 @@ impl PriorityLevel {
         going
     }
 
-    /// A request has waited long enough. Returns whether it is gone: it may have been let in this very moment.
-    pub(super) fn time_out(&self, key: RequestKey, standing: RequestClass) -> bool {
+    /// Removes a request whose wait timed out. Returns false if it was dispatched meanwhile.
+    pub(super) fn time_out(&self, key: RequestKey, class: RequestClass) -> bool {
         let (mut state, now) = self.lock_now();
         let is_gone = state.queues.cancel(now, key);
         if is_gone {
-            self.server.remove_request(standing, now);
+            self.server.remove_request(class, now);
         }
         is_gone
     }
 
-    /// A request is answered, or its client is gone.
-    pub(super) fn finish(self: &Arc<PriorityLevel>, key: RequestKey, standing: RequestClass) {
+    /// Releases the seats of a request that is finished or whose client is gone.
+    pub(super) fn finish(self: &Arc<PriorityLevel>, key: RequestKey, class: RequestClass) {
         let (mut state, now) = self.lock_now();
         state.queues.finish(now, key);
-        self.server.remove_request(standing, now);
+        self.server.remove_request(class, now);
         self.schedule_wakeup(&mut state);
     }
 
-    /// Somebody is turned away. Returns when to come back, in seconds from now.
+    /// Records a dropped request. Returns the `Retry-After` in seconds.
     pub(super) fn retry_after(&self) -> u64 {
         let (mut state, now) = self.lock_now();
         state.retry.record_dropped(now / 1_000_000_000)
@@ -210,7 +212,8 @@ impl PriorityLevel {
         (state, self.server.now())
     }
 
-    /// Sees to it that somebody looks when seats are given back for which others wait.
+    /// Schedules a wake-up for the time when lingering seats are released, if requests wait for
+    /// them.
     fn schedule_wakeup(self: &Arc<PriorityLevel>, state: &mut PriorityLevelState) {
         let Some(at) = state.queues.next_wakeup() else {
             return;
@@ -218,7 +221,7 @@ impl PriorityLevel {
         if state.wakeup_at.is_some_and(|minded| minded <= at) {
             return;
         }
-        // Without a runtime nobody waits any more.
+        // Without a runtime no request can be waiting.
         let Ok(runtime) = Handle::try_current() else {
             return;
         };
@@ -229,7 +232,7 @@ impl PriorityLevel {
     async fn run_wakeups(self: Arc<PriorityLevel>, mut at: Nanos) {
         loop {
             sleep_until(self.server.instant_at(at)).await;
-            // Unless somebody else looks earlier by now, and goes on from there.
+            // An earlier wake-up may have been scheduled meanwhile, which then continues the chain.
             let next = self.inspect(|state| {
                 (state.wakeup_at == Some(at)).then(|| {
                     state.wakeup_at = state.queues.next_wakeup();

@@ -1,22 +1,22 @@
-//! One queue of a level, and where it stands on the meter of progress.
+//! One queue of a level, and its position on the progress meter.
 
 use std::collections::VecDeque;
 
 use super::entry::RequestKey;
 use super::work_estimate::SeatSeconds;
 
-/// The state of the meter when a request last went.
+/// Readings of the progress meter at the last dispatch.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct DispatchReadings {
     pub progress: SeatSeconds,
     pub next: SeatSeconds,
-    /// The least and the greatest `next` of queues in which somebody waited.
+    /// The least and the greatest next-dispatch R of queues with waiting requests.
     pub bounds: [SeatSeconds; 2],
-    /// The same less what is thought to be under way.
+    /// The same, less the estimated work of executing requests.
     pub discounted: [SeatSeconds; 2],
 }
 
-/// Requests that wait in line.
+/// A FIFO of waiting requests.
 #[derive(Default)]
 pub(super) struct RequestQueue {
     pub waiting: VecDeque<RequestKey>,
@@ -25,12 +25,12 @@ pub(super) struct RequestQueue {
     pub first_seats_waiting: usize,
     pub work_waiting: SeatSeconds,
     pub seats_in_use: usize,
-    /// The reading of the meter at which the next request is due.
+    /// The reading of the progress meter at which the next request starts.
     pub next_dispatch_r: SeatSeconds,
 }
 
 impl RequestQueue {
-    /// Whether it wants something done.
+    /// Whether requests wait or execute.
     pub(super) fn is_active(&self) -> bool {
         self.executing > 0 || !self.waiting.is_empty()
     }

@@ -1,12 +1,14 @@
-//! Who is next? The requests of one level: those that are answered, and those that wait for a seat in fair queues.
+//! The fair queues of one priority level (upstream's queueset): requests that execute, and requests
+//! that wait for seats.
 //!
-//! Each queue should get the same work done as every other that wants something done. What a queue has got is measured
-//! on a meter, the progress: it runs as fast as work is done for a queue. A queue's `next` is the reading at which its
-//! next request is due if all got the same; the request that would be through first is the one that goes. What a request
-//! will cost is guessed when it goes, and put right when it is known.
+//! Fair queuing for server requests (KEP-1040). The progress meter R advances with the work done
+//! per active queue. A queue's next-dispatch R is the reading at which its next request starts if
+//! all queues get equal work; the request that would finish first is dispatched. The cost of a
+//! request is estimated at dispatch and corrected when it finishes.
 //!
-//! Pure: time is told. Seats that are kept a while after the answer are given back when somebody next looks, as of the
-//! moment they were due; somebody must look at [`Queues::look_at`] while requests wait.
+//! Pure: the caller passes the time. Seats that linger after the response are released by the next
+//! call, as of the time they were due; while requests wait, the caller must call
+//! [`QueueSet::settle`] at [`QueueSet::next_wakeup`].
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -24,41 +26,39 @@ use super::shuffle_sharding::Hand;
 use super::utilization::LevelUtilization;
 use super::work_estimate::{Nanos, SeatSeconds};
 
-/// How long answering a request is thought to take.
+/// The estimated execution time of a request.
 const SERVICE: Duration = Duration::from_millis(3);
 
-/// The requests of one level.
 pub(super) struct QueueSet {
     shape: LimitResponse,
-    /// The seats that there are now.
+    /// The current limit of seats.
     limit: usize,
     queues: Vec<RequestQueue>,
     pub entries: RequestEntries,
-    /// How much work a queue has got done, that always wanted something done.
+    /// The progress meter R: the work that an always active queue has got done.
     pub progress: SeatSeconds,
     at: Nanos,
-    /// The queue that was last served.
+    /// The queue that was served last.
     last_served: usize,
     n_enqueued: usize,
-    /// How many queues have requests that wait or are answered.
+    /// How many queues have waiting or executing requests.
     n_active: usize,
     pub waiting: usize,
     pub executing: usize,
     seats_waiting: usize,
     pub seats_in_use: usize,
-    /// Seats that are given back at some moment, soonest first.
+    /// Seats that linger after the response, by the time of their release.
     lingering: BinaryHeap<Reverse<(Nanos, RequestKey)>>,
     pub demand: DemandIntegrator,
     pub usage: LevelUtilization,
-    /// By what use is measured where there is no limit.
+    /// The scale of utilization where there is no limit.
     unlimited: usize,
-    /// What is counted, by flow schema.
     pub schema_counts: Vec<FlowSchemaCounts>,
     pub totals: Totals,
     pub last_dispatch: DispatchReadings,
 }
 
-/// What was counted since the level is there.
+/// Counts since the level was created.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Totals {
     pub dispatched: u64,
@@ -100,7 +100,7 @@ impl QueueSet {
         queues
     }
 
-    /// Other queues or another number of seats from now on. Queues that are too many are used until they are empty.
+    /// Applies another configuration or limit. Surplus queues are removed once they are empty.
     pub(super) fn configure(&mut self, now: Nanos, shape: LimitResponse, limit: usize) {
         self.settle(now);
         (self.shape, self.limit) = (shape, limit);
@@ -116,54 +116,54 @@ impl QueueSet {
         self.dispatch(None);
     }
 
-    /// A request comes: it goes at once, waits, or is turned away.
+    /// Dispatches, queues or rejects a request.
     pub(super) fn start_request(
         &mut self,
         now: Nanos,
-        newcomer: ArrivingRequest,
+        arriving: ArrivingRequest,
     ) -> Result<RequestKey, RejectReason> {
         self.settle(now);
-        self.schema_counts[newcomer.counts_idx].observe_arrival(&newcomer.work, newcomer.watchers);
+        self.schema_counts[arriving.counts_idx].observe_arrival(&arriving.work, arriving.watchers);
         let refused = match self.shape {
             LimitResponse::Exempt => None,
-            LimitResponse::Reject => (!self.can_accommodate(newcomer.work.max_seats()))
+            LimitResponse::Reject => (!self.can_accommodate(arriving.work.max_seats()))
                 .then_some(RejectReason::ConcurrencyLimit),
             LimitResponse::Queue {
                 queues,
                 length,
                 hand,
             } => {
-                let queue = self.choose_queue(newcomer.flow_hash, queues, hand);
+                let queue = self.choose_queue(arriving.flow_hash, queues, hand);
                 let full =
                     self.seats_in_use >= self.limit && self.queues[queue].waiting.len() >= length;
                 if !full {
-                    return Ok(self.enqueue(queue, newcomer));
+                    return Ok(self.enqueue(queue, arriving));
                 }
                 Some(RejectReason::QueueFull)
             }
         };
         match refused {
             Some(reason) => {
-                self.reject(newcomer.counts_idx, reason);
-                self.schema_counts[newcomer.counts_idx].waits[0].observe(0.0);
+                self.reject(arriving.counts_idx, reason);
+                self.schema_counts[arriving.counts_idx].waits[0].observe(0.0);
                 Err(reason)
             }
-            None => Ok(self.dispatch_unqueued(newcomer)),
+            None => Ok(self.dispatch_unqueued(arriving)),
         }
     }
 
-    /// How a request that waits is told to go. None if it need not wait.
+    /// Notifies a waiting request of its dispatch. None if it is executing already.
     pub(super) fn wait_receiver(&mut self, key: RequestKey) -> Option<Receiver<()>> {
         let entry = &mut self.entries[key];
         if entry.started.is_some() {
             return None;
         }
-        let (ready, told) = oneshot::channel();
+        let (ready, dispatched) = oneshot::channel();
         entry.ready = Some(ready);
-        Some(told)
+        Some(dispatched)
     }
 
-    /// A request waits no longer, unless it has been told to go meanwhile. Returns whether it is gone.
+    /// Removes a waiting request. Returns false if it was dispatched meanwhile.
     pub(super) fn cancel(&mut self, now: Nanos, key: RequestKey) -> bool {
         self.settle(now);
         if self.entries[key].started.is_some() {
@@ -174,20 +174,21 @@ impl QueueSet {
             .expect("who waits does so in a queue");
         self.unqueue(at, key);
         let entry = self.entries.remove(key);
-        // Kubernetes: only who is turned away at the door counts as such (apf_filter.go).
+        // Kubernetes: only requests rejected on arrival have the label `execute="false"`
+        // (apf_filter.go).
         self.schema_counts[entry.counts_idx].waits[1].observe(seconds(now - entry.arrived));
-        // Kubernetes: it waited for too long, even if its client is gone (queueset.go).
+        // Kubernetes: the reason is time-out even if the client is gone (queueset.go).
         self.reject(entry.counts_idx, RejectReason::TimeOut);
         self.totals.cancelled += 1;
         self.update_demand();
         self.bound_next_dispatch(at);
         self.remove_empty_queues();
-        // It may have needed more seats than those behind it.
+        // The removed request may have needed more seats than the ones behind it.
         self.dispatch(None);
         true
     }
 
-    /// A request is answered, or its client is gone.
+    /// Finishes a request: it was served, or its client is gone.
     pub(super) fn finish(&mut self, now: Nanos, key: RequestKey) {
         if self.cancel(now, key) {
             return;
@@ -195,10 +196,10 @@ impl QueueSet {
         let entry = &mut self.entries[key];
         let took = Duration::from_nanos(now.saturating_sub(entry.started.unwrap_or(now)));
         entry.is_finished = true;
-        let (slot, queue, work) = (entry.counts_idx, entry.queue, entry.work);
+        let (counts_idx, queue, work) = (entry.counts_idx, entry.queue, entry.work);
         self.executing -= 1;
-        self.schema_counts[slot].executing -= 1;
-        self.schema_counts[slot].executions[usize::from(entry.digest.info.verb() == "watch")]
+        self.schema_counts[counts_idx].executing -= 1;
+        self.schema_counts[counts_idx].executions[usize::from(entry.digest.info.verb() == "watch")]
             .observe(took.as_secs_f64());
         if let Some(at) = queue {
             self.update_queue(at, |queue| queue.executing -= 1);
@@ -215,13 +216,14 @@ impl QueueSet {
         self.dispatch(None);
     }
 
-    /// When to call [`Queues::settle`] at the latest. None if nobody waits for it.
+    /// When [`QueueSet::settle`] must be called at the latest. None if no request waits for
+    /// lingering seats.
     pub(super) fn next_wakeup(&self) -> Option<Nanos> {
         let Reverse((at, _)) = self.lingering.peek().filter(|_| self.waiting > 0)?;
         Some(*at)
     }
 
-    /// Brings everything up to `now`.
+    /// Brings the state up to `now`.
     pub(super) fn settle(&mut self, now: Nanos) {
         while let Some(Reverse((at, key))) = self
             .lingering
@@ -237,22 +239,20 @@ impl QueueSet {
         self.advance(now);
     }
 
-    /// Whether nobody waits and nobody is answered.
+    /// Whether no request waits or executes.
     pub(super) fn is_idle(&self) -> bool {
         self.waiting == 0 && self.executing == 0
     }
 
-    /// The seats that there are now.
     pub(super) fn limit(&self) -> usize {
         self.limit
     }
 
-    /// The queues, for whoever wants to look at them.
     pub(super) fn all(&self) -> &[RequestQueue] {
         &self.queues
     }
 
-    /// The meter runs as fast as work is done for each queue that wants something done.
+    /// Advances the progress meter and the utilization histograms.
     fn advance(&mut self, now: Nanos) {
         let nanos = now.saturating_sub(self.at);
         let passed = Duration::from_nanos(nanos);
@@ -269,7 +269,7 @@ impl QueueSet {
         }
     }
 
-    /// The queue of the flow's hand with the least work in it.
+    /// The queue of the flow's hand with the least work waiting.
     fn choose_queue(&mut self, hash: u64, deck: usize, hand: usize) -> usize {
         let turn = self.n_enqueued;
         self.n_enqueued = self.n_enqueued.wrapping_add(1);
@@ -280,12 +280,12 @@ impl QueueSet {
         least.expect("a hand has at least one card")
     }
 
-    fn enqueue(&mut self, at: usize, newcomer: ArrivingRequest) -> RequestKey {
+    fn enqueue(&mut self, at: usize, arriving: ArrivingRequest) -> RequestKey {
         if !self.queues[at].is_active() {
             self.queues[at].next_dispatch_r = self.progress;
         }
-        let entry = RequestEntry::new(newcomer, Some(at), self.at, self.progress, SERVICE);
-        let (slot, seats, first, cost) = (
+        let entry = RequestEntry::new(arriving, Some(at), self.at, self.progress, SERVICE);
+        let (counts_idx, seats, first, cost) = (
             entry.counts_idx,
             entry.work.max_seats(),
             entry.work.initial_seats,
@@ -301,8 +301,8 @@ impl QueueSet {
         self.waiting += 1;
         self.seats_waiting += seats;
         self.update_demand();
-        self.schema_counts[slot].record_queued(seats);
-        self.schema_counts[slot]
+        self.schema_counts[counts_idx].record_queued(seats);
+        self.schema_counts[counts_idx]
             .queue_lengths
             .observe(self.queues[at].waiting.len() as f64);
         self.bound_next_dispatch(at);
@@ -311,10 +311,10 @@ impl QueueSet {
         key
     }
 
-    /// Where nobody waits, nobody is passed over either.
-    fn dispatch_unqueued(&mut self, newcomer: ArrivingRequest) -> RequestKey {
+    /// Dispatches a request at a level without queues.
+    fn dispatch_unqueued(&mut self, arriving: ArrivingRequest) -> RequestKey {
         let key = self.entries.insert(RequestEntry::new(
-            newcomer,
+            arriving,
             None,
             self.at,
             self.progress,
@@ -327,9 +327,9 @@ impl QueueSet {
     fn start(&mut self, key: RequestKey) {
         let entry = &mut self.entries[key];
         entry.started = Some(self.at);
-        // Who does not listen is about to leave.
+        // The receiver is gone if the client is about to leave.
         let _ = entry.ready.take().map(|ready| ready.send(()));
-        let (slot, seats, waited) = (
+        let (counts_idx, seats, waited) = (
             entry.counts_idx,
             entry.work.max_seats(),
             self.at - entry.arrived,
@@ -337,14 +337,15 @@ impl QueueSet {
         self.executing += 1;
         self.seats_in_use += seats;
         self.totals.dispatched += 1;
-        self.schema_counts[slot].record_dispatched(seats);
+        self.schema_counts[counts_idx].record_dispatched(seats);
         if self.shape != LimitResponse::Exempt {
-            self.schema_counts[slot].waits[1].observe(seconds(waited));
+            self.schema_counts[counts_idx].waits[1].observe(seconds(waited));
         }
         self.update_demand();
     }
 
-    /// Lets go who can go. `only` is the queue in which somebody waits, if it is known to be the only one.
+    /// Dispatches requests while seats are free. `only` is the one queue with waiting requests, if
+    /// that is known.
     fn dispatch(&mut self, only: Option<usize>) {
         while self.waiting > 0 && self.seats_in_use < self.limit {
             let at = only.unwrap_or_else(|| self.select_queue());
@@ -373,7 +374,7 @@ impl QueueSet {
         }
     }
 
-    /// The queue whose next request would be through first. Those after the one that was last served come first.
+    /// The queue whose next request would finish first, by round robin among equals.
     fn select_queue(&mut self) -> usize {
         let n_queues = self.queues.len();
         let mut first = (SeatSeconds::MAX, self.last_served);
@@ -396,7 +397,7 @@ impl QueueSet {
         first.1
     }
 
-    /// Whether so many seats are free. Who wants more than there are gets all of them.
+    /// Whether that many seats are free. A request wider than the limit needs an idle level.
     fn can_accommodate(&self, seats: usize) -> bool {
         match self.shape {
             LimitResponse::Exempt => true,
@@ -407,7 +408,7 @@ impl QueueSet {
 
     fn unqueue(&mut self, at: usize, key: RequestKey) {
         let entry = &self.entries[key];
-        let (slot, seats, first, cost) = (
+        let (counts_idx, seats, first, cost) = (
             entry.counts_idx,
             entry.work.max_seats(),
             entry.work.initial_seats,
@@ -424,7 +425,7 @@ impl QueueSet {
         });
         self.waiting -= 1;
         self.seats_waiting -= seats;
-        self.schema_counts[slot].record_unqueued(seats);
+        self.schema_counts[counts_idx].record_unqueued(seats);
     }
 
     fn release(&mut self, now: Nanos, key: RequestKey) {
@@ -439,9 +440,9 @@ impl QueueSet {
         self.remove_empty_queues();
     }
 
-    fn reject(&mut self, slot: usize, reason: RejectReason) {
+    fn reject(&mut self, counts_idx: usize, reason: RejectReason) {
         self.totals.rejected += 1;
-        self.schema_counts[slot].record_rejected(reason);
+        self.schema_counts[counts_idx].record_rejected(reason);
     }
 
     fn update_demand(&mut self) {
@@ -449,7 +450,7 @@ impl QueueSet {
             .set(self.at, self.seats_in_use + self.seats_waiting);
     }
 
-    /// Nothing is due before it came: a queue that could not use what it got saves nothing up.
+    /// A queue accumulates no credit: its next request starts no earlier than it arrived.
     fn bound_next_dispatch(&mut self, at: usize) {
         let queue = &mut self.queues[at];
         if let Some(key) = queue.waiting.front() {
@@ -457,7 +458,7 @@ impl QueueSet {
         }
     }
 
-    /// Changes a queue, and counts whether it is active.
+    /// Updates a queue and the number of active queues.
     fn update_queue(&mut self, at: usize, change: impl FnOnce(&mut RequestQueue)) {
         let queue = &mut self.queues[at];
         let before = queue.is_active();
@@ -465,7 +466,7 @@ impl QueueSet {
         self.n_active = self.n_active + usize::from(queue.is_active()) - usize::from(before);
     }
 
-    /// Drops queues that are too many, from the end, once they are empty. No flow is dealt them any more.
+    /// Removes surplus queues from the end once they are empty. No flow is dealt them any more.
     fn remove_empty_queues(&mut self) {
         let wanted = self.shape.n_queues();
         let is_empty = |queue: &RequestQueue| !queue.is_active() && queue.seats_in_use == 0;

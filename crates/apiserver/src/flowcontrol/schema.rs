@@ -1,38 +1,37 @@
-//! Which requests does a flow schema mean?
+//! The rules of a FlowSchema: which requests match, and how flows are distinguished.
 
 use mizzen_object::User;
 use mizzen_value::{Str, Value};
 
 use crate::authorization::{Attributes, Resource, Target};
 
-/// Matches everything, where it stands alone.
+/// Matches everything, as the only item.
 const ALL: &str = "*";
 
-/// A flow schema, as far as it says which requests it means and of which flow they are.
+/// The spec of a FlowSchema.
 #[derive(Debug)]
 pub(super) struct FlowSchemaSpec {
-    /// Schemas are asked in the order of this number, and then of their names.
+    /// Schemas match in the order of this number, then of their names.
     pub precedence: i64,
-    /// The priority level that its requests are of.
+    /// The priority level of matching requests.
     pub level: Str,
     pub distinguisher: Distinguisher,
     rules: Vec<PolicyRules>,
 }
 
-/// What tells the flows of a schema apart.
+/// The distinguisher method.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) enum Distinguisher {
-    /// Nothing: they are one.
+    /// All requests are one flow.
     #[default]
     None,
-    /// Who asks.
+    /// By user.
     User,
-    /// In which namespace.
+    /// By namespace.
     Namespace,
 }
 
 impl FlowSchemaSpec {
-    /// Reads a FlowSchema.
     pub(super) fn read(schema: &Value) -> FlowSchemaSpec {
         let spec = &schema["spec"];
         FlowSchemaSpec {
@@ -47,17 +46,17 @@ impl FlowSchemaSpec {
         }
     }
 
-    /// Whether a request is one of those that are meant.
-    pub(super) fn matches(&self, asked: &Attributes) -> bool {
-        self.rules.iter().any(|rule| rule.matches(asked))
+    /// Whether a request matches.
+    pub(super) fn matches(&self, attributes: &Attributes) -> bool {
+        self.rules.iter().any(|rule| rule.matches(attributes))
     }
 }
 
 impl Distinguisher {
-    /// What tells the flow of a request from others.
-    pub(super) fn value_for<'a>(self, asked: &Attributes<'a>) -> &'a str {
-        match (self, asked.target) {
-            (Distinguisher::User, _) => &asked.user.name,
+    /// The flow distinguisher of a request.
+    pub(super) fn value_for<'a>(self, attributes: &Attributes<'a>) -> &'a str {
+        match (self, attributes.target) {
+            (Distinguisher::User, _) => &attributes.user.name,
             (Distinguisher::Namespace, Target::Resource(resource)) => resource.namespace,
             _ => "",
         }
@@ -92,30 +91,30 @@ impl PolicyRules {
         }
     }
 
-    fn matches(&self, asked: &Attributes) -> bool {
+    fn matches(&self, attributes: &Attributes) -> bool {
         self.subjects
             .iter()
-            .any(|subject| subject.matches(asked.user))
-            && match &asked.target {
+            .any(|subject| subject.matches(attributes.user))
+            && match &attributes.target {
                 Target::Resource(resource) => self
                     .resources
                     .iter()
-                    .any(|rule| rule.matches(asked.verb, resource)),
+                    .any(|rule| rule.matches(attributes.verb, resource)),
                 Target::Page(path) => self
                     .non_resources
                     .iter()
-                    .any(|rule| rule.matches(asked.verb, path)),
+                    .any(|rule| rule.matches(attributes.verb, path)),
             }
     }
 }
 
-/// Somebody whose requests are meant.
+/// A subject of a rule.
 #[derive(Debug)]
 enum FlowSubject {
     Anyone,
     User(Str),
     Group(Str),
-    /// Everybody whose name begins so: the service accounts of a namespace.
+    /// All service accounts of a namespace, by their prefix.
     Prefix(Str),
 }
 
@@ -152,7 +151,7 @@ impl FlowSubject {
     }
 }
 
-/// Names, or all there are.
+/// Names, or `*`.
 #[derive(Debug)]
 enum NameSet {
     All,
@@ -185,7 +184,7 @@ struct ResourceRule {
     groups: NameSet,
     resources: NameSet,
     namespaces: NameSet,
-    /// Whether requests are meant that are about no namespace.
+    /// Whether requests without a namespace match.
     cluster: bool,
 }
 
@@ -200,25 +199,21 @@ impl ResourceRule {
         }
     }
 
-    fn matches(&self, verb: &str, asked: &Resource) -> bool {
+    fn matches(&self, verb: &str, target: &Resource) -> bool {
+        let is_resource = |name: &str| match name.strip_prefix(target.resource) {
+            Some("") => target.subresource.is_empty(),
+            Some(rest) => rest.strip_prefix('/').is_some_and(|subresource| {
+                !subresource.is_empty() && subresource == target.subresource
+            }),
+            None => false,
+        };
         self.verbs.has(verb)
-            && self
-                .resources
-                .any(|known| is_resource(known, asked.resource, asked.subresource))
-            && self.groups.has(asked.group)
-            && match asked.namespace {
+            && self.resources.any(is_resource)
+            && self.groups.has(target.group)
+            && match target.namespace {
                 "" => self.cluster,
                 namespace => self.namespaces.has(namespace),
             }
-    }
-}
-
-/// Whether a name is `resource/subresource`.
-fn is_resource(name: &str, resource: &str, subresource: &str) -> bool {
-    match name.strip_prefix(resource) {
-        Some("") => subresource.is_empty(),
-        Some(rest) => !subresource.is_empty() && rest.strip_prefix('/') == Some(subresource),
-        None => false,
     }
 }
 
@@ -242,12 +237,13 @@ impl NonResourceRule {
     }
 
     fn matches(&self, verb: &str, path: &str) -> bool {
-        self.verbs.has(verb) && self.paths.iter().any(|known| is_path(known, path))
+        self.verbs.has(verb) && self.paths.iter().any(|known| matches_path(known, path))
     }
 }
 
-/// Kubernetes: a path means everything below it as well, whether or not it ends in a star (flowcontrol/rule.go).
-fn is_path(known: &str, path: &str) -> bool {
+/// Kubernetes: a path matches everything below it, whether or not it ends in `*`
+/// (flowcontrol/rule.go).
+fn matches_path(known: &str, path: &str) -> bool {
     let prefix = known.strip_suffix('*').unwrap_or(known);
     let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
     known == ALL
@@ -273,12 +269,17 @@ mod tests {
         let rules = rules(&format!(
             r#"{{"subjects":[{subject}],"nonResourceRules":[{{"verbs":["*"],"nonResourceURLs":["*"]}}]}}"#
         ));
-        let asked = Attributes {
+        let attributes = Attributes {
             user,
             verb: "get",
             target: Target::Page("/"),
         };
-        assert_eq!(rules.matches(&asked), expected, "{subject} {}", user.name);
+        assert_eq!(
+            rules.matches(&attributes),
+            expected,
+            "{subject} {}",
+            user.name
+        );
     }
 
     #[test]
@@ -427,7 +428,7 @@ mod tests {
     #[test]
     fn a_path_means_what_is_below_it() {
         let check = |known: &str, path: &str, expected: bool| {
-            assert_eq!(is_path(known, path), expected, "{known} {path}")
+            assert_eq!(matches_path(known, path), expected, "{known} {path}")
         };
         check("*", "/version", true);
         check("/healthz", "/healthz", true);

@@ -1,4 +1,4 @@
-//! A place in the server: while it is held, a request waits or is answered.
+//! A lease of seats: the request waits or executes while it is held.
 
 use std::sync::Arc;
 
@@ -9,10 +9,10 @@ use super::entry::RequestKey;
 use super::priority_level::PriorityLevel;
 use super::server_concurrency::RequestClass;
 
-/// Resolves when a request that waits may go.
+/// Resolves when a waiting request is dispatched.
 pub(super) type Wait = Receiver<()>;
 
-/// A place of one request. It is given back when this is dropped, wherever the request is by then.
+/// The seats of one request, released on drop.
 pub(crate) struct SeatLease {
     level: Arc<PriorityLevel>,
     key: Option<RequestKey>,
@@ -21,21 +21,21 @@ pub(crate) struct SeatLease {
 
 impl SeatLease {
     pub(super) fn new(
-        room: Arc<PriorityLevel>,
+        level: Arc<PriorityLevel>,
         key: RequestKey,
-        standing: RequestClass,
+        class: RequestClass,
     ) -> SeatLease {
         SeatLease {
-            level: room,
+            level,
             key: Some(key),
-            class: standing,
+            class,
         }
     }
 
-    /// Waits to be let in, at most until `until`. Returns whether it was.
+    /// Waits for the dispatch, at most until `until`. Returns whether the request was dispatched.
     pub(super) async fn wait(&mut self, wait: Wait, until: Instant) -> bool {
-        let is_told = timeout_at(until, wait).await.is_ok();
-        if !is_told
+        let is_dispatched = timeout_at(until, wait).await.is_ok();
+        if !is_dispatched
             && self
                 .key
                 .is_some_and(|key| self.level.time_out(key, self.class))

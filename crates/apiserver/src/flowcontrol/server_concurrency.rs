@@ -1,4 +1,5 @@
-//! What all levels share: the seats of the server, the beginning of their time, and how many reads and writes there are.
+//! What all priority levels share: the server's seats, the epoch of their clocks, and gauges of
+//! reads and writes.
 
 use parking_lot::Mutex;
 use std::time::Duration;
@@ -8,25 +9,24 @@ use tokio::time::Instant;
 
 use super::utilization::Utilization;
 use super::work_estimate::Nanos;
-use crate::metrics::lock;
 
-/// The whole server.
+/// The concurrency of the whole server.
 pub(super) struct ServerConcurrency {
-    /// Its seats.
+    /// The server's seats.
     pub limit: usize,
     /// Time is counted from here.
     epoch: Instant,
     gauges: Mutex<[RequestGauge; 4]>,
 }
 
-/// What a request does.
+/// The phase of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     Waiting,
     Executing,
 }
 
-/// What a request is, and does.
+/// The class in which a request is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RequestClass {
     pub phase: Phase,
@@ -57,7 +57,7 @@ impl RequestClass {
         2 * usize::from(self.phase == Phase::Executing) + usize::from(self.is_write)
     }
 
-    /// As upstream calls it: the phase, and the kind of requests.
+    /// Upstream's labels: `phase` and `request_kind`.
     pub(super) fn labels(self) -> [&'static str; 2] {
         let phase = if self.phase == Phase::Waiting {
             "waiting"
@@ -75,7 +75,7 @@ impl RequestClass {
     }
 }
 
-/// Those who do the same.
+/// The requests of one class, now and over time.
 struct RequestGauge {
     size: usize,
     since: Nanos,
@@ -91,9 +91,8 @@ impl RequestGauge {
 }
 
 impl ServerConcurrency {
-    /// A server of so many seats.
     pub(super) fn new(limit: usize) -> ServerConcurrency {
-        let crowd = || RequestGauge {
+        let gauge = || RequestGauge {
             size: 0,
             since: 0,
             usage: Utilization::for_request_class(),
@@ -101,7 +100,7 @@ impl ServerConcurrency {
         ServerConcurrency {
             limit,
             epoch: Instant::now(),
-            gauges: Mutex::new([crowd(), crowd(), crowd(), crowd()]),
+            gauges: Mutex::new([gauge(), gauge(), gauge(), gauge()]),
         }
     }
 
@@ -109,51 +108,49 @@ impl ServerConcurrency {
         Nanos::try_from(self.epoch.elapsed().as_nanos()).unwrap_or(Nanos::MAX)
     }
 
-    /// The moment that [`House::now`] calls so.
+    /// The instant of a time on this clock.
     pub(super) fn instant_at(&self, at: Nanos) -> Instant {
         self.epoch + Duration::from_nanos(at)
     }
 
-    /// By what use is measured where there is no limit. Kubernetes: a tenth of the server (apf_controller.go).
+    /// The scale of utilization where there is no limit. Kubernetes: a tenth of the server
+    /// (apf_controller.go).
     pub(super) fn unlimited_scale(&self) -> usize {
         self.limit.saturating_add(5) / 10
     }
 
-    /// All levels together let so many wait, and have so many seats of their own.
-    pub(super) fn resize(&self, room_to_wait: usize, seats: usize) {
+    /// Sets the scales of utilization: the requests that may wait at all levels, and their nominal
+    /// seats.
+    pub(super) fn resize(&self, max_waiting: usize, seats: usize) {
         let now = self.now();
-        for (standing, crowd) in RequestClass::ALL.iter().zip(&mut *lock(&self.gauges)) {
-            crowd.advance(now);
-            crowd
-                .usage
-                .set_capacity(if standing.phase == Phase::Waiting {
-                    room_to_wait
-                } else {
-                    seats
-                });
+        for (class, gauge) in RequestClass::ALL.iter().zip(&mut *self.gauges.lock()) {
+            gauge.advance(now);
+            gauge.usage.set_capacity(if class.phase == Phase::Waiting {
+                max_waiting
+            } else {
+                seats
+            });
         }
     }
 
-    /// Somebody comes.
-    pub(super) fn add_request(&self, standing: RequestClass, now: Nanos) {
-        let crowd = &mut lock(&self.gauges)[standing.index()];
-        crowd.advance(now);
-        crowd.size += 1;
+    pub(super) fn add_request(&self, class: RequestClass, now: Nanos) {
+        let gauge = &mut self.gauges.lock()[class.index()];
+        gauge.advance(now);
+        gauge.size += 1;
     }
 
-    /// Somebody goes.
-    pub(super) fn remove_request(&self, standing: RequestClass, now: Nanos) {
-        let crowd = &mut lock(&self.gauges)[standing.index()];
-        crowd.advance(now);
-        crowd.size -= 1;
+    pub(super) fn remove_request(&self, class: RequestClass, now: Nanos) {
+        let gauge = &mut self.gauges.lock()[class.index()];
+        gauge.advance(now);
+        gauge.size -= 1;
     }
 
-    /// Looks at every crowd: how many it is, and was over time.
+    /// Calls `look` with the size and the histogram of each class.
     pub(super) fn for_each_class(&self, mut look: impl FnMut(RequestClass, usize, &Histogram)) {
         let now = self.now();
-        for (standing, crowd) in RequestClass::ALL.into_iter().zip(&mut *lock(&self.gauges)) {
-            crowd.advance(now);
-            look(standing, crowd.size, &crowd.usage.histogram);
+        for (class, gauge) in RequestClass::ALL.into_iter().zip(&mut *self.gauges.lock()) {
+            gauge.advance(now);
+            look(class, gauge.size, &gauge.usage.histogram);
         }
     }
 }

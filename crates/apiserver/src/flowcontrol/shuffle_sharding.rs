@@ -1,20 +1,22 @@
-//! Which queues may a flow use? A hand of them, dealt from the deck of all by the flow's hash.
+//! Shuffle sharding: the hand of queues that a flow may use, dealt from all queues by the flow's
+//! hash.
 //!
-//! Two flows seldom get the same hand, so a flow that fills all queues of its own leaves others one to use.
+//! Two flows seldom get the same hand, so a flow that fills its queues leaves other flows at least
+//! one.
 
-/// The largest hand: more cannot be dealt from a hash without favouring some queues.
+/// The maximum hand size: a larger hand cannot be dealt from a hash without bias.
 const MAX_HAND: usize = 15;
-/// How many bits of a hash are used. With more the last card would be uneven.
+/// How many bits of entropy a hash has. With more the last card would be biased.
 const MAX_BITS: f64 = 60.0;
 
-/// The indexes of the queues that were dealt.
+/// The indexes of the dealt queues.
 pub(super) struct Hand {
     cards: [usize; MAX_HAND],
     size: usize,
 }
 
 impl Hand {
-    /// Whether a hash is enough for such hands.
+    /// Whether a hash has enough entropy for such hands.
     pub(super) fn is_possible(deck: usize, size: usize) -> bool {
         (1..=MAX_HAND).contains(&size)
             && size <= deck
@@ -31,7 +33,7 @@ impl Hand {
         }
         let mut hand = Hand { cards: drawn, size };
         for at in 0..size {
-            // The n-th card of those that are left: count past those that are gone.
+            // The n-th of the cards that are left: skip the drawn ones.
             hand.cards[at] = drawn[..at]
                 .iter()
                 .rev()
@@ -40,7 +42,7 @@ impl Hand {
         hand
     }
 
-    /// The cards, beginning with another one each `turn`, so that no queue is preferred.
+    /// The cards, starting with another one each `turn`, so that no queue is preferred.
     pub(super) fn beginning_at(&self, turn: usize) -> impl Iterator<Item = usize> {
         (0..self.size).map(move |at| self.cards[(turn + at) % self.size])
     }

@@ -1,4 +1,4 @@
-//! Says in the status of each flow schema whether the priority level that it names is there.
+//! Writes the Dangling condition of flow schemas: whether the priority level exists.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Weak};
@@ -15,33 +15,33 @@ use super::config_consumer::ConfigSources;
 use super::level::PriorityLevelConfiguration;
 use crate::server::{Inner, Server};
 
-/// Under whose name the status is owned.
+/// The field manager of the status.
 const MANAGER: &str = "api-priority-and-fairness-config-consumer-v1";
 const SCHEMAS: &str = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas";
-/// How long to wait before looking: what is written at start comes at once.
+/// How long to wait after a change, so that writes at start-up are handled together.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Looks whenever something has changed, as long as the server is there.
+/// Writes conditions after each change, until the server stops.
 pub(super) async fn run_status_updates(server: Weak<Inner>, sources: ConfigSources) {
     loop {
         let (levels, schemas) = (next_change(&sources.levels), next_change(&sources.schemas));
         match server.upgrade() {
-            Some(server) => write(&server, &sources).await,
+            Some(server) => update_conditions(&server, &sources).await,
             None => return,
         }
         tokio::select! {
             () = levels => {}
             () = schemas => {}
-            () = gone(&server) => return,
+            () = stopped(&server) => return,
         }
     }
 }
 
-/// Resolves when a resource changes after this call.
+/// Resolves when the resource changes after this call.
 fn next_change(resource: &Resource) -> impl Future<Output = ()> + use<> {
     let watch = resource.space().watch(resource.space().snapshot().at());
     async move {
-        // Whether there is something to tell or the history has been lost: everything is looked at.
+        // After an error, such as a lost history, all objects are read again as well.
         if let Ok(mut watch) = watch {
             let _ = watch.next().await;
         }
@@ -49,15 +49,13 @@ fn next_change(resource: &Resource) -> impl Future<Output = ()> + use<> {
     }
 }
 
-/// Resolves when the server stops, or is dropped.
-async fn gone(server: &Weak<Inner>) {
+async fn stopped(server: &Weak<Inner>) {
     let Some(mut stopping) = server.upgrade().map(|server| server.stopping.subscribe()) else {
         return;
     };
     let _ = stopping.wait_for(|stopping| *stopping).await;
 }
 
-/// All objects of a resource.
 fn list_objects(resource: &Resource) -> Vec<Value> {
     match Follower::new(resource.clone()).changes() {
         Changes::All(objects) => objects,
@@ -68,26 +66,22 @@ fn list_objects(resource: &Resource) -> Vec<Value> {
     }
 }
 
-async fn write(server: &Arc<Inner>, sources: &ConfigSources) {
+async fn update_conditions(server: &Arc<Inner>, sources: &ConfigSources) {
     let levels: HashSet<Str> = list_objects(&sources.levels)
         .iter()
         .filter_map(PriorityLevelConfiguration::from_object)
         .map(|level| level.name)
         .collect();
     for schema in list_objects(&sources.schemas) {
-        if let Some(status) = missing(&schema, &levels, &server.registry.timestamp()) {
-            apply(
-                &Server(server.clone()),
-                schema["metadata"]["name"].str(),
-                &status,
-            )
-            .await;
+        if let Some(status) = dangling_condition(&schema, &levels, &server.registry.timestamp()) {
+            let name = schema["metadata"]["name"].str();
+            apply_status(&Server(server.clone()), name, &status).await;
         }
     }
 }
 
-/// What has to be applied to a flow schema; none if it says so already.
-fn missing(schema: &Value, levels: &HashSet<Str>, now: &str) -> Option<Value> {
+/// The status to apply to a flow schema; none if it is up to date.
+fn dangling_condition(schema: &Value, levels: &HashSet<Str>, now: &str) -> Option<Value> {
     let level = schema.at("spec.priorityLevelConfiguration.name").str();
     let shown = json::quote(level);
     let (status, reason, end) = match levels.contains(level) {
@@ -116,8 +110,9 @@ fn missing(schema: &Value, levels: &HashSet<Str>, now: &str) -> Option<Value> {
     }))
 }
 
-/// Who was deleted meanwhile needs no status, and who was changed is looked at again.
-async fn apply(server: &Server, name: &str, status: &Value) {
+/// Applies a status. Not found means that the schema was deleted; a changed one is handled after
+/// its own event.
+async fn apply_status(server: &Server, name: &str, status: &Value) {
     let path = format!("{SCHEMAS}/{name}/status?fieldManager={MANAGER}&force=true");
     let Ok(uri) = path.parse() else { return };
     let mut headers = HeaderMap::new();
@@ -155,7 +150,7 @@ mod tests {
     #[track_caller]
     fn check(schema: &str, expected: Option<&str>) {
         let schema = json::parse(schema.as_bytes()).unwrap();
-        let status = missing(&schema, &HashSet::from(["there".into()]), "now");
+        let status = dangling_condition(&schema, &HashSet::from(["there".into()]), "now");
         let condition = status.map(|status| {
             status.at("status.conditions").list()[0]["message"]
                 .str()

@@ -1,4 +1,4 @@
-//! How clients share the seats, on virtual time.
+//! Requests that share seats, on virtual time.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -24,26 +24,26 @@ use crate::request::{Query, RequestInfo};
 const SERVICE: Duration = Duration::from_millis(10);
 const LONG: Duration = Duration::from_secs(15);
 
-/// Levels and schemas at work.
-struct Scene {
+/// A configuration and its server.
+struct Fixture {
     flows: FlowConfiguration,
-    house: Arc<ServerConcurrency>,
+    server: Arc<ServerConcurrency>,
 }
 
-impl Scene {
-    /// A server of `limit` seats. Schemas are named like the user that they are for.
-    fn new(limit: usize, levels: &[Value], schemas: &[Value]) -> Scene {
-        let house = Arc::new(ServerConcurrency::new(limit));
-        Scene {
-            flows: FlowConfiguration::new(&FlowConfiguration::default(), levels, schemas, &house),
-            house,
+impl Fixture {
+    /// A server of `limit` seats. Schemas are named like their user.
+    fn new(limit: usize, levels: &[Value], schemas: &[Value]) -> Fixture {
+        let server = Arc::new(ServerConcurrency::new(limit));
+        Fixture {
+            flows: FlowConfiguration::new(&FlowConfiguration::default(), levels, schemas, &server),
+            server,
         }
     }
 
-    /// One level of `seats` with queues, and a schema that tells users apart.
-    fn of_one_level(seats: usize) -> Scene {
-        // The rest is for everything else.
-        Scene::new(
+    /// One level of `seats` with queues, and a schema that distinguishes users.
+    fn of_one_level(seats: usize) -> Fixture {
+        // The catch-all level gets the rest.
+        Fixture::new(
             seats + 1,
             &[queue("shared", 95 * seats, 0, 64), reject(0)],
             &[schema("all", "shared", "*")],
@@ -51,41 +51,41 @@ impl Scene {
     }
 
     fn configure(&mut self, levels: &[Value], schemas: &[Value]) {
-        self.flows = FlowConfiguration::new(&self.flows, levels, schemas, &self.house);
+        self.flows = FlowConfiguration::new(&self.flows, levels, schemas, &self.server);
     }
 
-    fn room(&self, level: &str) -> Arc<PriorityLevel> {
+    fn level(&self, level: &str) -> Arc<PriorityLevel> {
         self.flows.levels[level].clone()
     }
 
-    /// A request of `user`: it is let in, at once or after a while, or turned away.
+    /// A request of `user`: dispatched, at once or after a while, or rejected.
     async fn enter(&self, user: &str, work: WorkEstimate) -> Result<SeatLease, RejectReason> {
         let user = User::component(user);
-        let asked = Attributes {
+        let attributes = Attributes {
             user: &user,
             verb: "get",
             target: Target::Page("/version"),
         };
-        let schema = self.flows.find_schema(&asked).clone();
-        let (_, hash) = schema.flow_distinguisher(&asked);
+        let schema = self.flows.find_schema(&attributes).clone();
+        let (_, hash) = schema.flow_distinguisher(&attributes);
         let info = RequestInfo::new(
             &Method::GET,
             &Uri::from_static("/version"),
             &Query::default(),
         )
         .unwrap();
-        let about = RequestDigest {
+        let digest = RequestDigest {
             info,
             ..RequestDigest::default()
         };
-        let newcomer = ArrivingRequest {
+        let arriving = ArrivingRequest {
             counts_idx: schema.counts_idx,
             flow_hash: hash,
             work,
             watchers: None,
-            digest: about,
+            digest,
         };
-        let (mut place, wait) = schema.level.admit(newcomer)?;
+        let (mut place, wait) = schema.level.admit(arriving)?;
         let is_in = match wait {
             Some(wait) => place.wait(wait, Instant::now() + LONG).await,
             None => true,
@@ -104,7 +104,7 @@ fn queue(name: &str, shares: usize, lendable: usize, queues: usize) -> Value {
     json::parse(text.as_bytes()).unwrap()
 }
 
-/// What is for everything else, with so many shares.
+/// The catch-all level, with so many shares.
 fn reject(shares: usize) -> Value {
     let text = format!(
         r#"{{"metadata":{{"name":"catch-all"}},"spec":{{"type":"Limited","limited":{{"nominalConcurrencyShares":{shares},
@@ -128,7 +128,7 @@ fn schema(name: &str, level: &str, user: &str) -> Value {
     })
 }
 
-/// What a client got.
+/// The results of a client.
 #[derive(Debug, Default)]
 struct Served {
     answers: usize,
@@ -137,9 +137,9 @@ struct Served {
     waited: Duration,
 }
 
-/// Asks again and again until `end`, `n` requests at a time. Who is turned away comes back after a second.
+/// Sends requests until `end`, `n` at a time. A rejected one is retried after a second.
 fn client(
-    scene: &Rc<Scene>,
+    fixture: &Rc<Fixture>,
     set: &LocalSet,
     user: &'static str,
     n: usize,
@@ -148,11 +148,11 @@ fn client(
 ) -> Rc<RefCell<Served>> {
     let served = Rc::new(RefCell::new(Served::default()));
     for _ in 0..n {
-        let (scene, served) = (scene.clone(), served.clone());
+        let (fixture, served) = (fixture.clone(), served.clone());
         set.spawn_local(async move {
             while Instant::now() < end {
                 let asked = Instant::now();
-                match scene.enter(user, work).await {
+                match fixture.enter(user, work).await {
                     Ok(place) => {
                         let waited = asked.elapsed();
                         sleep(SERVICE).await;
@@ -175,18 +175,19 @@ fn client(
 
 #[tokio::test(start_paused = true)]
 async fn a_greedy_client_does_not_keep_a_polite_one_waiting() {
-    let (scene, set) = (Rc::new(Scene::of_one_level(10)), LocalSet::new());
+    let (fixture, set) = (Rc::new(Fixture::of_one_level(10)), LocalSet::new());
     assert_eq!(
-        scene.room("shared").inspect(|state| state.seats.nominal),
+        fixture.level("shared").inspect(|state| state.seats.nominal),
         11
     );
     let end = Instant::now() + Duration::from_secs(10);
-    let greedy = client(&scene, &set, "greedy", 1_000, WorkEstimate::ONE, end);
-    let polite = client(&scene, &set, "polite", 1, WorkEstimate::ONE, end);
+    let greedy = client(&fixture, &set, "greedy", 1_000, WorkEstimate::ONE, end);
+    let polite = client(&fixture, &set, "polite", 1, WorkEstimate::ONE, end);
     set.await;
     let (greedy, polite) = (greedy.borrow(), polite.borrow());
-    // Eleven seats of ten milliseconds make 1,100 answers a second. First come, first served would have the polite one
-    // wait for about 300 others, more than a quarter of a second each time, if it were not turned away.
+    // Eleven seats of ten milliseconds serve 1,100 requests a second. With first come, first served
+    // the polite client would wait for about 300 other requests, more than a quarter of a second
+    // each time, if it were not rejected.
     assert!(
         polite.longest_wait <= Duration::from_millis(25),
         "{polite:?}"
@@ -202,10 +203,10 @@ async fn a_greedy_client_does_not_keep_a_polite_one_waiting() {
 
 #[tokio::test(start_paused = true)]
 async fn clients_that_are_equally_greedy_get_the_same() {
-    let (scene, set) = (Rc::new(Scene::of_one_level(10)), LocalSet::new());
+    let (fixture, set) = (Rc::new(Fixture::of_one_level(10)), LocalSet::new());
     let end = Instant::now() + Duration::from_secs(10);
     let served =
-        ["a", "b", "c"].map(|user| client(&scene, &set, user, 100, WorkEstimate::ONE, end));
+        ["a", "b", "c"].map(|user| client(&fixture, &set, user, 100, WorkEstimate::ONE, end));
     set.await;
     let answers = served.map(|served| served.borrow().answers);
     let mean = answers.iter().sum::<usize>() / 3;
@@ -217,14 +218,14 @@ async fn clients_that_are_equally_greedy_get_the_same() {
 
 #[tokio::test(start_paused = true)]
 async fn wide_requests_count_by_their_seats() {
-    let (scene, set) = (Rc::new(Scene::of_one_level(10)), LocalSet::new());
+    let (fixture, set) = (Rc::new(Fixture::of_one_level(10)), LocalSet::new());
     let end = Instant::now() + Duration::from_secs(10);
-    let wide = client(&scene, &set, "wide", 50, WorkEstimate::seats(5), end);
-    let narrow = client(&scene, &set, "narrow", 50, WorkEstimate::ONE, end);
+    let wide = client(&fixture, &set, "wide", 50, WorkEstimate::seats(5), end);
+    let narrow = client(&fixture, &set, "narrow", 50, WorkEstimate::ONE, end);
     set.await;
     let (wide, narrow) = (wide.borrow().answers, narrow.borrow().answers);
     let ratio = narrow as f64 / wide as f64;
-    // About five; while seats are gathered for a wide one some stay empty.
+    // About five; some seats stay empty until there are enough for a wide request.
     assert!(
         (3.0..6.0).contains(&ratio),
         "{narrow} narrow ones and {wide} wide ones"
@@ -232,28 +233,30 @@ async fn wide_requests_count_by_their_seats() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_queue_turns_requests_away() {
-    let scene = Rc::new(Scene::new(
+async fn a_full_queue_rejects_requests() {
+    let fixture = Rc::new(Fixture::new(
         1,
         &[queue("shared", 1, 0, 1), reject(0)],
         &[schema("all", "shared", "*")],
     ));
-    let _place = scene.enter("a", WorkEstimate::ONE).await.unwrap();
+    let _place = fixture.enter("a", WorkEstimate::ONE).await.unwrap();
     let set = LocalSet::new();
     let waiting: Vec<_> = (0..50)
         .map(|_| {
-            let scene = scene.clone();
-            set.spawn_local(async move { scene.enter("a", WorkEstimate::ONE).await.map(drop) })
+            let fixture = fixture.clone();
+            set.spawn_local(async move { fixture.enter("a", WorkEstimate::ONE).await.map(drop) })
         })
         .collect();
     set.run_until(async {
         yield_now().await;
         assert_eq!(
-            scene.room("shared").inspect(|state| state.queues.waiting),
+            fixture
+                .level("shared")
+                .inspect(|state| state.queues.waiting),
             50
         );
         assert_eq!(
-            scene.enter("a", WorkEstimate::ONE).await.err(),
+            fixture.enter("a", WorkEstimate::ONE).await.err(),
             Some(RejectReason::QueueFull)
         );
         let began = Instant::now();
@@ -263,8 +266,8 @@ async fn a_full_queue_turns_requests_away() {
         assert_eq!(began.elapsed().as_secs(), LONG.as_secs());
     })
     .await;
-    let rejected = scene
-        .room("shared")
+    let rejected = fixture
+        .level("shared")
         .inspect(|state| state.queues.schema_counts[0].rejected.clone());
     assert_eq!(
         rejected.into_iter().collect::<Vec<_>>(),
@@ -274,37 +277,42 @@ async fn a_full_queue_turns_requests_away() {
 
 #[tokio::test(start_paused = true)]
 async fn a_level_without_queues_turns_away_what_is_too_much() {
-    let scene = Scene::new(2, &[], &[]);
-    let first = scene.enter("a", WorkEstimate::ONE).await.unwrap();
-    let _second = scene.enter("b", WorkEstimate::ONE).await.unwrap();
+    let fixture = Fixture::new(2, &[], &[]);
+    let first = fixture.enter("a", WorkEstimate::ONE).await.unwrap();
+    let _second = fixture.enter("b", WorkEstimate::ONE).await.unwrap();
     assert_eq!(
-        scene.enter("c", WorkEstimate::ONE).await.err(),
+        fixture.enter("c", WorkEstimate::ONE).await.err(),
         Some(RejectReason::ConcurrencyLimit)
     );
     drop(first);
-    assert!(scene.enter("c", WorkEstimate::ONE).await.is_ok());
+    assert!(fixture.enter("c", WorkEstimate::ONE).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
-async fn exempt_requests_are_let_in_however_full_it_is() {
+async fn exempt_requests_are_never_limited() {
     let exempt = schema("exempt", "exempt", "root");
-    let scene = Scene::new(
+    let fixture = Fixture::new(
         1,
         &[value!({ "metadata": { "name": "exempt" }, "spec": { "type": "Exempt", "exempt": {} } })],
         &[exempt],
     );
-    let _place = scene.enter("a", WorkEstimate::ONE).await.unwrap();
+    let _place = fixture.enter("a", WorkEstimate::ONE).await.unwrap();
     assert_eq!(
-        scene.enter("a", WorkEstimate::ONE).await.err(),
+        fixture.enter("a", WorkEstimate::ONE).await.err(),
         Some(RejectReason::ConcurrencyLimit)
     );
     let mut places = Vec::new();
     for _ in 0..100 {
-        places.push(scene.enter("root", WorkEstimate::seats(10)).await.unwrap());
+        places.push(
+            fixture
+                .enter("root", WorkEstimate::seats(10))
+                .await
+                .unwrap(),
+        );
     }
     assert_eq!(
-        scene
-            .room("exempt")
+        fixture
+            .level("exempt")
             .inspect(|state| state.queues.seats_in_use),
         1_000
     );
@@ -313,46 +321,50 @@ async fn exempt_requests_are_let_in_however_full_it_is() {
 #[tokio::test(start_paused = true)]
 async fn a_level_borrows_what_another_does_not_use() {
     let levels = [queue("busy", 50, 0, 8), queue("idle", 50, 80, 8), reject(0)];
-    let scene = Rc::new(Scene::new(
+    let fixture = Rc::new(Fixture::new(
         100,
         &levels,
         &[schema("a", "busy", "a"), schema("b", "idle", "b")],
     ));
-    let limits = |scene: &Scene| {
-        ["busy", "idle"].map(|name| scene.room(name).inspect(|state| state.queues.limit()))
+    let limits = |fixture: &Fixture| {
+        ["busy", "idle"].map(|name| fixture.level(name).inspect(|state| state.queues.limit()))
     };
     assert_eq!(
-        limits(&scene),
+        limits(&fixture),
         [83, 17],
         "nobody wants anything, so everybody gets the same part of what he keeps"
     );
     let set = LocalSet::new();
     let end = Instant::now() + Duration::from_secs(60);
-    client(&scene, &set, "a", 200, WorkEstimate::ONE, end);
+    client(&fixture, &set, "a", 200, WorkEstimate::ONE, end);
     set.run_until(async {
         sleep(Duration::from_secs(10)).await;
-        scene.flows.update_borrowing();
-        assert_eq!(limits(&scene), [90, 10], "what is kept anyway is not lent");
+        fixture.flows.update_borrowing();
+        assert_eq!(
+            limits(&fixture),
+            [90, 10],
+            "what is kept anyway is not lent"
+        );
     })
     .await;
-    client(&scene, &set, "b", 45, WorkEstimate::ONE, end);
+    client(&fixture, &set, "b", 45, WorkEstimate::ONE, end);
     set.run_until(async {
         sleep(Duration::from_secs(10)).await;
-        scene.flows.update_borrowing();
-        assert_eq!(limits(&scene), [55, 45], "who wants his own back gets it");
+        fixture.flows.update_borrowing();
+        assert_eq!(limits(&fixture), [55, 45], "who wants his own back gets it");
     })
     .await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_goes_when_there_are_more_seats() {
+async fn waiting_requests_are_dispatched_when_the_limit_rises() {
     let schemas = [schema("all", "shared", "*")];
     let levels = |shares| [queue("shared", shares, 0, 8), reject(10 - shares)];
-    let mut scene = Scene::new(10, &levels(1), &schemas);
-    let room = scene.room("shared");
-    let waiting = |n: usize| assert_eq!(room.inspect(|state| state.queues.waiting), n);
+    let mut fixture = Fixture::new(10, &levels(1), &schemas);
+    let level = fixture.level("shared");
+    let waiting = |n: usize| assert_eq!(level.inspect(|state| state.queues.waiting), n);
     let enter = |n: usize| {
-        let newcomer = || ArrivingRequest {
+        let arriving = || ArrivingRequest {
             counts_idx: 0,
             flow_hash: 7,
             work: WorkEstimate::ONE,
@@ -360,30 +372,30 @@ async fn who_waits_goes_when_there_are_more_seats() {
             digest: RequestDigest::default(),
         };
         (0..n)
-            .map(|_| room.admit(newcomer()).unwrap())
+            .map(|_| level.admit(arriving()).unwrap())
             .collect::<Vec<_>>()
     };
     let places = enter(6);
     waiting(5);
-    scene.configure(&levels(4), &schemas);
+    fixture.configure(&levels(4), &schemas);
     waiting(2);
-    // The level is gone, but those in it are not.
-    scene.configure(&[], &[]);
-    assert!(room.inspect(|state| state.is_quiescing));
-    assert!(scene.flows.levels.contains_key("shared"));
+    // The level is no longer configured, but its requests remain.
+    fixture.configure(&[], &[]);
+    assert!(level.inspect(|state| state.is_quiescing));
+    assert!(fixture.flows.levels.contains_key("shared"));
     drop(places);
     waiting(0);
-    assert!(scene.flows.has_idle_quiescing_level());
-    scene.configure(&[], &[]);
-    assert!(!scene.flows.levels.contains_key("shared"));
+    assert!(fixture.flows.has_idle_quiescing_level());
+    fixture.configure(&[], &[]);
+    assert!(!fixture.flows.levels.contains_key("shared"));
 }
 
 #[tokio::test(start_paused = true)]
 async fn fewer_queues_are_used_up_before_they_go() {
     let schemas = [schema("all", "shared", "*")];
-    let mut scene = Scene::new(1, &[queue("shared", 1, 0, 32), reject(0)], &schemas);
-    let room = scene.room("shared");
-    let newcomer = |hash| ArrivingRequest {
+    let mut fixture = Fixture::new(1, &[queue("shared", 1, 0, 32), reject(0)], &schemas);
+    let level = fixture.level("shared");
+    let arriving = |hash| ArrivingRequest {
         counts_idx: 0,
         flow_hash: hash,
         work: WorkEstimate::ONE,
@@ -391,10 +403,10 @@ async fn fewer_queues_are_used_up_before_they_go() {
         digest: RequestDigest::default(),
     };
     let mut places: Vec<_> = (0..40)
-        .map(|n| room.admit(newcomer(n * 0x9e37_79b9)).unwrap())
+        .map(|n| level.admit(arriving(n * 0x9e37_79b9)).unwrap())
         .collect();
-    scene.configure(&[queue("shared", 1, 0, 2), reject(0)], &schemas);
-    let n_queues = || room.inspect(|state| state.queues.all().len());
+    fixture.configure(&[queue("shared", 1, 0, 2), reject(0)], &schemas);
+    let n_queues = || level.inspect(|state| state.queues.all().len());
     assert!(n_queues() > 2);
     let mut n_served = 0;
     while let Some(at) = places
@@ -408,29 +420,29 @@ async fn fewer_queues_are_used_up_before_they_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_goes_away_gives_its_place_back() {
-    let scene = Rc::new(Scene::new(
+async fn a_client_that_leaves_releases_its_seats() {
+    let fixture = Rc::new(Fixture::new(
         1,
         &[queue("shared", 1, 0, 8), reject(0)],
         &[schema("all", "shared", "*")],
     ));
-    let place = scene.enter("a", WorkEstimate::ONE).await.unwrap();
-    let (set, room) = (LocalSet::new(), scene.room("shared"));
-    let (other, last) = (scene.clone(), scene.clone());
+    let place = fixture.enter("a", WorkEstimate::ONE).await.unwrap();
+    let (set, level) = (LocalSet::new(), fixture.level("shared"));
+    let (other, last) = (fixture.clone(), fixture.clone());
     let gone = set.spawn_local(async move { other.enter("b", WorkEstimate::ONE).await.map(drop) });
     let stays = set.spawn_local(async move { last.enter("c", WorkEstimate::ONE).await.map(drop) });
     set.run_until(async {
         yield_now().await;
-        assert_eq!(room.inspect(|state| state.queues.waiting), 2);
+        assert_eq!(level.inspect(|state| state.queues.waiting), 2);
         gone.abort();
         yield_now().await;
-        assert_eq!(room.inspect(|state| state.queues.waiting), 1);
+        assert_eq!(level.inspect(|state| state.queues.waiting), 1);
         drop(place);
         assert_eq!(stays.await.unwrap(), Ok(()));
     })
     .await;
-    assert!(room.inspect(|state| state.queues.is_idle() && state.queues.seats_in_use == 0));
-    let rejected = room.inspect(|state| state.queues.schema_counts[0].rejected.clone());
+    assert!(level.inspect(|state| state.queues.is_idle() && state.queues.seats_in_use == 0));
+    let rejected = level.inspect(|state| state.queues.schema_counts[0].rejected.clone());
     assert_eq!(
         rejected.into_iter().collect::<Vec<_>>(),
         [(RejectReason::TimeOut, 1)]
@@ -438,8 +450,8 @@ async fn a_client_that_goes_away_gives_its_place_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn seats_of_a_write_are_kept_until_everybody_has_heard_of_it() {
-    let scene = Scene::new(
+async fn seats_of_a_write_linger_until_watchers_are_notified() {
+    let fixture = Fixture::new(
         10,
         &[queue("shared", 1, 0, 8), reject(0)],
         &[schema("all", "shared", "*")],
@@ -449,13 +461,13 @@ async fn seats_of_a_write_are_kept_until_everybody_has_heard_of_it() {
         final_seats: 10,
         additional_latency: Duration::from_millis(50),
     };
-    drop(scene.enter("a", heard).await.unwrap());
+    drop(fixture.enter("a", heard).await.unwrap());
     let began = Instant::now();
-    drop(scene.enter("b", WorkEstimate::ONE).await.unwrap());
+    drop(fixture.enter("b", WorkEstimate::ONE).await.unwrap());
     assert_eq!(began.elapsed(), Duration::from_millis(50));
     assert_eq!(
-        scene
-            .room("shared")
+        fixture
+            .level("shared")
             .inspect(|state| state.queues.seats_in_use),
         0
     );
@@ -463,7 +475,7 @@ async fn seats_of_a_write_are_kept_until_everybody_has_heard_of_it() {
 
 #[tokio::test(start_paused = true)]
 async fn seats_that_are_given_back_earlier_are_not_waited_for_longer() {
-    let scene = Scene::new(
+    let fixture = Fixture::new(
         2,
         &[queue("shared", 1, 0, 8), reject(0)],
         &[schema("all", "shared", "*")],
@@ -474,8 +486,8 @@ async fn seats_that_are_given_back_earlier_are_not_waited_for_longer() {
         additional_latency: Duration::from_millis(millis),
     };
     let (late, early) = (
-        scene.enter("a", heard(50)).await.unwrap(),
-        scene.enter("a", heard(5)).await.unwrap(),
+        fixture.enter("a", heard(50)).await.unwrap(),
+        fixture.enter("a", heard(5)).await.unwrap(),
     );
     let began = Instant::now();
     let leave = async {
@@ -483,39 +495,39 @@ async fn seats_that_are_given_back_earlier_are_not_waited_for_longer() {
         drop(late);
         drop(early);
     };
-    let (entered, ()) = tokio::join!(scene.enter("b", WorkEstimate::ONE), leave);
+    let (entered, ()) = tokio::join!(fixture.enter("b", WorkEstimate::ONE), leave);
     drop(entered.unwrap());
     assert_eq!(began.elapsed(), Duration::from_millis(5));
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_wants_more_seats_than_there_are_gets_all_of_them() {
-    let scene = Scene::new(
+async fn a_request_wider_than_the_limit_gets_all_seats() {
+    let fixture = Fixture::new(
         2,
         &[queue("shared", 1, 0, 8), reject(0)],
         &[schema("all", "shared", "*")],
     );
-    let place = scene.enter("a", WorkEstimate::seats(9)).await.unwrap();
+    let place = fixture.enter("a", WorkEstimate::seats(9)).await.unwrap();
     let began = Instant::now();
     tokio::join!(
         async {
             sleep(SERVICE).await;
             drop(place);
         },
-        async { drop(scene.enter("b", WorkEstimate::ONE).await.unwrap()) },
+        async { drop(fixture.enter("b", WorkEstimate::ONE).await.unwrap()) },
     );
     assert_eq!(began.elapsed(), SERVICE);
 }
 
 #[track_caller]
-fn check_level(scene: &Scene, user: &User, level: &str) {
-    let asked = Attributes {
+fn check_level(fixture: &Fixture, user: &User, level: &str) {
+    let attributes = Attributes {
         user,
         verb: "get",
         target: Target::Page("/version"),
     };
     assert_eq!(
-        scene.flows.find_schema(&asked).level.name,
+        fixture.flows.find_schema(&attributes).level.name,
         level,
         "{}",
         user.name
@@ -523,7 +535,7 @@ fn check_level(scene: &Scene, user: &User, level: &str) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn schemas_are_asked_by_precedence_and_then_by_name() {
+async fn schemas_match_by_precedence_and_then_by_name() {
     let mut early = schema("z", "first", "a");
     early.entry("spec").set("matchingPrecedence", 5);
     let levels = ["first", "second", "third"].map(|name| queue(name, 1, 0, 8));
@@ -533,19 +545,19 @@ async fn schemas_are_asked_by_precedence_and_then_by_name() {
         early,
         schema("w", "nowhere", "*"),
     ];
-    let scene = Scene::new(10, &levels, &schemas);
-    check_level(&scene, &User::component("a"), "first");
-    check_level(&scene, &User::component("b"), "second");
+    let fixture = Fixture::new(10, &levels, &schemas);
+    check_level(&fixture, &User::component("a"), "first");
+    check_level(&fixture, &User::component("b"), "second");
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_must_be_there_is_there_even_if_nobody_wrote_it() {
+async fn mandatory_objects_exist_without_being_stored() {
     let broken = value!({ "metadata": { "name": "exempt" }, "spec": { "type": "Limited" } });
-    let scene = Scene::new(10, &[broken], &[schema("all", "exempt", "*")]);
-    check_level(&scene, &User::master("admin"), "exempt");
-    check_level(&scene, &User::component("a"), "catch-all");
+    let fixture = Fixture::new(10, &[broken], &[schema("all", "exempt", "*")]);
+    check_level(&fixture, &User::master("admin"), "exempt");
+    check_level(&fixture, &User::component("a"), "catch-all");
     check_level(
-        &scene,
+        &fixture,
         &User {
             name: "stranger".into(),
             ..User::default()
@@ -553,8 +565,8 @@ async fn what_must_be_there_is_there_even_if_nobody_wrote_it() {
         "catch-all",
     );
     assert_eq!(
-        scene
-            .room("catch-all")
+        fixture
+            .level("catch-all")
             .inspect(|state| state.queues.limit()),
         10
     );
@@ -562,44 +574,44 @@ async fn what_must_be_there_is_there_even_if_nobody_wrote_it() {
 
 #[tokio::test(start_paused = true)]
 async fn it_is_known_for_how_long_how_much_was_in_use() {
-    let scene = Scene::new(
+    let fixture = Fixture::new(
         2,
         &[queue("shared", 1, 0, 8), reject(0)],
         &[schema("all", "shared", "*")],
     );
-    let room = scene.room("shared");
-    let ann = scene.enter("a", WorkEstimate::ONE).await.unwrap();
+    let level = fixture.level("shared");
+    let ann = fixture.enter("a", WorkEstimate::ONE).await.unwrap();
     sleep(Duration::from_nanos(100_000_000)).await;
-    let bob = scene.enter("b", WorkEstimate::ONE).await.unwrap();
+    let bob = fixture.enter("b", WorkEstimate::ONE).await.unwrap();
     let leave = async {
         sleep(Duration::from_nanos(300_000_000)).await;
-        let crowds = || {
+        let gauges = || {
             let mut sizes = Vec::new();
-            scene.house.for_each_class(|standing, size, _| {
-                sizes.push((standing.phase, standing.is_write, size))
-            });
+            fixture
+                .server
+                .for_each_class(|class, size, _| sizes.push((class.phase, class.is_write, size)));
             sizes
                 .into_iter()
                 .filter(|(_, is_write, _)| !is_write)
                 .map(|(phase, _, size)| (phase, size))
         };
         assert_eq!(
-            crowds().collect::<Vec<_>>(),
+            gauges().collect::<Vec<_>>(),
             [(Phase::Waiting, 1), (Phase::Executing, 2)]
         );
         drop(ann);
         yield_now().await;
         assert_eq!(
-            crowds().collect::<Vec<_>>(),
+            gauges().collect::<Vec<_>>(),
             [(Phase::Waiting, 0), (Phase::Executing, 2)]
         );
         drop(bob);
     };
-    let (last, ()) = tokio::join!(scene.enter("c", WorkEstimate::ONE), leave);
+    let (last, ()) = tokio::join!(fixture.enter("c", WorkEstimate::ONE), leave);
     let mut families = mizzen_metrics::Families::default();
-    super::metrics::collect(&scene.flows, &scene.house, &mut families);
+    super::metrics::collect(&fixture.flows, &fixture.server, &mut families);
     let text = families.to_string();
-    // Half of the seats for a tenth of a second, and then all of them for three.
+    // Half of the seats for a tenth of a second, then all of them for three.
     for line in [
         r#"priority_level_seat_utilization_bucket{phase="executing",priority_level="shared",le="0.5"} 1e+08"#,
         r#"priority_level_seat_utilization_bucket{phase="executing",priority_level="shared",le="1"} 4e+08"#,
@@ -617,6 +629,8 @@ async fn it_is_known_for_how_long_how_much_was_in_use() {
         );
     }
     drop(last);
-    assert!(room.inspect(|state| state.queues.is_idle()));
-    scene.house.for_each_class(|_, size, _| assert_eq!(size, 0));
+    assert!(level.inspect(|state| state.queues.is_idle()));
+    fixture
+        .server
+        .for_each_class(|_, size, _| assert_eq!(size, 0));
 }

@@ -1,4 +1,5 @@
-//! How much of something was in use, over time? Observed as upstream does it: at the end of every nanosecond.
+//! Utilization over time. Kubernetes: sampled at the end of every nanosecond
+//! (flowcontrol/metrics/timing_ratio_histogram.go).
 
 use super::work_estimate::Nanos;
 use mizzen_metrics::Histogram;
@@ -12,9 +13,8 @@ const KINDS: &[f64] = &[
     0.0, 0.001, 0.01, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99, 1.0,
 ];
 
-/// The part that was in use of what there is.
+/// The ratio of use to capacity, over time.
 pub(super) struct Utilization {
-    /// What there is.
     capacity: f64,
     pub histogram: Histogram,
 }
@@ -32,27 +32,26 @@ impl Utilization {
         }
     }
 
-    /// There is so much from now on.
     pub(super) fn set_capacity(&mut self, whole: usize) {
         self.capacity = whole.max(1) as f64;
     }
 
-    /// So many were in use for so long.
+    /// Observes `used` for a duration.
     pub(super) fn observe_for(&mut self, used: usize, nanos: Nanos) {
         self.histogram
             .observe_times(used as f64 / self.capacity, nanos);
     }
 }
 
-/// What a level used.
+/// Utilization of a priority level.
 pub(super) struct LevelUtilization {
-    /// Requests that wait, of those that may.
+    /// Waiting requests, of those that may wait.
     pub waiting: Utilization,
-    /// Requests that are answered, for each seat.
+    /// Executing requests per seat.
     pub executing: Utilization,
-    /// Seats that are taken.
+    /// Seats in use.
     pub seats: Utilization,
-    /// Seats that are taken or wanted.
+    /// Seats in use or wanted by waiting requests.
     pub demand: Utilization,
 }
 
@@ -69,9 +68,8 @@ impl Default for LevelUtilization {
 }
 
 impl LevelUtilization {
-    /// So many may wait, and so many seats are the whole, from now on.
-    pub(super) fn set_capacity(&mut self, room_to_wait: usize, seats: usize) {
-        self.waiting.set_capacity(room_to_wait);
+    pub(super) fn set_capacity(&mut self, max_waiting: usize, seats: usize) {
+        self.waiting.set_capacity(max_waiting);
         [&mut self.executing, &mut self.seats, &mut self.demand]
             .into_iter()
             .for_each(|usage| usage.set_capacity(seats));

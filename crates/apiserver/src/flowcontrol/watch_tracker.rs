@@ -1,4 +1,4 @@
-//! Who will hear of a write? How many watch a collection, a namespace of it, or an object.
+//! The watch tracker: how many watches a write notifies.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -9,11 +9,11 @@ use mizzen_value::Str;
 
 use crate::authorization::Resource;
 
-/// All watches under way, by what they watch.
+/// All watches, by what they watch.
 #[derive(Clone, Default)]
 pub(super) struct WatchTracker(Arc<Mutex<HashMap<WatchIdentifier, usize>>>);
 
-/// What somebody watches. A namespace or name that is empty stands for all.
+/// What a watch selects. An empty namespace or name selects all.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 struct WatchIdentifier {
     group: Str,
@@ -22,20 +22,26 @@ struct WatchIdentifier {
     name: Str,
 }
 
-/// A watch under way. It is forgotten when this is dropped.
+/// A registered watch, until it is dropped.
 pub(crate) struct WatchRegistration {
     watchers: WatchTracker,
     watched: WatchIdentifier,
 }
 
 impl WatchTracker {
-    /// A watch begins. Kubernetes: those of the pods of one node hear of little, so they do not count
-    /// (flowcontrol/watch_tracker.go).
-    pub(super) fn register(&self, asked: &Resource) -> Option<WatchRegistration> {
-        if asked.resource == "pods" && is_of_one_node(asked.fields) {
+    /// Registers a watch. Kubernetes: watches of the pods of one node are not counted, for they get
+    /// few events (flowcontrol/watch_tracker.go).
+    pub(super) fn register(&self, target: &Resource) -> Option<WatchRegistration> {
+        let selects_one_node = || {
+            let fields = FieldSelector::parse(target.fields).unwrap_or_default();
+            fields
+                .exact("spec.nodeName")
+                .is_some_and(|node| !node.is_empty())
+        };
+        if target.resource == "pods" && selects_one_node() {
             return None;
         }
-        let watched = identify_watch(asked, asked.namespace, asked.name);
+        let watched = identify_watch(target, target.namespace, target.name);
         self.with_counts(|counts| *counts.entry(watched.clone()).or_default() += 1);
         Some(WatchRegistration {
             watchers: self.clone(),
@@ -43,23 +49,23 @@ impl WatchTracker {
         })
     }
 
-    /// How many watch what a write is about.
-    pub(super) fn count(&self, asked: &Resource) -> usize {
-        let all = identify_watch(asked, "", "");
+    /// How many watches a write notifies.
+    pub(super) fn count(&self, target: &Resource) -> usize {
+        let all = identify_watch(target, "", "");
         self.with_counts(|counts| {
             let count = |watched| counts.get(&watched).copied().unwrap_or_default();
             if counts.is_empty() {
                 return 0;
             }
-            let inside = if asked.namespace.is_empty() {
+            let inside = if target.namespace.is_empty() {
                 0
             } else {
-                count(identify_watch(asked, asked.namespace, ""))
+                count(identify_watch(target, target.namespace, ""))
             };
-            let itself = if asked.name.is_empty() {
+            let itself = if target.name.is_empty() {
                 0
             } else {
-                count(identify_watch(asked, asked.namespace, asked.name))
+                count(identify_watch(target, target.namespace, target.name))
             };
             count(all) + inside + itself
         })
@@ -84,20 +90,13 @@ impl Drop for WatchRegistration {
     }
 }
 
-fn identify_watch(asked: &Resource, namespace: &str, name: &str) -> WatchIdentifier {
+fn identify_watch(target: &Resource, namespace: &str, name: &str) -> WatchIdentifier {
     WatchIdentifier {
-        group: asked.group.into(),
-        resource: asked.resource.into(),
+        group: target.group.into(),
+        resource: target.resource.into(),
         namespace: namespace.into(),
         name: name.into(),
     }
-}
-
-fn is_of_one_node(fields: &str) -> bool {
-    let fields = FieldSelector::parse(fields).unwrap_or_default();
-    fields
-        .exact("spec.nodeName")
-        .is_some_and(|node| !node.is_empty())
 }
 
 #[cfg(test)]
@@ -114,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_is_heard_by_those_who_watch_all_its_namespace_or_itself() {
+    fn a_write_notifies_watches_of_all_of_its_namespace_and_of_itself() {
         let watchers = WatchTracker::default();
         let watched = [
             pods("", ""),
@@ -143,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn who_watches_the_pods_of_a_node_does_not_count() {
+    fn watches_of_the_pods_of_a_node_are_not_counted() {
         let watchers = WatchTracker::default();
         let _one = watchers.register(&Resource {
             fields: "spec.nodeName=n1",

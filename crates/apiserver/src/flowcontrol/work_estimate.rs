@@ -1,28 +1,28 @@
-//! How much work is a request? Seats, and for how long they are taken.
+//! The estimated work of a request: seats, and for how long they are occupied.
 
 use std::fmt::{self, Display};
 use std::ops::{Add, AddAssign, Sub, SubAssign};
 use std::time::Duration;
 
-/// Moments and durations inside the queues, in nanoseconds.
+/// Times and durations of the queue set, in nanoseconds.
 pub(super) type Nanos = u64;
 
-/// The seats that a request takes.
+/// The seats of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct WorkEstimate {
-    /// While it is answered.
+    /// While it executes.
     pub initial_seats: usize,
-    /// Afterwards: others have to be told of what it wrote.
+    /// After the response, while watchers are notified of the write.
     pub final_seats: usize,
-    /// For how long afterwards.
+    /// How long the final seats are occupied.
     pub additional_latency: Duration,
 }
 
 impl WorkEstimate {
-    /// Just one seat, which is what most requests take.
+    /// One seat, the default.
     pub(super) const ONE: WorkEstimate = WorkEstimate::seats(1);
 
-    /// Work that is done when the request is answered.
+    /// Work without final seats.
     pub(super) const fn seats(first: usize) -> WorkEstimate {
         WorkEstimate {
             initial_seats: first,
@@ -31,17 +31,17 @@ impl WorkEstimate {
         }
     }
 
-    /// The seats that are kept for it from its beginning to its end.
+    /// The seats that are reserved from dispatch to release.
     pub(super) fn max_seats(&self) -> usize {
         self.initial_seats.max(self.final_seats)
     }
 
-    /// What it is thought to cost, if answering takes `service`.
+    /// The estimated cost, if execution takes `service`.
     pub(super) fn cost(&self, service: Duration) -> SeatSeconds {
         SeatSeconds::of(self.initial_seats as f64, service) + self.final_seat_seconds()
     }
 
-    /// The same work afterwards on at most `limit` seats: narrower, and longer.
+    /// The same final work on at most `limit` seats: fewer seats for longer.
     pub(super) fn limit_final_seats(self, limit: usize) -> WorkEstimate {
         if self.final_seats <= limit || limit == 0 {
             return self;
@@ -58,9 +58,9 @@ impl WorkEstimate {
     }
 }
 
-/// An amount of work, in hundred-millionths of a second on one seat.
+/// An amount of work, in units of 1e-8 seat-seconds.
 ///
-/// Invariant: a server that is busy on 600 seats without a pause for four years does not get to the end of the numbers.
+/// Invariant: 600 busy seats do not overflow within four years.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct SeatSeconds(i64);
 
@@ -70,17 +70,15 @@ const NANOS: f64 = 10.0;
 impl SeatSeconds {
     pub(super) const MAX: SeatSeconds = SeatSeconds(i64::MAX);
 
-    /// So many seats for so long.
     pub(super) fn of(seats: f64, duration: Duration) -> SeatSeconds {
         SeatSeconds((seats * duration.as_nanos() as f64 / NANOS).round() as i64)
     }
 
-    /// As a number of seconds on one seat.
     pub(super) fn as_f64(self) -> f64 {
         self.0 as f64 / SCALE as f64
     }
 
-    /// How long it takes on so many seats.
+    /// The duration of the work on that many seats.
     pub(super) fn per_seat(self, seats: usize) -> Duration {
         Duration::from_nanos((self.0.max(0) as f64 / seats as f64 * NANOS) as u64)
     }

@@ -1,4 +1,4 @@
-//! How many seats does a request take? A list by what it shows, a write by how many hear of it.
+//! The work estimator: a list takes seats by its size, a write by the number of watchers.
 
 use std::time::Duration;
 
@@ -8,63 +8,56 @@ use crate::authorization;
 use crate::request::{Query, Request};
 use crate::server::Inner;
 
-/// The most seats that a list takes, and a write.
+/// The maximum seats of a list, and of a write.
 const LIST_LIMIT: usize = 100;
 const WRITE_LIMIT: usize = 10;
-/// How much is shown for one seat.
+/// How many bytes of a list one seat stands for.
 const BYTES_PER_SEAT: usize = 100_000;
-/// Kubernetes: a list that is not read from etcd is thought to take no more memory at a time (list_work_estimator.go).
+/// Kubernetes: a list that is not read from etcd is assumed to take no more memory
+/// (list_work_estimator.go).
 const STREAMED: usize = 1_000_000;
-/// How many watchers one seat tells of a change, and how long that takes.
+/// How many watchers one seat notifies, and how long that takes.
 const WATCHERS_PER_SEAT: usize = 10;
 const TELLING: Duration = Duration::from_millis(5);
 
-/// What a request takes, where its level allows it `widest` seats, and how many watchers will hear of it.
+/// Estimates the work of a request, and how many watches it notifies.
 pub(super) fn estimate_work(
     server: &Inner,
     request: &Request,
-    asked: &authorization::Resource,
-    verb: &str,
-    widest: Option<usize>,
-    watchers: &WatchTracker,
+    target: &authorization::Resource,
+    max_request_seats: Option<usize>,
+    watches: &WatchTracker,
 ) -> (WorkEstimate, Option<usize>) {
+    let (verb, query) = (request.info.verb(), &request.query);
+    let has_initial_events = || {
+        query.bool("sendInitialEvents").unwrap_or(false)
+            || matches!(query.text("resourceVersion"), "" | "0")
+    };
     match verb {
-        "watch" if !tells_all(&request.query) => (WorkEstimate::ONE, None),
+        "watch" if !has_initial_events() => (WorkEstimate::ONE, None),
         "list" | "watch" => {
-            let limit = widest.unwrap_or(LIST_LIMIT).min(LIST_LIMIT);
-            (
-                WorkEstimate::seats(
-                    list(server, request, asked, verb == "watch", limit).clamp(1, limit),
-                ),
-                None,
-            )
+            let limit = max_request_seats.unwrap_or(LIST_LIMIT).min(LIST_LIMIT);
+            let seats = list(server, request, target, verb == "watch", limit);
+            (WorkEstimate::seats(seats.clamp(1, limit)), None)
         }
-        // Nobody hears of a token.
-        "create" if asked.resource == "serviceaccounts" && asked.subresource == "token" => {
+        // Token requests write no object.
+        "create" if target.resource == "serviceaccounts" && target.subresource == "token" => {
             (WorkEstimate::ONE, None)
         }
         "create" | "update" | "patch" | "delete" => {
-            let n_watchers = watchers.count(asked);
-            (
-                write(n_watchers, widest.unwrap_or(WRITE_LIMIT).min(WRITE_LIMIT)),
-                Some(n_watchers),
-            )
+            let n_watches = watches.count(target);
+            let limit = max_request_seats.unwrap_or(WRITE_LIMIT).min(WRITE_LIMIT);
+            (WorkEstimate::of_write(n_watches, limit), Some(n_watches))
         }
         _ => (WorkEstimate::ONE, None),
     }
 }
 
-/// Whether a watch begins with everything that is there.
-fn tells_all(query: &Query) -> bool {
-    query.bool("sendInitialEvents").unwrap_or(false)
-        || matches!(query.text("resourceVersion"), "" | "0")
-}
-
-/// The seats of a list, or of a watch that begins with one. One that will be refused takes all it may.
+/// The seats of a list, or of a watch that starts with one. An invalid request takes the maximum.
 fn list(
     server: &Inner,
     request: &Request,
-    asked: &authorization::Resource,
+    target: &authorization::Resource,
     is_watch: bool,
     refused: usize,
 ) -> usize {
@@ -72,10 +65,10 @@ fn list(
     let (Ok(limit), Ok(_)) = (query.int("limit"), query.int("timeoutSeconds")) else {
         return refused;
     };
-    // What others serve costs us nothing.
+    // Aggregated APIs take no memory here.
     let Some(resource) = server
         .catalog
-        .get(asked.group, asked.version, asked.resource)
+        .get(target.group, target.version, target.resource)
     else {
         return 1;
     };
@@ -89,11 +82,11 @@ fn list(
         .filter(|limit| *limit > 0);
     let is_selected =
         !query.text("fieldSelector").is_empty() || !query.text("labelSelector").is_empty();
-    let is_single = !asked.name.is_empty();
+    let is_single = !target.name.is_empty();
     stored.seats(limit, is_single, is_watch || is_cached(query), is_selected)
 }
 
-/// Whether upstream would not have to read from etcd (storage/cacher/delegator).
+/// Whether upstream would serve it from the watch cache (storage/cacher/delegator).
 fn is_cached(query: &Query) -> bool {
     let is_limited = query
         .int("limit")
@@ -106,14 +99,14 @@ fn is_cached(query: &Query) -> bool {
     }
 }
 
-/// What there is of a resource.
+/// The stored objects of a resource.
 struct StoredObjects {
     records: usize,
     bytes: usize,
 }
 
 impl StoredObjects {
-    /// The seats of a list of it.
+    /// The seats of a list.
     fn seats(
         &self,
         limit: Option<usize>,
@@ -138,17 +131,19 @@ impl StoredObjects {
     }
 }
 
-/// What a write takes that so many watchers hear of. Few cost nothing.
-fn write(n_watchers: usize, limit: usize) -> WorkEstimate {
-    if n_watchers < WATCHERS_PER_SEAT {
-        return WorkEstimate::ONE;
-    }
-    let wanted = n_watchers.div_ceil(WATCHERS_PER_SEAT);
-    let last = wanted.min(limit);
-    WorkEstimate {
-        initial_seats: 1,
-        final_seats: last,
-        additional_latency: SeatSeconds::of(wanted as f64, TELLING).per_seat(last),
+impl WorkEstimate {
+    /// The work of a write that notifies that many watches. A few cost nothing.
+    fn of_write(n_watchers: usize, limit: usize) -> WorkEstimate {
+        if n_watchers < WATCHERS_PER_SEAT {
+            return WorkEstimate::ONE;
+        }
+        let wanted = n_watchers.div_ceil(WATCHERS_PER_SEAT);
+        let last = wanted.min(limit);
+        WorkEstimate {
+            initial_seats: 1,
+            final_seats: last,
+            additional_latency: SeatSeconds::of(wanted as f64, TELLING).per_seat(last),
+        }
     }
 }
 
@@ -157,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_list_takes_a_seat_for_every_100_kb_that_it_shows() {
+    fn a_list_takes_a_seat_for_every_100_kb() {
         let stored = StoredObjects {
             records: 1_000,
             bytes: 3_000_000,
@@ -209,11 +204,11 @@ mod tests {
     }
 
     #[test]
-    fn a_write_takes_seats_afterwards_for_those_who_hear_of_it() {
+    fn a_write_takes_final_seats_for_its_watchers() {
         let ms = Duration::from_millis;
-        assert_eq!(write(9, 10), WorkEstimate::ONE);
+        assert_eq!(WorkEstimate::of_write(9, 10), WorkEstimate::ONE);
         assert_eq!(
-            write(10, 10),
+            WorkEstimate::of_write(10, 10),
             WorkEstimate {
                 initial_seats: 1,
                 final_seats: 1,
@@ -221,7 +216,7 @@ mod tests {
             }
         );
         assert_eq!(
-            write(95, 10),
+            WorkEstimate::of_write(95, 10),
             WorkEstimate {
                 initial_seats: 1,
                 final_seats: 10,
@@ -229,7 +224,7 @@ mod tests {
             }
         );
         assert_eq!(
-            write(1_000, 10),
+            WorkEstimate::of_write(1_000, 10),
             WorkEstimate {
                 initial_seats: 1,
                 final_seats: 10,
@@ -238,7 +233,7 @@ mod tests {
             "narrower, and longer"
         );
         assert_eq!(
-            write(40, 2),
+            WorkEstimate::of_write(40, 2),
             WorkEstimate {
                 initial_seats: 1,
                 final_seats: 2,

@@ -1,4 +1,4 @@
-//! How many came, who were they, were they let in, and how long did it take to find out? Under upstream's names
+//! Metrics of authentication and authorization, under upstream's names
 //! (endpoints/filters/metrics.go).
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use mizzen_metrics::{Families, Timings};
 
-/// Upper bounds in seconds, each twice the one before.
+/// Buckets in seconds, each twice the one before.
 pub(crate) const DOUBLING: [f64; 15] = [
     0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.064, 0.128, 0.256, 0.512, 1.024, 2.048, 4.096,
     8.192, 16.384,
 ];
 
-/// Users that have a name of their own in metrics. Kubernetes: so that neither names nor too many of them are told.
+/// Users with a label of their own. Kubernetes: so that neither user names nor too many series are
+/// published.
 const KNOWN: [&str; 5] = [
     "admin",
     "client",
@@ -23,17 +24,17 @@ const KNOWN: [&str; 5] = [
 const E_MAIL: usize = KNOWN.len();
 const OTHER: usize = E_MAIL + 1;
 
-/// What came of the question who asks.
+/// The outcome of authentication.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AuthenticationOutcome {
     Success,
-    /// They showed nothing, and that is not enough.
+    /// There are no credentials, and anonymous requests are not allowed.
     Failure,
-    /// What they showed is wrong.
+    /// The credentials are invalid.
     Error,
 }
 
-/// What came of the question whether they may.
+/// The outcome of authorization.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AuthorizationOutcome {
     Allowed,
@@ -42,7 +43,6 @@ pub(crate) enum AuthorizationOutcome {
     Error,
 }
 
-/// All of it.
 pub(crate) struct AuthMetrics {
     users: [AtomicU64; OTHER + 1],
     authentication: [Timings; 3],
@@ -61,9 +61,11 @@ impl Default for AuthMetrics {
 }
 
 impl AuthMetrics {
-    /// A user was found out, after so long.
+    /// Records a successful authentication.
     pub(crate) fn record_user(&self, user: &str, took: Duration) {
-        self.users[place(user)].fetch_add(1, Relaxed);
+        let known = KNOWN.iter().position(|known| *known == user);
+        let idx = known.unwrap_or(if user.contains('@') { E_MAIL } else { OTHER });
+        self.users[idx].fetch_add(1, Relaxed);
         self.record_authentication(AuthenticationOutcome::Success, took);
     }
 
@@ -75,7 +77,6 @@ impl AuthMetrics {
         self.authorization[result as usize].observe(took);
     }
 
-    /// Adds its series to a scrape.
     pub(crate) fn collect(&self, out: &mut Families) {
         let users = out.counter("authenticated_user_requests", "Requests by user.");
         let names = KNOWN.iter().chain(&["email_id", "other"]);
@@ -99,11 +100,6 @@ impl AuthMetrics {
             collect(out, names, word, timings);
         }
     }
-}
-
-fn place(user: &str) -> usize {
-    let known = KNOWN.iter().position(|known| *known == user);
-    known.unwrap_or(if user.contains('@') { E_MAIL } else { OTHER })
 }
 
 fn collect(

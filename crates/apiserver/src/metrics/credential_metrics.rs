@@ -1,4 +1,4 @@
-//! What is counted of certificates and service account tokens, under upstream's names
+//! Metrics of client certificates and service account tokens, under upstream's names
 //! (authentication/request/x509/x509.go, pkg/serviceaccount/metrics.go).
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 
 const HOUR: f64 = 3600.0;
 const DAY: f64 = 24.0 * HOUR;
-/// Upper bounds of the time until a certificate expires, in seconds.
+/// Buckets of the time until a certificate expires, in seconds.
 const EXPIRATIONS: [f64; 14] = [
     0.0,
     HOUR / 2.0,
@@ -26,7 +26,6 @@ const EXPIRATIONS: [f64; 14] = [
     360.0 * DAY,
 ];
 
-/// Credentials that were used.
 pub(crate) struct CredentialCounts {
     certificates: Mutex<Histogram>,
     tokens: [AtomicU64; TOKENS.len()],
@@ -35,21 +34,21 @@ pub(crate) struct CredentialCounts {
 /// A use of a service account token.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TokenUse {
-    /// A bound token before the time of its warning.
+    /// A bound token before its `warnafter`.
     Valid,
-    /// One after that time.
+    /// A bound token after its `warnafter`.
     Stale,
-    /// One that is kept in a secret, of any kind.
+    /// Any secret-based token.
     Legacy,
-    /// One whose secret was created for its account.
+    /// A token whose secret was generated for its account.
     LegacyAuto,
-    /// One whose secret a user created.
+    /// A token whose secret was created manually.
     LegacyManual,
-    /// One whose secret is marked as invalid.
+    /// A token whose secret is marked as invalid.
     LegacyInvalid,
 }
 
-/// The metrics of uses, in the order of [`TokenUse`].
+/// The metrics in the order of [`TokenUse`].
 const TOKENS: [(&str, &str); 6] = [
     (
         "serviceaccount_valid_tokens_total",
@@ -87,17 +86,15 @@ impl Default for CredentialCounts {
 }
 
 impl CredentialCounts {
-    /// A request came with a client certificate that expires in so many seconds.
+    /// Records a request with a client certificate.
     pub(crate) fn certificate(&self, expires_in: i64) {
         self.certificates.lock().observe(expires_in as f64);
     }
 
-    /// A token was used.
     pub(crate) fn token(&self, token: TokenUse) {
         self.tokens[token as usize].fetch_add(1, Relaxed);
     }
 
-    /// Adds its series to a scrape.
     pub(crate) fn collect(&self, out: &mut Families) {
         out.histogram(
             "apiserver_client_certificate_expiration_seconds",

@@ -6,9 +6,7 @@ use std::collections::BTreeMap;
 
 use mizzen_metrics::Families;
 
-use super::lock;
-
-/// What is known of a check at an endpoint.
+/// The results of a check at an endpoint.
 #[derive(Default)]
 struct CheckResults {
     passed_last: bool,
@@ -16,7 +14,6 @@ struct CheckResults {
     errors: u64,
 }
 
-/// The results of all checks.
 #[derive(Default)]
 pub(crate) struct HealthChecks {
     /// By name and endpoint.
@@ -36,7 +33,7 @@ impl HealthChecks {
 
     /// Records the result of a check that an endpoint has run.
     pub(crate) fn observe(&self, name: &str, endpoint: &'static str, passed: bool) {
-        let mut checks = lock(&self.results);
+        let mut checks = self.results.lock();
         let results = checks.entry((name.to_owned(), endpoint)).or_default();
         results.passed_last = passed;
         *if passed {
@@ -48,14 +45,14 @@ impl HealthChecks {
 
     /// Forgets all results.
     pub(crate) fn reset(&self) {
-        lock(&self.results).clear();
-        *lock(&self.started) = None;
+        self.results.lock().clear();
+        *self.started.lock() = None;
     }
 
     /// All results as a scrape shows them; no text at all if no check has run.
     pub(crate) fn text(&self) -> String {
         let mut families = Families::default();
-        for ((name, endpoint), results) in lock(&self.results).iter() {
+        for ((name, endpoint), results) in self.results.lock().iter() {
             let labels = [("name", &**name), ("type", *endpoint)];
             families
                 .gauge(
@@ -72,7 +69,7 @@ impl HealthChecks {
                 }
             }
         }
-        if let Some(started) = *lock(&self.started) {
+        if let Some(started) = *self.started.lock() {
             families
                 .gauge(
                     "process_start_time_seconds",

@@ -1,13 +1,13 @@
-//! How often was a configuration read again while the server ran, and which one is gone by?
+//! Metrics of configuration files that are reloaded.
 
 use parking_lot::Mutex;
 
 use mizzen_metrics::Families;
 use sha2::{Digest as _, Sha256};
 
-use super::{api_server_id_hash, lock};
+use super::api_server_id_hash;
 
-/// What there is to tell of a file that is followed.
+/// The reloads of one file.
 #[derive(Debug)]
 pub struct Reloads {
     /// What the file configures: `authorization`.
@@ -17,15 +17,15 @@ pub struct Reloads {
 
 #[derive(Debug, Default)]
 struct ReloadState {
-    /// How often, and when last, with success.
+    /// Count and last time of successful reloads.
     good: (u64, i64),
     bad: (u64, i64),
-    /// The hash of what is gone by.
+    /// The hash of the content in effect.
     hash: String,
 }
 
 impl Reloads {
-    /// Of a file that configures `subject`.
+    /// Counts reloads of the file that configures `subject`.
     pub fn new(subject: &'static str) -> Reloads {
         Reloads {
             subject,
@@ -33,14 +33,14 @@ impl Reloads {
         }
     }
 
-    /// The file is gone by, or was at the start.
+    /// Sets the content in effect.
     pub fn set_content(&self, text: &[u8]) {
-        lock(&self.state).hash = hash(text);
+        self.state.lock().hash = hash(text);
     }
 
-    /// The file was read again, in the second `now`.
+    /// Records a reload at `now`, in Unix seconds.
     pub fn record_reload(&self, good: bool, now: i64) {
-        let mut told = lock(&self.state);
+        let mut told = self.state.lock();
         let (count, last) = if good { &mut told.good } else { &mut told.bad };
         *count += 1;
         *last = now;
@@ -49,7 +49,7 @@ impl Reloads {
     /// Adds its series to a scrape.
     pub fn collect(&self, out: &mut Families) {
         let name = |what: &str| format!("apiserver_{}_config_controller_{what}", self.subject);
-        let ReloadState { good, bad, hash } = &*lock(&self.state);
+        let ReloadState { good, bad, hash } = &*self.state.lock();
         for (status, (count, at)) in [("success", good), ("failure", bad)] {
             let labels: &[_] = &[
                 ("apiserver_id_hash", api_server_id_hash()),
@@ -79,7 +79,7 @@ impl Reloads {
     }
 }
 
-/// What may be told of a text that is nobody's business; nothing of an empty one.
+/// A hash of confidential text; empty for an empty one.
 pub fn hash(text: &[u8]) -> String {
     if text.is_empty() {
         return String::new();

@@ -41,10 +41,9 @@ pub struct PostError {
 }
 
 impl Remote {
-
-/// The server of a kubeconfig file; requests have our timeout in the URL.
-pub fn new(file:&WebhookKubeconfig, registry:&Registry)->Remote {
-// Over HTTP/1.1: the number of streams of one HTTP/2 connection is limited, and slow reviews would block the rest.
+    /// The server of a kubeconfig file; requests have our timeout in the URL.
+    pub fn new(file: &WebhookKubeconfig, registry: &Registry) -> Remote {
+        // Over HTTP/1.1: the number of streams of one HTTP/2 connection is limited, and slow reviews would block the rest.
 
         Remote {
             sends_timeout: true,
@@ -53,9 +52,9 @@ pub fn new(file:&WebhookKubeconfig, registry:&Registry)->Remote {
         .over_http1()
     }
 
-
-/// The same without a timeout in the URL.
-pub(crate)fn silent(file:&WebhookKubeconfig, registry:&Registry)->Remote { let WebhookKubeconfig {
+    /// The same without a timeout in the URL.
+    pub(crate) fn silent(file: &WebhookKubeconfig, registry: &Registry) -> Remote {
+        let WebhookKubeconfig {
             url,
             path,
             address,

@@ -1,4 +1,4 @@
-//! When was a token that is kept in a secret last used? The secret says the day, so that unused ones can be thrown away.
+//! The last use of secret-based tokens: a label of the secret, so that unused ones can be removed.
 
 use http::header::{CONTENT_TYPE, USER_AGENT};
 use http::{HeaderMap, HeaderValue, Method};
@@ -7,13 +7,13 @@ use mizzen_value::{Value, json, time, value};
 
 use crate::server::{Inner, Server};
 
-/// The label with the day of the last use.
+/// The label with the date of the last use.
 const LAST_USED: &str = "kubernetes.io/legacy-token-last-used";
 const DAY: i64 = 24 * 3600;
 
-/// Lets a secret say that it was used today. Nobody waits for it: whoever shows the token is who they are.
+/// Labels the secret with today's date, in the background.
 pub(super) fn record_use(server: &Inner, secret: &Value) {
-    let Some(today) = missing(secret, server.registry.now()) else {
+    let Some(today) = missing_date(secret, server.registry.now()) else {
         return;
     };
     let Some(server) = server.itself.upgrade().map(Server) else {
@@ -30,44 +30,38 @@ pub(super) fn record_use(server: &Inner, secret: &Value) {
         .entry("metadata")
         .entry("labels")
         .set(LAST_USED, today);
-    tokio::spawn(async move { label(&server, &path, &change).await });
+    tokio::spawn(async move {
+        let Ok(uri) = path.parse() else { return };
+        let mut headers = HeaderMap::new();
+        headers.insert(USER_AGENT, HeaderValue::from_static("kube-apiserver"));
+        headers.insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("application/merge-patch+json"),
+        );
+        let (user, body) = (
+            User::master("system:apiserver"),
+            json::to_string(&change).into(),
+        );
+        let answer = server
+            .call(Some(user), Method::PATCH, uri, headers, body)
+            .await;
+        if !answer.status().is_success() {
+            tracing::debug!(
+                code = answer.status().as_u16(),
+                path,
+                "cannot record the use of a service account token"
+            );
+        }
+    });
 }
 
-/// The day that a secret should say; none if it says so already.
-///
-/// Kubernetes: a server whose clock is ahead may have said tomorrow.
-fn missing(secret: &Value, now: i64) -> Option<String> {
+/// The date to be written; none if it is up to date. Kubernetes: a server whose clock is ahead may
+/// have written tomorrow's.
+fn missing_date(secret: &Value, now: i64) -> Option<String> {
     let day = |seconds: i64| time::from_unix(seconds)[..10].to_owned();
     let said = secret["metadata"]["labels"][LAST_USED].str();
     let today = day(now);
     (said != today && said != day(now + DAY)).then_some(today)
-}
-
-async fn label(server: &Server, path: &str, change: &Value) {
-    let Ok(uri) = path.parse() else { return };
-    let mut headers = HeaderMap::new();
-    headers.insert(USER_AGENT, HeaderValue::from_static("kube-apiserver"));
-    headers.insert(
-        CONTENT_TYPE,
-        HeaderValue::from_static("application/merge-patch+json"),
-    );
-    let user = User::master("system:apiserver");
-    let answer = server
-        .call(
-            Some(user),
-            Method::PATCH,
-            uri,
-            headers,
-            json::to_string(change).into(),
-        )
-        .await;
-    if !answer.status().is_success() {
-        tracing::debug!(
-            code = answer.status().as_u16(),
-            path,
-            "cannot note that a token was used"
-        );
-    }
 }
 
 #[cfg(test)]
@@ -82,7 +76,7 @@ mod tests {
             .entry("labels")
             .set(LAST_USED, said);
         assert_eq!(
-            missing(&secret, 1_700_000_000).as_deref(),
+            missing_date(&secret, 1_700_000_000).as_deref(),
             expected,
             "{said}"
         );

@@ -1,5 +1,5 @@
-//! Tokens that are kept in secrets. They have no end and are for nobody in particular; they hold as long as their
-//! account is there, and as their secret has them.
+//! Secret-based service account tokens. They have no expiration and no audience; they are valid as
+//! long as their account exists and their secret contains them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,12 +10,12 @@ use crate::authentication::secret::is_same;
 use crate::metrics::TokenUse;
 use crate::server::Inner;
 
-/// Who gives them: not the server itself, but a loop that has its key.
+/// Their issuer: the token controller, which has the server's key.
 pub(super) const ISSUER: &str = "kubernetes/serviceaccount";
-/// The label of a secret whose token is to be used no more.
+/// The label of a secret whose token is no longer valid.
 const INVALID_SINCE: &str = "kubernetes.io/legacy-token-invalid-since";
 
-/// Whether a token, which is bound as it says, still holds.
+/// Whether a token with these bound claims is still valid.
 pub(super) fn check_legacy_token(server: &Inner, token: &str, bound: &Value) -> Result<(), String> {
     let (namespace, secret_name) = (bound["namespace"].str(), bound["secret"]["name"].str());
     let (name, uid) = (
@@ -24,7 +24,7 @@ pub(super) fn check_legacy_token(server: &Inner, token: &str, bound: &Value) -> 
     );
     let invalidated = || "Token has been invalidated".to_string();
     let secret = find_object(server, "secrets", namespace, secret_name)
-        .filter(is_staying)
+        .filter(is_live)
         .ok_or_else(invalidated)?;
     if !is_same(
         secret["data"]["token"].str().as_bytes(),
@@ -34,7 +34,7 @@ pub(super) fn check_legacy_token(server: &Inner, token: &str, bound: &Value) -> 
     }
     let account = find_object(server, "serviceaccounts", namespace, name)
         .ok_or_else(|| format!("serviceaccounts \"{name}\" not found"))?;
-    if !is_staying(&account) {
+    if !is_live(&account) {
         return Err(format!(
             "ServiceAccount {namespace}/{name} has been deleted"
         ));
@@ -63,11 +63,11 @@ pub(super) fn check_legacy_token(server: &Inner, token: &str, bound: &Value) -> 
     Ok(())
 }
 
-fn is_staying(object: &Value) -> bool {
+fn is_live(object: &Value) -> bool {
     object["metadata"]["deletionTimestamp"].is_null()
 }
 
-/// What a token says of its account and secret, as other tokens say it.
+/// The claims of account and secret in the form of other tokens.
 pub(super) fn bound_claims(claims: &Value) -> Result<Value, String> {
     let read = |claim: &str, name: &str| match claims
         [&*format!("kubernetes.io/serviceaccount/{claim}")]

@@ -1,8 +1,8 @@
-//! What do tokens say whose signatures were looked at already?
+//! A cache of tokens with a verified signature.
 //!
-//! Checking a signature costs more than answering a small request, and a client shows the same token with each. A signature
-//! that was good stays good, and so does what it signs; whether the token still holds is looked at every time. Invariant: no
-//! token is kept, only its digest.
+//! Verifying a signature costs more than serving a small request, and a client sends the same token
+//! with each. A verified signature stays valid, and so do the claims; whether the token is still
+//! valid is checked every time. Invariant: tokens are not kept, only their digests.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,21 +15,20 @@ use sha2::{Digest as _, Sha256};
 
 use crate::delegate::LruCache;
 
-/// How many tokens are remembered.
+/// The capacity.
 const ROOM: usize = 4096;
-/// For how long.
+/// How long an entry is kept.
 const KEPT: Duration = Duration::from_secs(600);
 
-/// What a token says whose signature is good.
+/// A token whose signature was verified.
 pub(crate) struct VerifiedToken {
     pub claims: Value,
     pub audiences: Vec<Str>,
     pub user: User,
-    /// Whether it is kept in a secret.
+    /// Whether it is a secret-based token.
     pub is_legacy: bool,
 }
 
-/// Tokens whose signatures are good.
 pub(crate) struct VerifiedTokens(LruCache<Arc<VerifiedToken>>);
 
 impl Default for VerifiedTokens {
@@ -39,7 +38,7 @@ impl Default for VerifiedTokens {
 }
 
 impl VerifiedTokens {
-    /// What a token says: what it said before, or what is read now.
+    /// The cached token, or the one that `read` verifies.
     pub(crate) fn get_or_verify<E>(
         &self,
         token: &str,

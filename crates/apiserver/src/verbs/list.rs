@@ -25,5 +25,9 @@ pub(crate) async fn list(call: &Call<'_>) -> Result<Answer, Status> {
     {
         call.notes.warn(hint);
     }
-let renderer=call.renderer(); Ok(call.request.record.time_serialization(||renderer.list(&list)))
+    let renderer = call.renderer();
+    Ok(call
+        .request
+        .record
+        .time_serialization(|| renderer.list(&list)))
 }

@@ -27,7 +27,7 @@ use mizzen_registry::{Key, Object, Resource, Warnings};
 use mizzen_value::Value;
 use tokio::time::Instant;
 
-use crate::answer:: { self, Accept, Answer, ResponseOffer, negotiate_among } ;
+use crate::answer::{self, Accept, Answer, ResponseOffer, negotiate_among};
 use crate::catalog::Nowhere;
 use crate::chain::failure;
 use crate::crd;
@@ -350,7 +350,8 @@ impl Call<'_> {
             ("scale", "get") => scale::get(self).await,
             ("scale", "update") => scale::update(self).await,
             ("scale", "patch") => scale::patch(self).await,
-(subresource, "get"|"update"|"patch")=> { self.dispatch_to_object(subresource, verb).await
+            (subresource, "get" | "update" | "patch") => {
+                self.dispatch_to_object(subresource, verb).await
             }
             (subresource, _) => Err(not_implemented(subresource)),
         }
@@ -386,7 +387,11 @@ impl Call<'_> {
     pub fn object(&self, object: &Object, code: u16) -> Result<Answer, Status> {
         self.check_include()?;
         self.check_listed(false)?;
-let renderer=self.renderer(); Ok(self.request.record.time_serialization(||renderer.object(object, code)))
+        let renderer = self.renderer();
+        Ok(self
+            .request
+            .record
+            .time_serialization(|| renderer.object(object, code)))
     }
 
     /// The Status of an object that was deleted.

@@ -7,7 +7,10 @@ use mizzen_value::{Str, Value, json, value};
 use super::{Call, create::wipe_system_metadata, set_namespace};
 use crate::answer::Answer;
 use crate::authentication::authenticate_token;
-use crate::authorization::selector::ReviewSelectors; use crate::authorization:: { self, Attributes, Decision, Resource, RuleSet, Target } ; use crate::field_manager::RequestFieldManager; use crate:: { admission, decode, options } ;
+use crate::authorization::selector::ReviewSelectors;
+use crate::authorization::{self, Attributes, Decision, Resource, RuleSet, Target};
+use crate::field_manager::RequestFieldManager;
+use crate::{admission, decode, options};
 
 /// Whether the kind is a review.
 pub(crate) fn is_review(kind: &Kind) -> bool {
@@ -166,9 +169,12 @@ fn validate(call: &Call, review: &Value) -> Result<(), Status> {
     Err(Status::invalid(&nameless, "", &violations))
 }
 
-
 /// The attributes that a review is about.
-fn attributes<'a>(user:&'a User, spec:&'a Value, selectors:&'a ReviewSelectors, )->Attributes<'a> {
+fn attributes<'a>(
+    user: &'a User,
+    spec: &'a Value,
+    selectors: &'a ReviewSelectors,
+) -> Attributes<'a> {
     let page = &spec["nonResourceAttributes"];
     let wanted = &spec["resourceAttributes"];
     if wanted.is_null() {
@@ -198,9 +204,8 @@ fn attributes<'a>(user:&'a User, spec:&'a Value, selectors:&'a ReviewSelectors, 
     }
 }
 
-
 /// The status of a SelfSubjectRulesReview.
-fn rules_status(all:&RuleSet)->Value {
+fn rules_status(all: &RuleSet) -> Value {
     let list = |texts: &[Str]| Value::List(texts.iter().map(Value::from).collect());
     let (mut resources, mut pages) = (Vec::new(), Vec::new());
     for rule in &all.rules {

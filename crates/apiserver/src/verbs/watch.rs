@@ -19,7 +19,9 @@ use tokio::time::{Instant, Interval, MissedTickBehavior, Sleep, interval_at, sle
 
 use super::Call;
 use super::frames::{END, Frames, json_frame, start};
-use crate::answer:: { self, Accept, Answer, Body, Encoding, Form, FrameSource, Table } ; use crate::flowcontrol::HeldSeats; use crate::metrics::WatchGauge;
+use crate::answer::{self, Accept, Answer, Body, Encoding, Form, FrameSource, Table};
+use crate::flowcontrol::HeldSeats;
+use crate::metrics::WatchGauge;
 use crate::options::ListQuery;
 use crate::server::Inner;
 
@@ -108,9 +110,16 @@ pub(super) fn stream_storage_events(
         .query
         .int("timeoutSeconds")
         .map_err(Status::bad_request)?;
-let encoder=WatchEncoder::new(call); let options=WatchBodyOptions { timeout:watch_timeout(server, requested), bookmarks:false, announces:false, } ; let mut stream=WatchBody::new(server, Feed::Own(events), encoder, options); stream.held=request.ticket.take_held();
-// Initial events cannot be distinguished from later ones.
-stream.held.release_seats();
+    let encoder = WatchEncoder::new(call);
+    let options = WatchBodyOptions {
+        timeout: watch_timeout(server, requested),
+        bookmarks: false,
+        announces: false,
+    };
+    let mut stream = WatchBody::new(server, Feed::Own(events), encoder, options);
+    stream.held = request.ticket.take_held();
+    // Initial events cannot be distinguished from later ones.
+    stream.held.release_seats();
     Ok(answer::answer(
         200,
         stream_type(*accept),
@@ -181,9 +190,9 @@ struct WatchBody {
     /// Frames to send before anything else.
     first: VecDeque<Bytes>,
     last_version: Revision,
-gauge:WatchGauge,
-/// The seat of the request, until the initial events have been sent.
-held:HeldSeats,
+    gauge: WatchGauge,
+    /// The seat of the request, until the initial events have been sent.
+    held: HeldSeats,
 }
 
 struct WatchBodyOptions {
@@ -241,7 +250,9 @@ impl WatchBody {
             stopping: Box::pin(std::future::pending()),
             first,
             last_version: Revision::ZERO,
-gauge:server.metrics.watching(encoder.resource.kind()), held:HeldSeats::default(), encoder,
+            gauge: server.metrics.watching(encoder.resource.kind()),
+            held: HeldSeats::default(),
+            encoder,
         }
     }
 

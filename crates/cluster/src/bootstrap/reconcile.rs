@@ -27,7 +27,10 @@ pub(super) fn reconcile(stored: &Value, wanted: &Value) -> Option<Value> {
             .map(PolicyRule::new)
             .collect::<Vec<_>>()
     };
-let(own_rules, wanted_rules)=(rules(&object), rules(wanted)); let parts=wanted_rules.iter().flat_map(PolicyRule::parts); for missing in parts.filter(|part|!own_rules.iter().any(|rule|rule.covers(part))) { object.entry("rules").make_list().push(to_value(&missing));
+    let (own_rules, wanted_rules) = (rules(&object), rules(wanted));
+    let parts = wanted_rules.iter().flat_map(PolicyRule::parts);
+    for missing in parts.filter(|part| !own_rules.iter().any(|rule| rule.covers(part))) {
+        object.entry("rules").make_list().push(to_value(&missing));
     }
     let identity = |subject: &Value| {
         ["kind", "namespace", "name"].map(|field| subject[field].str().to_owned())
@@ -41,7 +44,7 @@ let(own_rules, wanted_rules)=(rules(&object), rules(wanted)); let parts=wanted_r
     (object != *stored).then_some(object)
 }
 
-fn to_value(rule:&PolicyRule)->Value {
+fn to_value(rule: &PolicyRule) -> Value {
     let fields = [
         ("verbs", &rule.verbs),
         ("apiGroups", &rule.groups),

@@ -103,10 +103,23 @@ impl NodeCommand {
         })
     }
 
-
-/// Health checks and configuration of the secure port. Kubernetes: a kubelet serves these at the port of its API; here all
-/// nodes of the process share one port for them.
-fn served_component(&self, status:&ComponentStatus)->ServedComponent { let health=ComponentHealth::default(); let ping:Arc<dyn HealthCheck> =Arc::new(Ping("ping".into())); let shutdown:Arc<dyn HealthCheck> =Arc::new(ShutdownCheck(status.clone())); health.add(HealthEndpoint::Healthz, vec![ping.clone()]); health.add(HealthEndpoint::Livez, vec![ping.clone()]); health.add(HealthEndpoint::Readyz, vec![ping, shutdown]); let configuration=value!( { "apiVersion":"kubelet.config.k8s.io/v1beta1", "kind":"KubeletConfiguration" } ); ServedComponent { name:"kubelet", port:10250, tolerates_lookup_failure:true, health, configuration:value!( { "kubeletconfig":configuration } ), }
+    /// Health checks and configuration of the secure port. Kubernetes: a kubelet serves these at the port of its API; here all
+    /// nodes of the process share one port for them.
+    fn served_component(&self, status: &ComponentStatus) -> ServedComponent {
+        let health = ComponentHealth::default();
+        let ping: Arc<dyn HealthCheck> = Arc::new(Ping("ping".into()));
+        let shutdown: Arc<dyn HealthCheck> = Arc::new(ShutdownCheck(status.clone()));
+        health.add(HealthEndpoint::Healthz, vec![ping.clone()]);
+        health.add(HealthEndpoint::Livez, vec![ping.clone()]);
+        health.add(HealthEndpoint::Readyz, vec![ping, shutdown]);
+        let configuration = value!( { "apiVersion":"kubelet.config.k8s.io/v1beta1", "kind":"KubeletConfiguration" } );
+        ServedComponent {
+            name: "kubelet",
+            port: 10250,
+            tolerates_lookup_failure: true,
+            health,
+            configuration: value!( { "kubeletconfig":configuration } ),
+        }
     }
 }
 

@@ -12,7 +12,8 @@ use mizzen_object::{Status, Violations, in_one};
 use mizzen_value::Value;
 use tokio::time::Instant;
 
-use super:: { Attributes, admission } ; use mizzen_apiserver::delegate::LruCache;
+use super::{Attributes, admission};
+use mizzen_apiserver::delegate::LruCache;
 
 /// How many buckets a limit keeps unless configured otherwise.
 const DEFAULT_CACHE_SIZE: usize = 4096;
@@ -27,7 +28,7 @@ struct EventLimit {
     scope: LimitScope,
     qps: f64,
     burst: f64,
-buckets:LruCache<Arc<Mutex<EventBucket>>>,
+    buckets: LruCache<Arc<Mutex<EventBucket>>>,
 }
 
 /// The events that share a bucket.

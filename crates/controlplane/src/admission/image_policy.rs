@@ -12,7 +12,9 @@ use mizzen_object::Status;
 use mizzen_registry::Future;
 use mizzen_value::{Value, json, time, value};
 
-use super:: { Attributes, admission, annotate } ; use mizzen_apiserver::delegate:: { LruCache, WebhookKubeconfig } ; use mizzen_apiserver::outgoing::Remote;
+use super::{Attributes, admission, annotate};
+use mizzen_apiserver::delegate::{LruCache, WebhookKubeconfig};
+use mizzen_apiserver::outgoing::Remote;
 
 /// Kubernetes: how many responses are cached (imagepolicy/admission.go).
 const MAX_CACHED: usize = 1024;
@@ -52,7 +54,7 @@ impl ImagePolicy {
             kubeconfig: WebhookKubeconfig::load(Path::new(said["kubeConfigFile"].str()))
                 .map_err(|error| error.to_string())?,
             remote: OnceLock::new(),
-answers:LruCache::new(MAX_CACHED),
+            answers: LruCache::new(MAX_CACHED),
         })
     }
 

@@ -10,7 +10,8 @@ use mizzen_registry::Follower;
 use mizzen_value::{Str, Value};
 
 use super::Kind;
-use mizzen_apiserver::authorization::store_index:: { IndexedResource, StoreIndex } ; use mizzen_apiserver::catalog::Catalog;
+use mizzen_apiserver::authorization::store_index::{IndexedResource, StoreIndex};
+use mizzen_apiserver::catalog::Catalog;
 
 /// What there is, as of now.
 pub(super) struct Index(StoreIndex<Table, 4>);

@@ -14,7 +14,6 @@ use mizzen_object::User;
 use mizzen_registry::Future;
 use mizzen_value::json::quote;
 
-
 use index::Index;
 use mizzen_apiserver::authorization::{
     Attributes, Authorizer, Decision, Reason, Resource, Rules, Target,

@@ -7,7 +7,11 @@ use mizzen_registry::{Key, Object};
 use mizzen_value::clock::uuid;
 use mizzen_value::{Value, json, time, value};
 
-use mizzen_apiserver::answer:: { self, Answer, Form, not_acceptable } ; use mizzen_apiserver::field_manager::RequestFieldManager; use mizzen_apiserver::token:: { TokenSigner, issue } ; use mizzen_apiserver::verbs:: { Call, check_key, set_namespace } ; use mizzen_apiserver:: { admission, decode, options } ;
+use mizzen_apiserver::answer::{self, Answer, Form, not_acceptable};
+use mizzen_apiserver::field_manager::RequestFieldManager;
+use mizzen_apiserver::token::{TokenSigner, issue};
+use mizzen_apiserver::verbs::{Call, check_key, set_namespace};
+use mizzen_apiserver::{admission, decode, options};
 
 /// Kubernetes: the lifetime that a kubelet requests for a projected token, and the extended one that it gets, so that old
 /// clients that never read their token again go on working (serviceaccount/claims.go).
@@ -87,7 +91,6 @@ fn issue_token(call: &Call, token: &mut Value) -> Result<(), Status> {
     token.set("status", signed_status(call, signer, token, bound, now)?);
     Ok(())
 }
-
 
 /// The service account of the token. Name and uid in the request must match it.
 
@@ -242,7 +245,10 @@ fn signed_status(
     let accounts = &call.server.options.service_accounts;
     let is_own = |audience: &Value| accounts.audiences().iter().any(|own| own == audience.str());
     let ours = spec["audiences"].list().iter().all(is_own);
-let extended=accounts.extend_expiration&&seconds==WARN_ONLY_BOUND_TOKEN&&!bound["pod"].is_null()&&ours;
+    let extended = accounts.extend_expiration
+        && seconds == WARN_ONLY_BOUND_TOKEN
+        && !bound["pod"].is_null()
+        && ours;
     if extended {
         bound.set("warnafter", now + seconds);
     }

@@ -43,7 +43,7 @@ fn binding(name: &str, kind: &str, role: &str, user: &str) -> String {
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_is_counted_who_was_let_in_and_who_might() {
+async fn authentication_and_authorization_are_counted() {
     let tokens = StaticTokens::parse("swordfish,jane,1").unwrap();
     let authentication = Authentication {
         tokens,
@@ -294,7 +294,7 @@ async fn a_legacy_watch_is_not_for_the_name_that_it_selects() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn nobody_gives_away_what_they_do_not_have() {
+async fn a_user_cannot_grant_permissions_that_it_does_not_hold() {
     let rig = Rig::new().await;
     rig.post(
         ROLES,
@@ -373,7 +373,7 @@ async fn nobody_gives_away_what_they_do_not_have() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn acting_as_somebody_else_needs_permission() {
+async fn impersonation_needs_permission() {
     let rig = Rig::new().await;
     let as_joe = [("impersonate-user", "joe")];
     let refused = rig
@@ -425,7 +425,7 @@ async fn acting_as_somebody_else_needs_permission() {
 const WHO_AM_I: &str = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
 
 #[tokio::test]
-async fn nobody_acts_as_themselves_who_names_somebody_else_in_any_letters() {
+async fn an_impersonation_header_counts_in_any_case_and_bytes() {
     let rig = Rig::new().await;
     let may_ask = role(
         "ask",
@@ -497,7 +497,7 @@ async fn what_a_client_says_of_forms_is_heard_in_any_letters() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn parts_of_somebody_else_are_asked_about_one_by_one() {
+async fn each_part_of_an_impersonated_user_is_authorized() {
     let rig = Rig::new().await;
     let rule = |verb: &str, group: &str, resource: &str| {
         format!(r#"{{"verbs":["{verb}"],"apiGroups":["{group}"],"resources":["{resource}"]}}"#)

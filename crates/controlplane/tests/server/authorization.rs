@@ -114,7 +114,7 @@ const POLICY: &str = "failurePolicy: NoOpinion";
 const CLOSED: &str = "failurePolicy: Deny";
 
 #[tokio::test]
-async fn a_webhook_is_told_who_wants_what() {
+async fn a_review_has_the_attributes_of_the_request() {
     let peer = Peer::answering(200, ALLOWED).await;
     let rig = asking(&peer, POLICY).await;
     let path = format!("{CONFIG_MAPS}?labelSelector=a%3Db&fieldSelector=metadata.name%3Dx");
@@ -153,7 +153,7 @@ async fn an_older_webhook_hears_of_a_group() {
 }
 
 #[tokio::test]
-async fn masters_are_not_asked_about() {
+async fn masters_are_always_allowed() {
     let peer = Peer::answering(200, DENIED).await;
     let rig = asking(&peer, CLOSED).await;
     rig.get(CONFIG_MAPS).await.expect(200);
@@ -161,7 +161,7 @@ async fn masters_are_not_asked_about() {
 }
 
 #[tokio::test]
-async fn who_denies_has_the_last_word_and_who_has_no_opinion_has_not() {
+async fn a_denial_is_final_and_no_opinion_is_not() {
     let bind = async |rig: &Rig| {
         let role = r#"{"metadata":{"name":"r"},"rules":[{"verbs":["list"],"apiGroups":[""],"resources":["configmaps"]}]}"#;
         rig.post("/apis/rbac.authorization.k8s.io/v1/clusterroles", role)
@@ -265,7 +265,7 @@ fn check(told: (u16, String), problem: &str) {
 }
 
 #[tokio::test]
-async fn nonsense_is_no_answer() {
+async fn an_invalid_response_is_an_error() {
     let nonsense = Peer::answering(200, "nonsense").await;
     let parse = "couldn't get version/kind; json parse error: invalid character 'o' in literal null (expecting 'u')";
     check(told(&nonsense, CLOSED).await, parse);
@@ -299,7 +299,7 @@ async fn nonsense_is_no_answer() {
 }
 
 #[tokio::test]
-async fn who_is_not_there_or_somebody_else_is_not_believed() {
+async fn an_unreachable_or_untrusted_webhook_fails() {
     let (peer, other) = (
         Peer::answering(200, ALLOWED).await,
         Peer::answering(200, ALLOWED).await,
@@ -327,7 +327,7 @@ async fn who_is_not_there_or_somebody_else_is_not_believed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_does_not_answer_in_time_is_given_up() {
+async fn a_webhook_times_out() {
     let peer = Peer::start(&["127.0.0.1"], |_| Reaction::Hang).await;
     for policy in [CLOSED, POLICY] {
         let rig = asking(&peer, policy).await;
@@ -347,7 +347,7 @@ async fn who_does_not_answer_in_time_is_given_up() {
 }
 
 #[tokio::test]
-async fn nobody_else_waits_for_a_slow_webhook() {
+async fn a_slow_webhook_delays_no_other_request() {
     let peer = Peer::start(&["127.0.0.1"], |request| {
         let slow = String::from_utf8_lossy(request.body()).contains("jane");
         if slow {
@@ -427,7 +427,7 @@ async fn what_may_pass_is_tried_again_for_a_while() {
 }
 
 #[tokio::test]
-async fn conditions_say_whether_a_webhook_is_asked() {
+async fn match_conditions_limit_the_requests_of_a_webhook() {
     let peer = Peer::answering(200, DENIED).await;
     let conditions = |expressions: &[&str]| {
         let shown: Vec<String> = expressions
@@ -583,7 +583,7 @@ async fn two_decide_without_looking() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_file_that_changes_is_gone_by_if_it_makes_sense() {
+async fn a_changed_configuration_file_is_reloaded_if_it_is_valid() {
     let files = Files::new();
     let text = format!("{HEAD}{RBAC}");
     let file = files.write("authorization", &text);
@@ -628,7 +628,7 @@ async fn a_file_that_changes_is_gone_by_if_it_makes_sense() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn acting_as_somebody_else_takes_no_longer_than_a_request_may() {
+async fn impersonation_is_bounded_by_the_request_deadline() {
     let peer = Peer::start(&["127.0.0.1"], |_| Reaction::Hang).await;
     let files = Files::new();
     let kubeconfig = files.kubeconfig(peer.port, &peer.bundle());

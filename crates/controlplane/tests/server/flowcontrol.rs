@@ -133,7 +133,7 @@ async fn without_fairness_it_can() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_turned_away_is_told_when_to_come_back() {
+async fn a_rejected_request_gets_retry_after() {
     let rig = rig(1, true, TAKES).await;
     rig.make("x", "").await;
     let busy = tokio::spawn({
@@ -231,7 +231,7 @@ async fn occupied() -> (Rig, JoinHandle<u16>) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_too_long_is_turned_away() {
+async fn a_request_that_waits_too_long_is_rejected() {
     let (rig, busy) = occupied().await;
     let began = Instant::now();
     assert_eq!(get_as(&rig, "bob").await, 429);
@@ -244,7 +244,7 @@ async fn who_waits_too_long_is_turned_away() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_has_less_time_waits_less_long() {
+async fn a_shorter_deadline_shortens_the_wait() {
     let (rig, busy) = occupied().await;
     for (query, seconds) in [
         ("timeout=8s", 2),

@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use mizzen_apiserver::User; use mizzen_apiserver::authorization:: { Authorization, AuthorizerConfiguration, AuthorizerType } ; use mizzen_controlplane:: { Options, Plugins } ;
+use mizzen_apiserver::User;
+use mizzen_apiserver::authorization::{Authorization, AuthorizerConfiguration, AuthorizerType};
+use mizzen_controlplane::{Options, Plugins};
 use mizzen_registry::{Bounds, Store, StoreOptions};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 
@@ -256,7 +258,11 @@ async fn rules_of_nodes_are_not_all_told() {
 
 #[tokio::test(start_paused = true)]
 async fn without_the_authorizer_a_node_has_what_roles_give_it() {
-let mut options=options(); options.server.authorization=Authorization(vec![AuthorizerConfiguration::with_default_name(AuthorizerType::Rbac, )]); let rig=Rig::with(options).await;
+    let mut options = options();
+    options.server.authorization = Authorization(vec![AuthorizerConfiguration::with_default_name(
+        AuthorizerType::Rbac,
+    )]);
+    let rig = Rig::with(options).await;
     as_node(&rig, "n1", "GET", "/api/v1/nodes/n1", "")
         .await
         .expect(403);

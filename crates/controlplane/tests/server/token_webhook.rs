@@ -81,7 +81,7 @@ async fn code(rig: &Rig, token: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn a_webhook_says_whose_a_token_is() {
+async fn a_webhook_authenticates_a_token() {
     let peer = Peer::answering(200, JANE).await;
     let rig = gate(&peer).await;
     let status = review(&rig, "swordfish").await;
@@ -116,7 +116,7 @@ async fn answers_are_kept_for_a_while_whatever_they_are() {
 }
 
 #[tokio::test]
-async fn a_webhook_that_talks_nonsense_lets_nobody_in_and_is_asked_anew() {
+async fn an_invalid_review_authenticates_no_user_and_is_not_cached() {
     let answers = [
         "<html>",
         "{}",
@@ -147,7 +147,7 @@ async fn a_webhook_that_talks_nonsense_lets_nobody_in_and_is_asked_anew() {
 }
 
 #[tokio::test]
-async fn a_webhook_that_is_down_lets_nobody_in() {
+async fn an_unreachable_webhook_authenticates_no_user() {
     let peer = Peer::answering(200, JANE).await;
     let (rig, port) = (gate(&peer).await, peer.port);
     drop(peer);
@@ -221,7 +221,7 @@ async fn insist(failures: usize, answer: &'static str) -> (Vec<Duration>, u16) {
 }
 
 #[tokio::test]
-async fn a_webhook_that_stumbles_is_asked_again_later_and_later() {
+async fn failed_reviews_are_retried_with_back_off() {
     let (pauses, code) = insist(3, JANE).await;
     assert_eq!(code, 403);
     assert!(
@@ -236,7 +236,7 @@ async fn a_webhook_that_keeps_stumbling_is_given_up() {
 }
 
 #[tokio::test]
-async fn who_comes_at_once_with_one_token_asks_once() {
+async fn concurrent_requests_with_one_token_share_a_review() {
     let peer = Peer::answering(200, JANE).await;
     let rig = gate(&peer).await;
     let many = (0..20).map(|_| {

@@ -69,7 +69,7 @@ async fn a_page_that_opens_a_websocket_shows_its_token_as_a_protocol() {
 }
 
 #[tokio::test]
-async fn a_token_behind_too_much_space_is_not_seen_and_its_owner_is_told() {
+async fn a_token_behind_an_extra_space_is_ignored_with_a_warning() {
     let warning = "299 - \"the provided Authorization header contains extra space before the bearer token, and is ignored\"";
     for (header, expected, warned) in [
         ("Bearer swordfish", "User \"jane\" cannot list", false),
@@ -182,7 +182,7 @@ async fn a_token_of_a_pod_that_may_never_read_it_again_holds_for_a_year_if_that_
 }
 
 #[tokio::test]
-async fn a_token_in_a_secret_holds_without_it_if_nobody_looks() {
+async fn a_secret_based_token_survives_its_secret_without_lookup() {
     for (looks_up, expected) in [(false, "system:serviceaccount:default:robot"), (true, "")] {
         let service_accounts = ServiceAccountTokens {
             lookup: looks_up,

@@ -1,4 +1,4 @@
-//! Which requests are remembered, and how much of each? The first rule that fits says it.
+//! The audit policy: the first matching rule selects the audit level of a request.
 
 mod read;
 mod rule;
@@ -10,16 +10,16 @@ use rule::AuditRule;
 
 use crate::authorization::Attributes;
 
-/// How much of a request is remembered.
+/// The audit level.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum AuditLevel {
-    /// Nothing.
+    /// The request is not audited.
     None,
-    /// Who, what, when, and what came of it.
+    /// Metadata of the request and its result.
     Metadata,
-    /// The object that was sent, too.
+    /// Also the request object.
     Request,
-    /// And the object that was sent back.
+    /// Also the response object.
     RequestResponse,
 }
 
@@ -31,7 +31,7 @@ impl AuditLevel {
         AuditLevel::RequestResponse,
     ];
 
-    /// As files and events call it.
+    /// The name in policies and events.
     pub fn name(self) -> &'static str {
         match self {
             AuditLevel::None => "None",
@@ -42,16 +42,16 @@ impl AuditLevel {
     }
 }
 
-/// How far a request has come.
+/// The stage of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AuditStage {
-    /// It has come.
+    /// The request has arrived.
     RequestReceived,
-    /// The head of the answer is on its way; told only of requests that take long.
+    /// The response headers are sent; only of long-running requests.
     ResponseStarted,
-    /// The answer is whole.
+    /// The response is complete.
     ResponseComplete,
-    /// The server has failed it.
+    /// The handler has panicked.
     Panic,
 }
 
@@ -63,7 +63,7 @@ impl AuditStage {
         AuditStage::Panic,
     ];
 
-    /// As files and events call it.
+    /// The name in policies and events.
     pub fn name(self) -> &'static str {
         match self {
             AuditStage::RequestReceived => "RequestReceived",
@@ -74,7 +74,7 @@ impl AuditStage {
     }
 }
 
-/// Some stages.
+/// A set of stages.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Stages(u8);
 
@@ -92,24 +92,25 @@ impl Stages {
     }
 }
 
-/// What the policy says of a request.
+/// What the policy selects for a request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PolicyDecision {
     pub level: AuditLevel,
-    /// The stages that are not told of.
+    /// Stages without events.
     pub omitted: Stages,
-    /// Whether objects are told of without who owns which of their fields.
+    /// Whether `managedFields` are removed from objects.
     pub omits_managed_fields: bool,
 }
 
-/// The rules, in order.
+/// The audit policy.
 #[derive(Debug, Clone)]
 pub struct AuditPolicy {
     rules: Vec<AuditRule>,
 }
 
 impl AuditPolicy {
-    /// What is remembered of a request; `known` says whether we know whose it is. Nothing if no rule fits.
+    /// Evaluates the rules; `known` says whether the request is authenticated. Level None if no
+    /// rule matches.
     pub(super) fn evaluate(&self, attributes: &Attributes, known: bool) -> PolicyDecision {
         let rule = self
             .rules

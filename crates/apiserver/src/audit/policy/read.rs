@@ -1,4 +1,4 @@
-//! From a file to rules. What upstream refuses is refused in its words.
+//! Decodes and validates an audit policy. Errors read as upstream's.
 
 use mizzen_object::config_file::{self, ConfigFileError, Scheme};
 use mizzen_object::validate::names;
@@ -8,20 +8,20 @@ use mizzen_value::{Str, Value};
 use super::rule::{AuditRule, GroupResources};
 use super::{AuditLevel, AuditPolicy, AuditStage, PolicyDecision, Stages};
 
-/// Why a policy cannot be gone by.
+/// Why a policy is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct PolicyError(String);
 
 impl AuditPolicy {
-    /// Decodes and validates a policy. Kubernetes: what a strict decoder refuses is left out with a warning
-    /// (audit/policy/reader.go).
+    /// Decodes and validates a policy. Kubernetes: what a strict decoder rejects is ignored with a
+    /// warning (audit/policy/reader.go).
     pub fn read(text: &[u8]) -> Result<AuditPolicy, PolicyError> {
         let file = ("policy.kinds", include_str!("policy.kinds"));
         let scheme = Scheme {
             name: "pkg/audit/scheme.go:30",
             kinds: &[("audit.k8s.io/v1", "Policy")],
-            types: &schema::parse([file]).expect("the file is ours"),
+            types: &schema::parse([file]).expect("policy.kinds is valid"),
         };
         let decoded = scheme.decode_leniently(text).map_err(|error| {
             PolicyError(match error {
@@ -47,42 +47,40 @@ impl AuditPolicy {
             rules: document["rules"]
                 .list()
                 .iter()
-                .map(|rule| read_rule(document, rule))
+                .map(|rule| AuditRule::from_value(document, rule))
                 .collect(),
         })
     }
 }
 
-fn read_rule(policy: &Value, rule: &Value) -> AuditRule {
-    let level = parse_level(rule["level"].str()).unwrap_or(AuditLevel::None);
-    let omits = rule["omitManagedFields"]
-        .as_bool()
-        .unwrap_or(policy["omitManagedFields"].bool());
-    let omitted = parse_stages(&policy["omitStages"]).union(parse_stages(&rule["omitStages"]));
-    AuditRule {
-        decision: PolicyDecision {
-            level,
-            omitted,
-            omits_managed_fields: omits,
-        },
-        users: string_list(&rule["users"]),
-        groups: string_list(&rule["userGroups"]),
-        verbs: string_list(&rule["verbs"]),
-        resources: rule["resources"]
-            .list()
-            .iter()
-            .map(read_resources)
-            .collect(),
-        namespaces: string_list(&rule["namespaces"]),
-        non_resource_urls: string_list(&rule["nonResourceURLs"]),
-    }
-}
-
-fn read_resources(resources: &Value) -> GroupResources {
-    GroupResources {
-        group: resources["group"].str().into(),
-        resources: string_list(&resources["resources"]),
-        names: string_list(&resources["resourceNames"]),
+impl AuditRule {
+    fn from_value(policy: &Value, rule: &Value) -> AuditRule {
+        let level = parse_level(rule["level"].str()).unwrap_or(AuditLevel::None);
+        let omits = rule["omitManagedFields"]
+            .as_bool()
+            .unwrap_or(policy["omitManagedFields"].bool());
+        let omitted = parse_stages(&policy["omitStages"]).union(parse_stages(&rule["omitStages"]));
+        AuditRule {
+            decision: PolicyDecision {
+                level,
+                omitted,
+                omits_managed_fields: omits,
+            },
+            users: string_list(&rule["users"]),
+            groups: string_list(&rule["userGroups"]),
+            verbs: string_list(&rule["verbs"]),
+            resources: rule["resources"]
+                .list()
+                .iter()
+                .map(|resources| GroupResources {
+                    group: resources["group"].str().into(),
+                    resources: string_list(&resources["resources"]),
+                    names: string_list(&resources["resourceNames"]),
+                })
+                .collect(),
+            namespaces: string_list(&rule["namespaces"]),
+            non_resource_urls: string_list(&rule["nonResourceURLs"]),
+        }
     }
 }
 
@@ -169,7 +167,7 @@ fn check_page(url: &str, path: &Path, violations: &mut Violations) {
     }
 }
 
-/// Kubernetes: the path says nothing of which item of the list it is (apis/audit/validation/validation.go).
+/// Kubernetes: the path does not contain the index (apis/audit/validation/validation.go).
 fn check_resources(resources: &Value, path: &Path, violations: &mut Violations) {
     let group = resources["group"].str();
     if !matches!(group, "" | "*") {

@@ -1,11 +1,11 @@
-//! Does a rule fit a request?
+//! Rules of an audit policy.
 
 use mizzen_value::Str;
 
 use super::PolicyDecision;
 use crate::authorization::{Attributes, Resource, Target};
 
-/// A rule. A list that is empty fits everything.
+/// A rule. An empty list matches everything.
 #[derive(Debug, Clone)]
 pub(super) struct AuditRule {
     pub decision: PolicyDecision,
@@ -13,27 +13,28 @@ pub(super) struct AuditRule {
     pub groups: Vec<Str>,
     pub verbs: Vec<Str>,
     pub resources: Vec<GroupResources>,
-    /// `""` is that of objects that belong to none.
+    /// `""` matches cluster-scoped objects.
     pub namespaces: Vec<Str>,
-    /// Paths of pages; one may end with `*`.
+    /// Paths, which may end with `*`.
     pub non_resource_urls: Vec<Str>,
 }
 
 /// Resources of an API group.
 #[derive(Debug, Clone)]
 pub(super) struct GroupResources {
-    /// `*` is any.
+    /// `*` matches every group.
     pub group: Str,
-    /// `pods`, `pods/log`, `pods/*`, `*/scale`, `*`; all if there are none.
+    /// `pods`, `pods/log`, `pods/*`, `*/scale`, `*`; all if empty.
     pub resources: Vec<Str>,
-    /// The objects; all if there are none.
+    /// Object names; all if empty.
     pub names: Vec<Str>,
 }
 
 impl AuditRule {
     pub(super) fn matches(&self, attributes: &Attributes, known: bool) -> bool {
         let Attributes { user, verb, target } = attributes;
-        // Kubernetes: one whom we do not know is no user, and in no group (audit/policy/checker.go).
+        // Kubernetes: an unauthenticated request matches no user and no group
+        // (audit/policy/checker.go).
         let by_user = self.users.is_empty() || known && contains(&self.users, &user.name);
         let in_group = || {
             known
@@ -57,10 +58,11 @@ impl AuditRule {
                         || self.resources.iter().any(|some| some.matches(resource)))
             }
             Target::Page(_) if about_objects => false,
-            Target::Page(path) if !self.non_resource_urls.is_empty() => self
-                .non_resource_urls
-                .iter()
-                .any(|page| leads_to(page, path)),
+            Target::Page(path) if !self.non_resource_urls.is_empty() => {
+                self.non_resource_urls.iter().any(|url| {
+                    url == path || url.ends_with('*') && path.starts_with(url.trim_end_matches('*'))
+                })
+            }
             Target::Resource(_) => self.non_resource_urls.is_empty(),
             Target::Page(_) => true,
         }
@@ -68,21 +70,25 @@ impl AuditRule {
 }
 
 impl GroupResources {
-    fn matches(&self, asked: &Resource) -> bool {
-        let here = self.group == asked.group || self.group == "*";
-        let named = || self.names.is_empty() || contains(&self.names, asked.name);
+    fn matches(&self, target: &Resource) -> bool {
+        let here = self.group == target.group || self.group == "*";
+        let named = || self.names.is_empty() || contains(&self.names, target.name);
         here && (self.resources.is_empty()
-            || named() && self.resources.iter().any(|pattern| is_like(pattern, asked)))
+            || named()
+                && self
+                    .resources
+                    .iter()
+                    .any(|pattern| matches_pattern(pattern, target)))
     }
 }
 
-/// Whether a resource is what a pattern says. Kubernetes: `pods/*` is pods, too.
-fn is_like(pattern: &str, asked: &Resource) -> bool {
+/// Whether a resource matches a pattern. Kubernetes: `pods/*` also matches pods.
+fn matches_pattern(pattern: &str, target: &Resource) -> bool {
     let Resource {
         resource,
         subresource,
         ..
-    } = asked;
+    } = target;
     match pattern.split_once('/') {
         _ if pattern == "*" => true,
         None => pattern == *resource && subresource.is_empty(),
@@ -92,10 +98,6 @@ fn is_like(pattern: &str, asked: &Resource) -> bool {
             above == *resource && !subresource.is_empty() && below == *subresource
         }
     }
-}
-
-fn leads_to(page: &str, path: &str) -> bool {
-    page == path || page.ends_with('*') && path.starts_with(page.trim_end_matches('*'))
 }
 
 fn contains(list: &[Str], text: &str) -> bool {

@@ -1,4 +1,4 @@
-//! Policies as data: what fits, and what is refused.
+//! Audit policies as data: which rules match, and what is invalid.
 
 use super::*;
 use crate::User;
@@ -72,7 +72,7 @@ fn judge(policy: &AuditPolicy, target: Target, known: bool) -> PolicyDecision {
     )
 }
 
-/// Whether a rule of the level Metadata fits.
+/// Whether a rule of the level Metadata matches.
 #[track_caller]
 fn check(rule: &str, target: Target, expected: bool) {
     let policy = policy(&format!("{{level: Metadata, {rule}}}"));
@@ -168,14 +168,14 @@ fn what_is_left_out_is_said_for_all_rules_and_for_one() {
     let text = "kind: Policy\napiVersion: audit.k8s.io/v1\nomitStages: [RequestReceived]\nomitManagedFields: true\nrules: [
         {level: Metadata, verbs: [get], omitStages: [Panic], omitManagedFields: false}, {level: Request}]";
     let policy = read(text).unwrap();
-    let verdict = judge(&policy, pod(), true);
-    let omitted = AuditStage::ALL.map(|stage| verdict.omitted.has(stage));
+    let decision = judge(&policy, pod(), true);
+    let omitted = AuditStage::ALL.map(|stage| decision.omitted.has(stage));
     assert_eq!(
-        (omitted, verdict.omits_managed_fields),
+        (omitted, decision.omits_managed_fields),
         ([true, false, false, true], false)
     );
     let user = User::default();
-    let verdict = policy.evaluate(
+    let decision = policy.evaluate(
         &Attributes {
             user: &user,
             verb: "list",
@@ -183,7 +183,7 @@ fn what_is_left_out_is_said_for_all_rules_and_for_one() {
         },
         true,
     );
-    assert!(verdict.omitted.has(AuditStage::RequestReceived) && verdict.omits_managed_fields);
+    assert!(decision.omitted.has(AuditStage::RequestReceived) && decision.omits_managed_fields);
 }
 
 #[track_caller]

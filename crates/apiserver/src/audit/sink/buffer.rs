@@ -1,4 +1,4 @@
-//! Events that wait to be told with others: one queue with an end, one task that empties it.
+//! The buffer of a batching sink: a bounded queue, and a task that sends batches.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use super::throttle::BatchThrottle;
 use super::{Backend, BatchOptions};
 use crate::audit::counters::{AuditMetrics, AuditPlugin};
 
-/// How many batches may be under way at once to a server that takes long. Upstream has no limit.
+/// The maximum number of concurrent batches to a webhook. Upstream has no limit.
 const MAX_UNDER_WAY: usize = 64;
-/// How long what waits may take to be told when the server stops.
+/// The time limit of the flush at shutdown.
 const FLUSH: Duration = Duration::from_secs(30);
 
-/// The queue. Its task is started by the first event.
+/// The queue. Its task starts with the first event.
 pub(super) struct Buffer {
     batch: BatchOptions,
-    /// The most bytes that are told together.
+    /// The maximum size of a batch in bytes.
     max_batch_bytes: Option<usize>,
     backend: Arc<Backend>,
     counters: Arc<AuditMetrics>,
@@ -38,20 +38,20 @@ impl Buffer {
     pub(super) fn new(
         batch: BatchOptions,
         largest: Option<usize>,
-        end: &Arc<Backend>,
+        backend: &Arc<Backend>,
         counters: &Arc<AuditMetrics>,
     ) -> Buffer {
-        let (end, counters) = (end.clone(), counters.clone());
+        let (backend, counters) = (backend.clone(), counters.clone());
         Buffer {
             batch,
             max_batch_bytes: largest,
-            backend: end,
+            backend,
             counters,
             state: Mutex::new(BufferState::Idle),
         }
     }
 
-    /// Puts an event at the end of the queue. If there is no room, it is lost.
+    /// Enqueues an event. It is lost if the queue is full.
     pub(super) fn enqueue(&self, text: Bytes) {
         let mut state = self.state.lock();
         if matches!(*state, BufferState::Idle) {
@@ -83,7 +83,7 @@ impl Buffer {
         BufferState::Running(sender, runtime.spawn(teller.run(receiver)))
     }
 
-    /// Tells all that waits, and takes no more.
+    /// Flushes the queue and closes it.
     pub(super) async fn close(&self) {
         let state = {
             let mut state = self.state.lock();
@@ -105,7 +105,7 @@ impl Buffer {
     }
 }
 
-/// Empties the queue.
+/// Sends batches from the queue.
 struct BatchSender {
     batch: BatchOptions,
     largest: usize,
@@ -132,7 +132,7 @@ impl BatchSender {
         while self.under_way.join_next().await.is_some() {}
     }
 
-    /// The next events, and whether more may come.
+    /// The next batch, and whether more events may come.
     async fn collect_batch(&self, queue: &mut Receiver<Bytes>) -> (Vec<Bytes>, bool) {
         let until = Instant::now() + self.batch.wait;
         let mut events = Vec::new();
@@ -152,7 +152,7 @@ impl BatchSender {
         (events, true)
     }
 
-    /// Does not wait for who takes long, unless too much is under way.
+    /// Sends a batch; to a webhook without waiting, up to the limit of concurrent batches.
     async fn send(&mut self, events: Vec<Bytes>) {
         if !self.backend.is_remote() {
             self.backend.send(&events, &self.counters).await;
@@ -162,14 +162,14 @@ impl BatchSender {
         if self.under_way.len() >= MAX_UNDER_WAY {
             self.under_way.join_next().await;
         }
-        let (end, counters) = (self.backend.clone(), self.counters.clone());
+        let (backend, counters) = (self.backend.clone(), self.counters.clone());
         self.under_way.spawn(async move {
-            end.send(&events, &counters).await;
+            backend.send(&events, &counters).await;
         });
     }
 }
 
-/// Events in parts of which none has more than so many bytes, unless it is a single event.
+/// Splits a batch so that no part has more than `largest` bytes, unless it is a single event.
 fn split_batch(events: Vec<Bytes>, largest: usize) -> Vec<Vec<Bytes>> {
     let (mut parts, mut size) = (Vec::<Vec<Bytes>>::new(), 0);
     for event in events {

@@ -1,4 +1,4 @@
-//! Where do events go? To a file, to another server; at once, or when there are enough of them.
+//! Audit backends: a log file or a webhook, blocking or batched.
 
 mod buffer;
 mod log;
@@ -7,7 +7,7 @@ mod tests;
 mod throttle;
 mod webhook;
 
-pub use log::{LogFile, LogFormat};
+pub use log::{AuditLogFormat, LogFile};
 pub use webhook::AuditWebhookOptions;
 
 use std::sync::Arc;
@@ -24,63 +24,64 @@ use buffer::Buffer;
 use log::AuditLog;
 use webhook::AuditWebhook;
 
-/// How long a request waits for a server that is told of it.
+/// How long a request waits for a webhook.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// When events are told.
+/// When events are delivered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DeliveryMode {
-    /// Later, some together; the request does not wait.
+    /// Buffered and in batches; requests do not wait.
     Batch,
-    /// At once; the request waits, and goes on if it cannot be done.
+    /// At once; the request waits, and proceeds if it fails.
     Blocking,
-    /// At once; the request waits, and is refused if it cannot be said that it has come.
+    /// At once; the request waits, and is rejected if RequestReceived cannot be stored.
     BlockingStrict,
 }
 
-/// How events are gathered before they are told.
+/// Options of batches.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BatchOptions {
-    /// How many may wait; more are lost.
+    /// The capacity of the buffer; more events are lost.
     pub buffer: usize,
-    /// How many are told together.
+    /// The maximum number of events in a batch.
     pub size: usize,
-    /// How long one waits for others.
+    /// The maximum age of a batch.
     pub wait: Duration,
-    /// How often some are told, if that is limited.
+    /// The rate limit of batches, if there is one.
     pub throttle: Option<Throttle>,
 }
 
-/// How often something may be done.
+/// A rate limit.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Throttle {
-    /// So many times a second.
+    /// Batches per second.
     pub rate: f32,
-    /// So many times at once, after a rest.
+    /// The burst.
     pub burst: usize,
 }
 
-/// How large what is told may be, in bytes.
+/// Size limits, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Truncation {
-    /// One event. A larger one is told without objects, and is lost if it is too large even so.
+    /// Of one event. A larger one is delivered without objects, and is lost if it is still too
+    /// large.
     pub event: usize,
-    /// Events that are told together.
+    /// Of one batch.
     pub batch: usize,
 }
 
-/// How events reach where they go.
+/// How events are delivered.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Delivery {
-    /// When they are told.
+    /// When events are delivered.
     pub mode: DeliveryMode,
-    /// How they are gathered, if they are.
+    /// Options of batches, for the mode Batch.
     pub batch: BatchOptions,
-    /// How large they may be, if that is limited.
+    /// Size limits, if there are any.
     pub truncation: Option<Truncation>,
 }
 
-/// One who is told. Cheap to clone.
+/// A backend and its delivery. Cheap to clone.
 #[derive(Clone)]
 pub(super) struct AuditSink(Arc<SinkState>);
 
@@ -88,19 +89,18 @@ struct SinkState {
     mode: DeliveryMode,
     truncation: Option<Truncation>,
     backend: Arc<Backend>,
-    /// There if events are gathered.
+    /// In the mode Batch.
     buffer: Option<Buffer>,
     counters: Arc<AuditMetrics>,
 }
 
-/// Where events end.
+/// Where events go.
 enum Backend {
     Log(AuditLog),
     Webhook(AuditWebhook),
 }
 
 impl AuditSink {
-    /// A file.
     pub(super) fn log(
         file: LogFile,
         registry: &Registry,
@@ -114,7 +114,6 @@ impl AuditSink {
         )
     }
 
-    /// Another server.
     pub(super) fn webhook(
         setup: AuditWebhookOptions,
         registry: &Registry,
@@ -128,43 +127,43 @@ impl AuditSink {
         )
     }
 
-    fn new(end: Backend, delivery: Delivery, counters: &Arc<AuditMetrics>) -> AuditSink {
+    fn new(backend: Backend, delivery: Delivery, counters: &Arc<AuditMetrics>) -> AuditSink {
         let Delivery {
             mode,
             batch,
             truncation,
         } = delivery;
-        let end = Arc::new(end);
+        let backend = Arc::new(backend);
         let largest = truncation.map(|truncation| truncation.batch);
         let buffer =
-            (mode == DeliveryMode::Batch).then(|| Buffer::new(batch, largest, &end, counters));
+            (mode == DeliveryMode::Batch).then(|| Buffer::new(batch, largest, &backend, counters));
         AuditSink(Arc::new(SinkState {
             mode,
             truncation,
-            backend: end,
+            backend,
             buffer,
             counters: counters.clone(),
         }))
     }
 
-    /// Whether a request must not go on if it cannot be said here that it has come.
+    /// Whether a request must be rejected if RequestReceived cannot be stored here.
     fn is_strict(&self) -> bool {
         self.0.mode == DeliveryMode::BlockingStrict
     }
 
-    /// An event as it is told here; none if it is too large.
-    pub(super) fn serialize(&self, told: StagedEvent) -> Option<Bytes> {
-        let text = self.0.backend.serialize(told);
+    /// The serialized event; none if it is too large.
+    pub(super) fn serialize(&self, event: StagedEvent) -> Option<Bytes> {
+        let text = self.0.backend.serialize(event);
         let Some(largest) = self.0.truncation.map(|truncation| truncation.event) else {
             return Some(text);
         };
         if text.len() <= largest {
             return Some(text);
         }
-        let text = match told.event.level >= AuditLevel::Request {
+        let text = match event.event.level >= AuditLevel::Request {
             true => self.0.backend.serialize(StagedEvent {
                 truncated: true,
-                ..told
+                ..event
             }),
             false => text,
         };
@@ -179,7 +178,7 @@ impl AuditSink {
         Some(text)
     }
 
-    /// Tells an event; whether a request may go on.
+    /// Delivers an event. Returns whether the request may proceed.
     pub(super) async fn deliver(&self, text: Bytes) -> bool {
         if let Some(buffer) = &self.0.buffer {
             buffer.enqueue(text);
@@ -188,22 +187,21 @@ impl AuditSink {
         self.deliver_now(text).await || !self.is_strict()
     }
 
-    /// Tells an event at once; whether that worked. What takes too long goes on without who waits for it.
+    /// Delivers an event at once. Returns whether it was stored. After a time-out the delivery
+    /// continues in the background.
     async fn deliver_now(&self, text: Bytes) -> bool {
         let SinkState {
-            backend: end,
-            counters,
-            ..
+            backend, counters, ..
         } = &*self.0;
-        if let Backend::Log(log) = &**end {
+        if let Backend::Log(log) = &**backend {
             return log.write_all(&[text], counters);
         }
-        let (end, counters) = (end.clone(), counters.clone());
-        let sending = tokio::spawn(async move { end.send(&[text], &counters).await });
+        let (backend, counters) = (backend.clone(), counters.clone());
+        let sending = tokio::spawn(async move { backend.send(&[text], &counters).await });
         matches!(timeout(PATIENCE, sending).await, Ok(Ok(true)))
     }
 
-    /// Tells an event for somebody who cannot wait.
+    /// Delivers an event without waiting.
     pub(super) fn deliver_in_background(&self, text: Bytes) {
         match (&self.0.buffer, &*self.0.backend) {
             (Some(buffer), _) => buffer.enqueue(text),
@@ -212,7 +210,7 @@ impl AuditSink {
             }
             (None, Backend::Webhook(_)) => {
                 let sink = self.clone();
-                // Whoever leaves while the runtime ends has nobody to tell it to.
+                // Without a runtime the server has ended.
                 if let Ok(runtime) = tokio::runtime::Handle::try_current() {
                     runtime.spawn(async move { sink.deliver(text).await });
                 }
@@ -220,7 +218,7 @@ impl AuditSink {
         }
     }
 
-    /// Tells what waits.
+    /// Flushes the buffer.
     pub(super) async fn close(&self) {
         if let Some(buffer) = &self.0.buffer {
             buffer.close().await;
@@ -229,14 +227,14 @@ impl AuditSink {
 }
 
 impl Backend {
-    fn serialize(&self, told: StagedEvent) -> Bytes {
+    fn serialize(&self, event: StagedEvent) -> Bytes {
         match self {
-            Backend::Log(log) => log.serialize(told),
-            Backend::Webhook(_) => told.json(false).into(),
+            Backend::Log(log) => log.serialize(event),
+            Backend::Webhook(_) => event.json(false).into(),
         }
     }
 
-    /// Tells events together; whether that worked. If not, they are counted as lost.
+    /// Sends events together. Returns whether that succeeded; otherwise they are counted as errors.
     async fn send(&self, texts: &[Bytes], counters: &AuditMetrics) -> bool {
         match self {
             Backend::Log(log) => log.write_all(texts, counters),
@@ -244,7 +242,7 @@ impl Backend {
         }
     }
 
-    /// Whether several can be under way at once.
+    /// Whether several batches may be sent at once.
     fn is_remote(&self) -> bool {
         matches!(self, Backend::Webhook(_))
     }

@@ -1,4 +1,4 @@
-//! Queues without room, and files that are put aside.
+//! Full buffers, and log rotation.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -29,7 +29,7 @@ fn log_file(path: &Path) -> LogFile {
     };
     LogFile {
         path: path.into(),
-        format: LogFormat::Json,
+        format: AuditLogFormat::Json,
         max_age: 0,
         max_backups: 0,
         max_size: 1,
@@ -60,7 +60,7 @@ async fn what_there_is_no_room_for_is_lost_and_counted() {
     file.delivery.mode = DeliveryMode::Batch;
     let counters = Arc::new(AuditMetrics::default());
     let sink = AuditSink::log(file, &registry(), &counters);
-    // Nobody empties the queue while nobody waits.
+    // The sender task does not run before the test yields.
     for n in 0..5 {
         sink.deliver_in_background(format!("{n}\n").into());
     }
@@ -72,7 +72,7 @@ async fn what_there_is_no_room_for_is_lost_and_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn batches_are_told_only_so_often() {
+async fn batches_are_rate_limited() {
     let mut bucket = throttle::BatchThrottle::new(Throttle {
         rate: 10.0,
         burst: 15,
@@ -116,7 +116,7 @@ async fn write(change: impl FnOnce(&mut LogFile), pause: Duration) -> tempfile::
     let sink = AuditSink::log(file, &registry(), &counters);
     for n in 0..8 {
         assert!(sink.deliver(line(n)).await);
-        // Old files are cared for beside this.
+        // Backups are maintained in the background.
         tokio::time::sleep(pause).await;
     }
     assert_eq!(counted(&counters, "log"), 0);

@@ -1,4 +1,4 @@
-//! Not too often: so many times a second, and some at once after a rest.
+//! The rate limit of batches.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep};
 
 use super::Throttle;
 
-/// A bucket of permits that fills with time.
+/// A token bucket.
 pub(super) struct BatchThrottle {
     rate: f64,
     burst: f64,

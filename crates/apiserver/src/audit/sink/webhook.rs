@@ -1,4 +1,4 @@
-//! Events that another server is sent.
+//! The webhook backend.
 
 use std::fmt;
 use std::path::Path;
@@ -14,25 +14,25 @@ use crate::audit::counters::{AuditMetrics, AuditPlugin};
 use crate::delegate::{WebhookKubeconfig, WebhookKubeconfigError};
 use crate::outgoing::{Remote, jittered};
 
-/// Kubernetes: how long the server may take (apiserver/pkg/util/webhook/webhook.go).
+/// Kubernetes: the time-out of one attempt (apiserver/pkg/util/webhook/webhook.go).
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Kubernetes: how often it is tried (apiserver/pkg/util/webhook/webhook.go).
+/// Kubernetes: the number of attempts (apiserver/pkg/util/webhook/webhook.go).
 const ATTEMPTS: i32 = 5;
-/// By how much the pause between two attempts grows.
+/// The factor of the back-off.
 const GROWTH: f64 = 1.5;
 
-/// The server that events are sent to.
+/// Options of the webhook backend.
 #[derive(Clone)]
 pub struct AuditWebhookOptions {
     kubeconfig: Arc<WebhookKubeconfig>,
-    /// The pause before the second attempt.
+    /// The initial back-off.
     pub initial_backoff: Duration,
-    /// How events get there.
+    /// How events are delivered.
     pub delivery: Delivery,
 }
 
 impl AuditWebhookOptions {
-    /// The server that the current context of a kubeconfig file names.
+    /// Loads the server of the current context of a kubeconfig file.
     pub fn load(
         file: &Path,
         initial_backoff: Duration,
@@ -46,7 +46,7 @@ impl AuditWebhookOptions {
     }
 }
 
-/// Keys are not for logs.
+/// Does not show keys.
 impl fmt::Debug for AuditWebhookOptions {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter
@@ -56,7 +56,7 @@ impl fmt::Debug for AuditWebhookOptions {
     }
 }
 
-/// The way to that server.
+/// The webhook backend.
 pub(super) struct AuditWebhook {
     registry: Registry,
     remote: Remote,
@@ -73,9 +73,9 @@ impl AuditWebhook {
         }
     }
 
-    /// Sends events, some times if need be; whether that worked.
+    /// Sends an EventList, with retries. Returns whether that succeeded.
     pub(super) async fn send(&self, events: &[Bytes], counters: &AuditMetrics) -> bool {
-        let body = list(events);
+        let body = event_list(events);
         let mut pause = self.initial_backoff;
         for attempt in 1.. {
             let Err(error) = self.remote.tell(body.clone(), PATIENCE).await else {
@@ -92,8 +92,8 @@ impl AuditWebhook {
     }
 }
 
-/// The text of a list of events.
-fn list(events: &[Bytes]) -> Bytes {
+/// The JSON of an EventList.
+fn event_list(events: &[Bytes]) -> Bytes {
     const HEAD: &[u8] =
         b"{\"kind\":\"EventList\",\"apiVersion\":\"audit.k8s.io/v1\",\"metadata\":{},\"items\":[";
     let size = events.iter().map(|event| event.len() + 1).sum::<usize>();

@@ -1,5 +1,4 @@
-//! Whom do a token's claims show? Name, groups, uid and more, as an administrator has said where they are; and whether
-//! claims and user are as they must be.
+//! Maps claims to a user, and checks the validation rules of claims and user.
 
 use mizzen_cel as cel;
 use mizzen_object::{CREDENTIAL_ID, User};
@@ -7,24 +6,24 @@ use mizzen_value::{Str, Value, json};
 
 use super::expression::{ClaimExpression, EvaluationData};
 
-/// What is to be made of claims.
+/// The claim mappings and validation rules of an issuer.
 #[derive(Debug, Default)]
 pub(super) struct ClaimMappings {
     pub username: Option<ClaimSource>,
     pub groups: Option<ClaimSource>,
     pub uid: Option<ClaimSource>,
-    /// Keys, and what to put there.
+    /// Keys and their value expressions.
     pub extra: Vec<(Str, ClaimExpression)>,
-    /// Claims that must have a value.
+    /// Claims with a required value.
     pub required: Vec<(Str, Str)>,
     pub claim_rules: Vec<ValidationRule>,
     pub user_rules: Vec<ValidationRule>,
 }
 
-/// Where something is found.
+/// Where an attribute of the user comes from.
 #[derive(Debug)]
 pub(super) enum ClaimSource {
-    /// In a claim, with something put before it.
+    /// A claim, with a prefix.
     Claim {
         claim: Str,
         prefix: Str,
@@ -32,7 +31,7 @@ pub(super) enum ClaimSource {
     Expression(Box<ClaimExpression>),
 }
 
-/// What must hold, and what is said if it does not.
+/// A validation rule and its message.
 #[derive(Debug)]
 pub(super) struct ValidationRule {
     pub expression: ClaimExpression,
@@ -40,9 +39,15 @@ pub(super) struct ValidationRule {
 }
 
 impl ClaimMappings {
-    /// The user whom claims show, which have been proved. The error is for administrators.
+    /// The user of verified claims. The error is for logs.
     pub(super) fn map_user(&self, claims: &Value) -> Result<User, String> {
-        refuse_distributed(claims, self.groups.as_ref())?;
+        // Distributed claims are not fetched, so a user with distributed groups is rejected.
+        if let Some(ClaimSource::Claim { claim, .. }) = &self.groups
+            && claims.get(claim).is_none()
+            && claims["_claim_names"].get(claim).is_some()
+        {
+            return Err("oidc: could not expand distributed claims: they are not supported".into());
+        }
         let prepared = EvaluationData::new(claims);
         let user = User {
             name: self.name(claims, &prepared)?,
@@ -51,16 +56,26 @@ impl ClaimMappings {
             extra: self.extra(claims, &prepared)?,
         };
         for (claim, wanted) in &self.required {
-            check_required(claims, claim, wanted)?;
+            if claims.get(claim).is_none() {
+                return Err(format!(
+                    "oidc: required claim {claim} not present in ID token"
+                ));
+            }
+            let found = claim_text(claims, claim)
+                .map_err(|why| format!("oidc: parse claim {claim}: {why}"))?;
+            if wanted != found {
+                return Err(format!(
+                    "oidc: required claim {claim} value does not match. Got = {found}, want = {wanted}"
+                ));
+            }
         }
         check_validation_rules(&self.claim_rules, &prepared).map_err(|problem| {
             format!("oidc: error evaluating claim validation expression: {problem}")
         })?;
         if !self.user_rules.is_empty() {
-            check_validation_rules(&self.user_rules, &EvaluationData::new(&user_info(&user)))
-                .map_err(|problem| {
-                    format!("oidc: error evaluating user info validation rule: {problem}")
-                })?;
+            check_validation_rules(&self.user_rules, &EvaluationData::from_user(&user)).map_err(
+                |problem| format!("oidc: error evaluating user info validation rule: {problem}"),
+            )?;
         }
         Ok(user)
     }
@@ -72,8 +87,14 @@ impl ClaimMappings {
                 let name = claim_text(claims, claim).map_err(|why| {
                     format!("oidc: parse username claims {}: {why}", json::quote(claim))
                 })?;
-                if claim == "email" {
-                    check_email(claims)?;
+                // Kubernetes: `email_verified` may be missing, but not false.
+                match claims.get("email_verified").filter(|_| claim == "email") {
+                    None | Some(Value::Null) | Some(Value::Bool(true)) => {}
+                    Some(Value::Bool(false)) => return Err("oidc: email not verified".into()),
+                    Some(other) => {
+                        let why = mismatch(other, "bool");
+                        return Err(format!("oidc: parse 'email_verified' claim: {why}"));
+                    }
                 }
                 Ok(format!("{prefix}{name}").into())
             }
@@ -147,46 +168,6 @@ impl ClaimMappings {
     }
 }
 
-/// Claims that are kept elsewhere are not fetched, so who has groups there is not let in without them.
-fn refuse_distributed(claims: &Value, groups: Option<&ClaimSource>) -> Result<(), String> {
-    let Some(ClaimSource::Claim { claim, .. }) = groups else {
-        return Ok(());
-    };
-    let elsewhere = claims.get(claim).is_none() && claims["_claim_names"].get(claim).is_some();
-    match elsewhere {
-        true => Err("oidc: could not expand distributed claims: they are not supported".into()),
-        false => Ok(()),
-    }
-}
-
-/// Kubernetes: an address that is said not to be verified names nobody; one of which nothing is said does.
-fn check_email(claims: &Value) -> Result<(), String> {
-    match claims.get("email_verified") {
-        None | Some(Value::Null) | Some(Value::Bool(true)) => Ok(()),
-        Some(Value::Bool(false)) => Err("oidc: email not verified".into()),
-        Some(other) => Err(format!(
-            "oidc: parse 'email_verified' claim: {}",
-            mismatch(other, "bool")
-        )),
-    }
-}
-
-fn check_required(claims: &Value, claim: &str, wanted: &str) -> Result<(), String> {
-    if claims.get(claim).is_none() {
-        return Err(format!(
-            "oidc: required claim {claim} not present in ID token"
-        ));
-    }
-    let found =
-        claim_text(claims, claim).map_err(|why| format!("oidc: parse claim {claim}: {why}"))?;
-    match found == wanted {
-        true => Ok(()),
-        false => Err(format!(
-            "oidc: required claim {claim} value does not match. Got = {found}, want = {wanted}"
-        )),
-    }
-}
-
 fn check_validation_rules(rules: &[ValidationRule], about: &EvaluationData) -> Result<(), String> {
     for ValidationRule {
         expression,
@@ -207,25 +188,27 @@ fn check_validation_rules(rules: &[ValidationRule], about: &EvaluationData) -> R
     Ok(())
 }
 
-/// A user as expressions see them.
-fn user_info(user: &User) -> Value {
-    let mut shown = Value::object();
-    shown.set("username", &user.name);
-    shown.set("uid", &user.uid);
-    shown.set(
-        "groups",
-        user.groups.iter().map(Value::from).collect::<Vec<_>>(),
-    );
-    let extra = if user.extra.is_null() {
-        Value::object()
-    } else {
-        user.extra.clone()
-    };
-    shown.set("extra", extra);
-    shown
+impl EvaluationData {
+    /// The user as expressions see it.
+    fn from_user(user: &User) -> EvaluationData {
+        let mut shown = Value::object();
+        shown.set("username", &user.name);
+        shown.set("uid", &user.uid);
+        shown.set(
+            "groups",
+            user.groups.iter().map(Value::from).collect::<Vec<_>>(),
+        );
+        let extra = if user.extra.is_null() {
+            Value::object()
+        } else {
+            user.extra.clone()
+        };
+        shown.set("extra", extra);
+        EvaluationData::new(&shown)
+    }
 }
 
-/// The text of a claim. Kubernetes: `null` is an empty one, for Go reads it so.
+/// The text of a claim. Kubernetes: `null` is empty, as Go decodes it.
 fn claim_text<'a>(claims: &'a Value, claim: &str) -> Result<&'a str, String> {
     match claims.get(claim) {
         None => Err("claim not present".into()),
@@ -234,7 +217,7 @@ fn claim_text<'a>(claims: &'a Value, claim: &str) -> Result<&'a str, String> {
     }
 }
 
-/// The texts of a claim that is one or has many.
+/// The strings of a claim that is one string or a list.
 fn claimed_texts(found: &Value) -> Result<Vec<Str>, String> {
     let read = |item: &Value| match item {
         Value::Null => Some(Str::default()),
@@ -272,7 +255,7 @@ fn evaluate_text(
     found.ok_or_else(|| format!("{place}: {what} claim expression must return a string"))
 }
 
-/// The texts of a value that is one, has many, or is null. Empty ones do not count.
+/// The strings of a value that is a string, a list of strings, or null. Empty ones are dropped.
 fn string_list(value: &cel::Value) -> Result<Vec<Str>, String> {
     let refused = || "expression must return a string or a list of strings".to_string();
     let texts: Vec<Str> = match value {

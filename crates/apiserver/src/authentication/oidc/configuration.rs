@@ -1,4 +1,4 @@
-//! What does an AuthenticationConfiguration say, and what is wrong with it?
+//! Decodes and validates an AuthenticationConfiguration.
 
 mod mapping;
 #[cfg(test)]
@@ -20,7 +20,7 @@ use crate::authentication::Anonymous;
 use crate::outgoing::Trust;
 use mapping::{read_claim_rules, read_mappings, read_user_rules};
 
-/// The versions that upstream reads have the same fields.
+/// All versions have the same fields.
 const KINDS: [(&str, &str); 3] = [
     ("apiserver.config.k8s.io/v1", "AuthenticationConfiguration"),
     (
@@ -32,18 +32,18 @@ const KINDS: [(&str, &str); 3] = [
         "AuthenticationConfiguration",
     ),
 ];
-/// The most issuers.
+/// The maximum number of issuers.
 const MAX_ISSUERS: usize = 64;
 
-/// Which issuers' tokens count, and where those are let in who show nothing.
+/// The issuers, and where anonymous requests are allowed.
 #[derive(Debug)]
 pub struct AuthenticationConfiguration {
     pub(super) issuers: Vec<IssuerConfiguration>,
-    /// Where those are let in who show nothing, if it says so.
+    /// Where anonymous requests are allowed, if configured.
     pub anonymous: Option<Anonymous>,
 }
 
-/// An issuer, and what its tokens mean.
+/// An issuer and its claim mappings.
 #[derive(Debug)]
 pub(super) struct IssuerConfiguration {
     pub endpoint: IssuerEndpoint,
@@ -52,136 +52,139 @@ pub(super) struct IssuerConfiguration {
 }
 
 impl AuthenticationConfiguration {
-    /// Reads YAML or JSON. No issuer may be called as one of `disallowed`, who are this server itself.
+    /// Reads YAML or JSON. No issuer may have a URL of `disallowed`, which are this server's own.
     pub fn read(text: &str, disallowed: &[Str]) -> Result<AuthenticationConfiguration, String> {
-        let document = decode_document(text)?;
+        let document = Self::decode(text)?;
         let mut violations = Violations::default();
-        let configuration = validate_configuration(&document, disallowed, &mut violations);
+        let configuration = Self::validate(&document, disallowed, &mut violations);
         match violations.in_one() {
             Some(problem) => Err(format!("invalid authentication configuration: {problem}")),
             None => Ok(configuration),
         }
     }
-}
 
-/// Decodes a file strictly.
-fn decode_document(text: &str) -> Result<Value, String> {
-    if text.is_empty() {
-        return Err("empty config data".into());
+    /// Decodes a file strictly.
+    fn decode(text: &str) -> Result<Value, String> {
+        if text.is_empty() {
+            return Err("empty config data".into());
+        }
+        static SCHEMAS: OnceLock<Schemas> = OnceLock::new();
+        let file = ("authentication.kinds", include_str!("authentication.kinds"));
+        let scheme = Scheme {
+            name: "pkg/kubeapiserver/options/authentication.go:879",
+            kinds: &KINDS,
+            types: SCHEMAS.get_or_init(|| parse([file]).expect("authentication.kinds is valid")),
+        };
+        scheme
+            .decode(text.as_bytes())
+            .map_err(|error| error.to_string())
     }
-    let scheme = Scheme {
-        name: "pkg/kubeapiserver/options/authentication.go:879",
-        kinds: &KINDS,
-        types: schemas(),
-    };
-    scheme
-        .decode(text.as_bytes())
-        .map_err(|error| error.to_string())
-}
 
-fn schemas() -> &'static Schemas {
-    static SCHEMAS: OnceLock<Schemas> = OnceLock::new();
-    let file = ("authentication.kinds", include_str!("authentication.kinds"));
-    SCHEMAS.get_or_init(|| parse([file]).expect("the file is ours"))
-}
-
-fn validate_configuration(
-    document: &Value,
-    disallowed: &[Str],
-    violations: &mut Violations,
-) -> AuthenticationConfiguration {
-    let (root, issuers) = (Path::new("jwt"), document["jwt"].list());
-    let mut configuration = AuthenticationConfiguration {
-        issuers: Vec::new(),
-        anonymous: None,
-    };
-    if issuers.len() > MAX_ISSUERS {
-        violations.too_many(root, issuers.len(), MAX_ISSUERS);
-        return configuration;
-    }
-    let (mut urls, mut discoveries) = (HashSet::new(), HashSet::new());
-    for (at, authenticator) in issuers.iter().enumerate() {
-        let path = root.index(at);
+    fn validate(
+        document: &Value,
+        disallowed: &[Str],
+        violations: &mut Violations,
+    ) -> AuthenticationConfiguration {
+        let (root, issuers) = (Path::new("jwt"), document["jwt"].list());
+        let mut configuration = AuthenticationConfiguration {
+            issuers: Vec::new(),
+            anonymous: None,
+        };
+        if issuers.len() > MAX_ISSUERS {
+            violations.too_many(root, issuers.len(), MAX_ISSUERS);
+            return configuration;
+        }
+        let (mut urls, mut discoveries) = (HashSet::new(), HashSet::new());
+        for (at, authenticator) in issuers.iter().enumerate() {
+            let path = root.index(at);
+            configuration.issuers.push(IssuerConfiguration::from_config(
+                authenticator,
+                disallowed,
+                &path,
+                violations,
+            ));
+            let (path, issuer) = (path.child("issuer"), &authenticator["issuer"]);
+            let (url, discovery) = (issuer["url"].str(), issuer["discoveryURL"].str());
+            if !urls.insert(url) {
+                violations.duplicate(path.child("url"), url);
+            }
+            if !discovery.is_empty() && !discoveries.insert(discovery) {
+                violations.duplicate(path.child("discoveryURL"), discovery);
+            }
+        }
+        configuration.anonymous = document
+            .get("anonymous")
+            .map(|said| Anonymous::from_config(said, violations));
         configuration
-            .issuers
-            .push(read_issuer(authenticator, disallowed, &path, violations));
-        let (path, issuer) = (path.child("issuer"), &authenticator["issuer"]);
-        let (url, discovery) = (issuer["url"].str(), issuer["discoveryURL"].str());
-        if !urls.insert(url) {
-            violations.duplicate(path.child("url"), url);
-        }
-        if !discovery.is_empty() && !discoveries.insert(discovery) {
-            violations.duplicate(path.child("discoveryURL"), discovery);
-        }
     }
-    configuration.anonymous = document
-        .get("anonymous")
-        .map(|said| read_anonymous(said, violations));
-    configuration
 }
 
-fn read_anonymous(said: &Value, violations: &mut Violations) -> Anonymous {
-    let paths: Vec<&str> = said["conditions"]
-        .list()
-        .iter()
-        .map(|one| one["path"].str())
-        .collect();
-    match (said["enabled"].bool(), paths.is_empty()) {
-        (true, true) => Anonymous::Enabled,
-        (true, false) => Anonymous::AtPaths(paths.into_iter().map(String::from).collect()),
-        (false, true) => Anonymous::Disabled,
-        (false, false) => {
-            let shown: Vec<String> = paths
-                .iter()
-                .map(|path| format!("{{\"Path\":{}}}", json::quote(path)))
-                .collect();
-            let shown = format!("[{}]", shown.join(","));
-            let detail = "enabled should be set to true when conditions are defined";
-            violations.invalid_shown("anonymous.conditions", &shown, detail);
-            Anonymous::Disabled
+impl Anonymous {
+    fn from_config(said: &Value, violations: &mut Violations) -> Anonymous {
+        let paths: Vec<&str> = said["conditions"]
+            .list()
+            .iter()
+            .map(|one| one["path"].str())
+            .collect();
+        match (said["enabled"].bool(), paths.is_empty()) {
+            (true, true) => Anonymous::Enabled,
+            (true, false) => Anonymous::AtPaths(paths.into_iter().map(String::from).collect()),
+            (false, true) => Anonymous::Disabled,
+            (false, false) => {
+                let shown: Vec<String> = paths
+                    .iter()
+                    .map(|path| format!("{{\"Path\":{}}}", json::quote(path)))
+                    .collect();
+                let shown = format!("[{}]", shown.join(","));
+                let detail = "enabled should be set to true when conditions are defined";
+                violations.invalid_shown("anonymous.conditions", &shown, detail);
+                Anonymous::Disabled
+            }
         }
     }
 }
 
-fn read_issuer(
-    said: &Value,
-    disallowed: &[Str],
-    path: &Path,
-    violations: &mut Violations,
-) -> IssuerConfiguration {
-    let issuer = &said["issuer"];
-    check_issuer(issuer, disallowed, &path.child("issuer"), violations);
-    let mut mapping = ClaimMappings::default();
-    let rules_path = path.child("claimValidationRules");
-    read_claim_rules(
-        said["claimValidationRules"].list(),
-        &mut mapping,
-        &rules_path,
-        violations,
-    );
-    read_mappings(
-        &said["claimMappings"],
-        &mut mapping,
-        &path.child("claimMappings"),
-        violations,
-    );
-    let rules_path = path.child("userValidationRules");
-    mapping.user_rules =
-        read_user_rules(said["userValidationRules"].list(), &rules_path, violations);
-    let place = IssuerEndpoint {
-        issuer: issuer["url"].str().into(),
-        discovery: issuer["discoveryURL"].str().into(),
-        trust: Trust::bundle(issuer["certificateAuthority"].str().into()),
-    };
-    let audiences = issuer["audiences"]
-        .list()
-        .iter()
-        .map(|audience| audience.str().into())
-        .collect();
-    IssuerConfiguration {
-        endpoint: place,
-        audiences,
-        mappings: mapping,
+impl IssuerConfiguration {
+    fn from_config(
+        said: &Value,
+        disallowed: &[Str],
+        path: &Path,
+        violations: &mut Violations,
+    ) -> IssuerConfiguration {
+        let issuer = &said["issuer"];
+        check_issuer(issuer, disallowed, &path.child("issuer"), violations);
+        let mut mappings = ClaimMappings::default();
+        let rules_path = path.child("claimValidationRules");
+        read_claim_rules(
+            said["claimValidationRules"].list(),
+            &mut mappings,
+            &rules_path,
+            violations,
+        );
+        read_mappings(
+            &said["claimMappings"],
+            &mut mappings,
+            &path.child("claimMappings"),
+            violations,
+        );
+        let rules_path = path.child("userValidationRules");
+        mappings.user_rules =
+            read_user_rules(said["userValidationRules"].list(), &rules_path, violations);
+        let endpoint = IssuerEndpoint {
+            issuer: issuer["url"].str().into(),
+            discovery: issuer["discoveryURL"].str().into(),
+            trust: Trust::bundle(issuer["certificateAuthority"].str().into()),
+        };
+        let audiences = issuer["audiences"]
+            .list()
+            .iter()
+            .map(|audience| audience.str().into())
+            .collect();
+        IssuerConfiguration {
+            endpoint,
+            audiences,
+            mappings,
+        }
     }
 }
 
@@ -209,11 +212,26 @@ fn check_issuer(issuer: &Value, disallowed: &[Str], path: &Path, violations: &mu
         let detail = "data does not contain any valid RSA or ECDSA certificates";
         violations.invalid(path.child("certificateAuthority"), "<omitted>", detail);
     }
-    check_egress(
+    // Egress proxies are not supported, so no selector is valid.
+    let (selector, place) = (
         issuer["egressSelectorType"].str(),
-        &path.child("egressSelectorType"),
-        violations,
+        path.child("egressSelectorType"),
     );
+    match selector {
+        "" => {}
+        "controlplane" | "cluster" => {
+            let detail = format!(
+                "egress lookup required with egress selector type {}",
+                json::quote(selector)
+            );
+            violations.invalid(place, selector, &detail);
+        }
+        _ => violations.invalid(
+            place,
+            selector,
+            "egress selector must be either controlplane or cluster",
+        ),
+    }
 }
 
 fn check_url(url: &str, disallowed: &[Str], path: &Path, violations: &mut Violations) {
@@ -235,7 +253,17 @@ fn check_url(url: &str, disallowed: &[Str], path: &Path, violations: &mut Violat
             violations.invalid(path, url, detail);
         }
     };
-    if let Some(problem) = unreadable(url, authority) {
+    // Why Go would not parse the URL.
+    let odd = authority.chars().find(|c| " \\^`{|}".contains(*c));
+    let problem = if url.contains(|c: char| c.is_ascii_control()) {
+        Some("net/url: invalid control character in URL".into())
+    } else {
+        odd.map(|odd| {
+            let odd = json::quote(&odd.to_string());
+            format!("invalid character {odd} in host name")
+        })
+    };
+    if let Some(problem) = problem {
         return refuse(true, &format!("parse {}: {problem}", json::quote(url)));
     }
     refuse(
@@ -249,19 +277,6 @@ fn check_url(url: &str, disallowed: &[Str], path: &Path, violations: &mut Violat
     refuse(!query.is_empty(), "URL must not contain a query");
     refuse(!fragment.is_empty(), "URL must not contain a fragment");
 }
-
-/// Why Go would not read a URL.
-fn unreadable(url: &str, authority: &str) -> Option<String> {
-    if url.contains(|c: char| c.is_ascii_control()) {
-        return Some("net/url: invalid control character in URL".into());
-    }
-    let odd = authority.chars().find(|c| " \\^`{|}".contains(*c))?;
-    Some(format!(
-        "invalid character {} in host name",
-        json::quote(&odd.to_string())
-    ))
-}
-
 fn check_audiences(issuer: &Value, path: &Path, violations: &mut Violations) {
     let (audiences, policy) = (
         issuer["audiences"].list(),
@@ -293,25 +308,6 @@ fn check_audiences(issuer: &Value, path: &Path, violations: &mut Violations) {
             place,
             policy,
             "audienceMatchPolicy must be MatchAny for multiple audiences",
-        ),
-    }
-}
-
-/// Nothing leaves this server through a proxy, so nobody can choose one.
-fn check_egress(selector: &str, path: &Path, violations: &mut Violations) {
-    match selector {
-        "" => {}
-        "controlplane" | "cluster" => {
-            let detail = format!(
-                "egress lookup required with egress selector type {}",
-                json::quote(selector)
-            );
-            violations.invalid(path, selector, &detail);
-        }
-        _ => violations.invalid(
-            path,
-            selector,
-            "egress selector must be either controlplane or cluster",
         ),
     }
 }

@@ -1,4 +1,4 @@
-//! Expressions about claims and about users: compiled once, evaluated for every token.
+//! CEL expressions over claims and users: compiled once, evaluated for every token.
 
 use std::sync::OnceLock;
 
@@ -6,10 +6,10 @@ use mizzen_cel as cel;
 use mizzen_cel::{CompileProgramError, Environment, EvalLimits, Program, Type, escape};
 use mizzen_value::{Map, Str, Value};
 
-/// What one expression may cost.
+/// The cost limit of one evaluation.
 const BUDGET: u64 = 10_000_000;
 
-/// An expression as it was written and as it is evaluated.
+/// A compiled expression and its source.
 #[derive(Debug)]
 pub(super) struct ClaimExpression {
     pub text: Str,
@@ -17,12 +17,12 @@ pub(super) struct ClaimExpression {
     input: ExpressionInput,
 }
 
-/// What an expression is about.
+/// The variable of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ExpressionInput {
-    /// What a token says: `claims`.
+    /// `claims`: the claims of the token.
     Claims,
-    /// Who that is: `user`.
+    /// `user`: the mapped user.
     User,
 }
 
@@ -42,29 +42,27 @@ impl ExpressionInput {
                 Environment::new((1, 36))
                     .with_variable("claims", Type::map(Type::String, Type::Dyn))
             }),
-            ExpressionInput::User => USER.get_or_init(with_user),
+            ExpressionInput::User => USER.get_or_init(|| {
+                let texts = Type::list(Type::String);
+                let fields = [
+                    ("username", Type::String),
+                    ("uid", Type::String),
+                    ("groups", texts.clone()),
+                    ("extra", Type::map(Type::String, texts)),
+                ];
+                Environment::new((1, 36))
+                    .with_object(
+                        "kubernetes.UserInfo",
+                        fields.map(|(name, kind)| (Str::from(name), kind)),
+                    )
+                    .with_variable("user", Type::object("kubernetes.UserInfo"))
+            }),
         }
     }
 }
 
-fn with_user() -> Environment {
-    let texts = Type::list(Type::String);
-    let fields = [
-        ("username", Type::String),
-        ("uid", Type::String),
-        ("groups", texts.clone()),
-        ("extra", Type::map(Type::String, texts)),
-    ];
-    Environment::new((1, 36))
-        .with_object(
-            "kubernetes.UserInfo",
-            fields.map(|(name, kind)| (Str::from(name), kind)),
-        )
-        .with_variable("user", Type::object("kubernetes.UserInfo"))
-}
-
 impl ClaimExpression {
-    /// Compiles an expression; `is_rule` says that it must be true or false. The error reads as upstream's.
+    /// Compiles an expression; with `is_rule` it must be boolean. Errors read as upstream's.
     pub(super) fn compile(
         text: &str,
         sees: ExpressionInput,
@@ -87,12 +85,12 @@ impl ClaimExpression {
         })
     }
 
-    /// Whether it looks at a claim.
+    /// Whether it selects a claim.
     pub(super) fn uses_claim(&self, claim: &str) -> bool {
         self.program.selects("claims", claim)
     }
 
-    /// What `read` makes of its value, given what it is about.
+    /// Evaluates the expression and maps its value by `read`.
     pub(super) fn evaluate<T>(
         &self,
         about: &EvaluationData,
@@ -116,8 +114,8 @@ impl ClaimExpression {
 
 /// Data as expressions see it.
 ///
-/// Kubernetes: numbers are doubles, for Go reads JSON so, and a field whose name is no identifier is found under its
-/// escaped name as well (token/oidc/oidc.go).
+/// Kubernetes: numbers are doubles, as Go decodes JSON, and a field whose name is no identifier is
+/// also found under its escaped name (token/oidc/oidc.go).
 pub(super) struct EvaluationData(Value);
 
 impl EvaluationData {

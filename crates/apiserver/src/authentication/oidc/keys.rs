@@ -1,7 +1,7 @@
-//! Which keys does an issuer sign with? Asked when a token comes whose key is not known, and kept.
+//! The JWKS of an issuer: fetched when a token has an unknown key, and cached.
 //!
-//! Invariant: an issuer that is down, or a flood of tokens with invented keys, costs each who asks a bounded time, and the
-//! issuer a bounded number of questions. Keys that are known stay good meanwhile.
+//! Invariant: an issuer that is down, or a flood of tokens with invented keys, costs each request a
+//! bounded time and the issuer a bounded number of fetches. Cached keys stay valid meanwhile.
 
 use parking_lot::RwLock;
 use std::sync::Arc;
@@ -17,22 +17,22 @@ use super::metrics::IssuerMetrics;
 use crate::jose::{PublicKey, Unverified};
 use crate::outgoing::{Client, Limit, Trust};
 
-/// Where an issuer describes itself, below its address.
+/// The path of the discovery document.
 const WELL_KNOWN: &str = "/.well-known/openid-configuration";
-/// How long everything may take: to wait for others who ask, and to ask.
+/// The time limit of a request, including the wait for a fetch of another request.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The most bytes of an answer.
+/// The maximum size of a response.
 const MAX_ANSWER: usize = 1024 * 1024;
-/// How often an issuer may be asked at once, and how long it takes until it may be asked once more.
+/// The burst of fetches, and the period after which one more is allowed.
 const BURST: u32 = 5;
 const RECOVERY: Duration = Duration::from_secs(10);
 
 /// Where an issuer is.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct IssuerEndpoint {
-    /// What it calls itself.
+    /// The issuer URL.
     pub issuer: String,
-    /// Where it describes itself, if that is not where everybody does.
+    /// The URL of the discovery document, if it is not below the issuer URL.
     pub discovery: String,
     pub trust: Trust,
 }
@@ -46,7 +46,7 @@ impl IssuerEndpoint {
     }
 }
 
-/// The keys of one issuer, as far as they are known.
+/// The cached keys of one issuer.
 pub(super) struct RemoteKeySet {
     pub endpoint: IssuerEndpoint,
     pub metrics: IssuerMetrics,
@@ -63,33 +63,37 @@ struct KeySet {
     generation: u64,
 }
 
-/// What whoever asks has to know.
+/// Held by the request that fetches.
 struct FetchState {
-    /// Where the keys are, once the issuer has said it.
+    /// The JWKS URL, once discovered.
     keys_url: Option<String>,
     tokens: u32,
     refilled: Instant,
 }
 
 impl RemoteKeySet {
-    pub(super) fn new(place: IssuerEndpoint, client: Client, registry: &Registry) -> RemoteKeySet {
-        let asking = FetchState {
+    pub(super) fn new(
+        endpoint: IssuerEndpoint,
+        client: Client,
+        registry: &Registry,
+    ) -> RemoteKeySet {
+        let fetch_state = FetchState {
             keys_url: None,
             tokens: BURST,
             refilled: Instant::now(),
         };
-        let (counts, registry) = (IssuerMetrics::new(&place.issuer), registry.clone());
+        let (metrics, registry) = (IssuerMetrics::new(&endpoint.issuer), registry.clone());
         RemoteKeySet {
-            endpoint: place,
-            metrics: counts,
+            endpoint,
+            metrics,
             registry,
             client,
             key_set: RwLock::default(),
-            fetch_state: Mutex::new(asking),
+            fetch_state: Mutex::new(fetch_state),
         }
     }
 
-    /// Whether the issuer has signed a token; the error says why not, or why that is not known.
+    /// Whether the issuer has signed a token; the error says why not, or why that is unknown.
     pub(super) async fn verify(&self, token: &Unverified<'_>) -> Result<(), String> {
         let known = self.current();
         if is_signed(token, &known.keys) {
@@ -112,17 +116,17 @@ impl RemoteKeySet {
         self.key_set.read().clone()
     }
 
-    /// Keys that are newer than `generation`. One asks at a time; who waited takes what that one has found.
+    /// Keys newer than `generation`. One request fetches at a time; waiting ones use its result.
     async fn fetch(&self, generation: u64, until: Instant) -> Result<Arc<Vec<PublicKey>>, String> {
-        let mut asking = self.fetch_state.lock().await;
+        let mut fetch_state = self.fetch_state.lock().await;
         let known = self.current();
         if known.generation > generation {
             return Ok(known.keys);
         }
-        asking.take_token()?;
+        fetch_state.take_token()?;
         let fetched = self
             .fetch_key_set(
-                &mut asking,
+                &mut fetch_state,
                 Limit {
                     until,
                     bytes: MAX_ANSWER,
@@ -135,7 +139,7 @@ impl RemoteKeySet {
             tracing::warn!(
                 issuer = self.endpoint.issuer,
                 problem,
-                "the keys of an issuer cannot be had"
+                "cannot fetch the keys of an issuer"
             );
         })?);
         let known = KeySet {
@@ -148,14 +152,14 @@ impl RemoteKeySet {
 
     async fn fetch_key_set(
         &self,
-        asking: &mut FetchState,
+        fetch_state: &mut FetchState,
         limit: Limit,
     ) -> Result<Vec<PublicKey>, String> {
-        let url = match &asking.keys_url {
+        let url = match &fetch_state.keys_url {
             Some(url) => url.clone(),
             None => {
                 let url = self.discover(limit).await?;
-                asking.keys_url.insert(url).clone()
+                fetch_state.keys_url.insert(url).clone()
             }
         };
         let body = self.fetch_text(&url, limit).await?;
@@ -168,7 +172,7 @@ impl RemoteKeySet {
             .collect())
     }
 
-    /// Where the issuer says that its keys are. It must call itself as it is called.
+    /// The JWKS URL of the discovery document, which must name the same issuer.
     async fn discover(&self, limit: Limit) -> Result<String, String> {
         let IssuerEndpoint { issuer, .. } = &self.endpoint;
         let url = self.endpoint.discovery_url();
@@ -198,7 +202,7 @@ fn read(url: &str, body: &[u8]) -> Result<Value, String> {
     json::parse(body).map_err(|error| format!("oidc: {url} is no JSON: {error}"))
 }
 
-/// Kubernetes: a token without the id of a key may be signed by any.
+/// Kubernetes: a token without `kid` may be signed by any key.
 fn is_signed(token: &Unverified, keys: &[PublicKey]) -> bool {
     let id = token.header["kid"].str();
     keys.iter()
@@ -207,7 +211,7 @@ fn is_signed(token: &Unverified, keys: &[PublicKey]) -> bool {
 }
 
 impl FetchState {
-    /// Takes one of the questions that are left, of which there is one more after a while.
+    /// Takes a token of the rate limit, which refills over time.
     fn take_token(&mut self) -> Result<(), String> {
         let periods = self.refilled.elapsed().div_duration_f64(RECOVERY) as u32;
         self.tokens = self.tokens.saturating_add(periods).min(BURST);
@@ -228,14 +232,14 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn an_issuer_is_not_asked_too_often() {
-        let mut asking = FetchState {
+    async fn fetches_of_keys_are_rate_limited() {
+        let mut fetch_state = FetchState {
             keys_url: None,
             tokens: BURST,
             refilled: Instant::now(),
         };
         let mut spend = |expected: usize| {
-            let n_granted = (0..20).filter(|_| asking.take_token().is_ok()).count();
+            let n_granted = (0..20).filter(|_| fetch_state.take_token().is_ok()).count();
             assert_eq!(n_granted, expected);
         };
         spend(5);

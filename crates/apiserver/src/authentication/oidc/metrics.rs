@@ -1,4 +1,4 @@
-//! What is counted of an issuer's tokens and keys, under upstream's names (token/oidc/metrics.go).
+//! Metrics of an issuer's tokens and keys, under upstream's names (token/oidc/metrics.go).
 
 use parking_lot::Mutex;
 use std::sync::atomic::{AtomicI64, Ordering::Relaxed};
@@ -6,23 +6,23 @@ use std::time::Duration;
 
 use mizzen_metrics::{Families, Timings};
 
-use crate::metrics::{api_server_id_hash, hash, lock};
+use crate::metrics::{api_server_id_hash, hash};
 
-/// Upper bounds in seconds.
+/// Buckets in seconds.
 const BOUNDS: [f64; 12] = [
     0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
 ];
 const RESULTS: [&str; 2] = ["success", "failure"];
 
-/// What is counted of one issuer.
+/// The metrics of one issuer.
 pub(super) struct IssuerMetrics {
-    /// All that is told of its name.
+    /// The hash of its URL.
     hash: String,
-    /// How long it took to let somebody in, and to refuse them.
+    /// Durations of successful and failed authentications.
     took: [Timings; 2],
-    /// When its keys were last had, and when they could not be, in seconds since 1970.
+    /// When the JWKS was last fetched with success, and without, in Unix seconds.
     fetched: [AtomicI64; 2],
-    /// The hash of its keys as it told them.
+    /// The hash of its JWKS.
     keys: Mutex<String>,
 }
 
@@ -37,22 +37,18 @@ impl IssuerMetrics {
         }
     }
 
-    /// A token was looked at.
     pub(super) fn observe_authentication(&self, is_good: bool, took: Duration) {
         self.took[usize::from(!is_good)].observe(took);
     }
 
-    /// These are its keys.
     pub(super) fn set_key_set(&self, text: &[u8]) {
-        *lock(&self.keys) = hash(text);
+        *self.keys.lock() = hash(text);
     }
 
-    /// Its keys were asked for.
     pub(super) fn record_fetch(&self, is_good: bool, now: i64) {
         self.fetched[usize::from(!is_good)].store(now, Relaxed);
     }
 
-    /// Adds its series to a scrape.
     pub(super) fn collect(&self, out: &mut Families) {
         let issuer = ("jwt_issuer_hash", &*self.hash);
         let server = ("apiserver_id_hash", api_server_id_hash());
@@ -73,7 +69,7 @@ impl IssuerMetrics {
                 .add(&[server, issuer, result], at);
             }
         }
-        let keys = lock(&self.keys);
+        let keys = self.keys.lock();
         if !keys.is_empty() {
             out.gauge(
                 "apiserver_authentication_jwt_authenticator_jwks_fetch_last_key_set_info",

@@ -1,8 +1,7 @@
-//! Whose token is it, if somebody else has signed it? OpenID Connect: an administrator names issuers, and says what their
-//! tokens' claims mean.
+//! OpenID Connect: JWTs of the issuers of an AuthenticationConfiguration.
 //!
-//! `configuration` reads and checks what the administrator has written, `keys` asks an issuer for its keys, `user` makes a
-//! user of claims, `expression` evaluates what is written in CEL.
+//! `configuration` decodes and validates the file, `keys` fetches the JWKS of an issuer,
+//! `claim_mappings` maps claims to a user, `expression` evaluates CEL.
 
 mod claim_mappings;
 mod configuration;
@@ -28,15 +27,15 @@ pub use configuration::AuthenticationConfiguration;
 use configuration::IssuerConfiguration;
 use keys::RemoteKeySet;
 
-/// Kubernetes: by how many seconds a token may be too new (go-oidc).
+/// Kubernetes: the leeway of `nbf`, in seconds (go-oidc).
 const LEEWAY: f64 = 300.0;
 
-/// Issuers whose tokens count. Others can take their place while the server runs.
+/// The authenticator of all issuers. Their configuration can be replaced while the server runs.
 pub struct Issuers {
     registry: Registry,
     client: Client,
     algorithms: Vec<&'static Algorithm>,
-    /// The names of this server.
+    /// The audiences of this server.
     own: Vec<Str>,
     current: RwLock<Arc<Vec<Issuer>>>,
     reloads: Reloads,
@@ -48,8 +47,8 @@ struct Issuer {
 }
 
 impl Issuers {
-    /// The issuers of a configuration, for a server that has the names `own`. Signatures must be of one of these kinds;
-    /// without any, every kind will do.
+    /// The issuers of a configuration, for a server with the audiences `own`. Tokens must be signed
+    /// with one of the algorithms; any if empty.
     pub fn new(
         registry: &Registry,
         configuration: AuthenticationConfiguration,
@@ -73,36 +72,36 @@ impl Issuers {
         issuers
     }
 
-    /// From now on these count and no others. Keys of an issuer that stays where it was are kept.
+    /// Replaces the configuration. The keys of an issuer with the same endpoint are kept.
     pub fn replace(&self, configuration: AuthenticationConfiguration) {
         let old = self.current();
-        let join = |rules: IssuerConfiguration| {
+        let join = |configuration: IssuerConfiguration| {
             let kept = old
                 .iter()
                 .map(|issuer| &issuer.keys)
-                .find(|keys| keys.endpoint == rules.endpoint);
+                .find(|keys| keys.endpoint == configuration.endpoint);
             let fresh = || {
                 Arc::new(RemoteKeySet::new(
-                    rules.endpoint.clone(),
+                    configuration.endpoint.clone(),
                     self.client.clone(),
                     &self.registry,
                 ))
             };
             Issuer {
                 keys: kept.cloned().unwrap_or_else(fresh),
-                configuration: rules,
+                configuration,
             }
         };
         let new = configuration.issuers.into_iter().map(join).collect();
         *self.current.write() = Arc::new(new);
     }
 
-    /// They are those of a file that says this.
+    /// Sets the content of the file in effect, for metrics.
     pub fn set_file_content(&self, text: &str) {
         self.reloads.set_content(text.as_bytes());
     }
 
-    /// The file was read again; `good` says whether that made sense.
+    /// Records a reload of the file, for metrics.
     pub fn record_reload(&self, good: bool) {
         self.reloads.record_reload(good, self.registry.now());
     }
@@ -115,13 +114,17 @@ impl Issuers {
         let (issuers, Some(token)) = (self.current(), Unverified::parse(text)) else {
             return Ok(None);
         };
-        let Some(issuer) = issuers
-            .iter()
-            .find(|issuer| issuer.configuration.endpoint.issuer == said_issuer(&token))
-        else {
+        // Kubernetes: Google has two names.
+        let name = match token.claims["iss"].str() {
+            "accounts.google.com" => "https://accounts.google.com",
+            issuer => issuer,
+        };
+        let mut issuers = issuers.iter();
+        let Some(issuer) = issuers.find(|known| known.configuration.endpoint.issuer == name) else {
             return Ok(None);
         };
-        // A token of an issuer is for this server, and nobody is asked for a token that is for somebody else.
+        // Tokens of issuers are for this server: no verification if the caller wants other
+        // audiences.
         if AuthenticatedToken::for_server(Default::default(), &self.own, audiences).is_none() {
             return Ok(None);
         }
@@ -144,7 +147,8 @@ impl Issuers {
         issuer.configuration.mappings.map_user(&token.claims)
     }
 
-    /// Kubernetes: in this order (go-oidc), so that no issuer is asked for what can be refused without it.
+    /// Kubernetes: in the order of go-oidc, so that no keys are fetched for a token that is invalid
+    /// anyway.
     async fn verify(&self, issuer: &Issuer, token: &Unverified<'_>) -> Result<(), String> {
         let algorithm = token.header["alg"].str();
         if !self.algorithms.iter().any(|known| known.name == algorithm) {
@@ -164,14 +168,6 @@ impl Issuers {
     }
 }
 
-/// Who says that they have made a token. Kubernetes: Google has two names.
-fn said_issuer<'a>(token: &'a Unverified) -> &'a str {
-    match token.claims["iss"].str() {
-        "accounts.google.com" => "https://accounts.google.com",
-        issuer => issuer,
-    }
-}
-
 fn check_audience(wanted: &[Str], given: &[Str]) -> Result<(), String> {
     if given.iter().any(|audience| wanted.contains(audience)) {
         return Ok(());
@@ -186,7 +182,7 @@ fn check_audience(wanted: &[Str], given: &[Str]) -> Result<(), String> {
     })
 }
 
-/// Kubernetes: a token without an end has ended; when it was made does not matter.
+/// Kubernetes: a token without `exp` is expired; `iat` is not checked.
 fn check_time(claims: &Value, now: i64) -> Result<(), String> {
     let end = claims["exp"].as_f64().unwrap_or(f64::NEG_INFINITY);
     if end < now as f64 {
@@ -205,7 +201,7 @@ fn check_time(claims: &Value, now: i64) -> Result<(), String> {
     }
 }
 
-/// A moment as Go shows it; none that has more than four digits for its year.
+/// A time as Go prints it, with the year limited to four digits.
 fn go_time(seconds: f64) -> String {
     const FIRST: f64 = -62_135_596_800.0;
     const LAST: f64 = 253_402_300_799.0;

@@ -1,6 +1,6 @@
-//! Who decides, and in which order? Modes by name, or the file that Kubernetes calls an AuthorizationConfiguration.
+//! Which authorizers a server has, in order: from flags, or from an AuthorizationConfiguration.
 //!
-//! `read` makes sense of the file's text, `validate` of what it says; what is wrong is said as upstream says it.
+//! `read` decodes the file, `validate` validates it; errors read as upstream's.
 
 mod read;
 #[cfg(test)]
@@ -15,40 +15,40 @@ use mizzen_value::Str;
 
 use super::webhook::WebhookSettings;
 
-/// Those who decide, in the order in which they are asked.
+/// The authorizers, in order.
 #[derive(Debug, Clone)]
 pub struct Authorization(pub Vec<AuthorizerConfiguration>);
 
-/// One who decides.
+/// One authorizer.
 #[derive(Debug, Clone)]
 pub struct AuthorizerConfiguration {
-    /// How metrics call them.
+    /// The name in metrics.
     pub name: Str,
-    /// How they decide.
+    /// The type of the authorizer.
     pub kind: AuthorizerType,
 }
 
-/// A way of deciding.
+/// The type of an authorizer.
 #[derive(Debug, Clone)]
 pub enum AuthorizerType {
-    /// What nodes may do follows from the pods that they run.
+    /// The node authorizer.
     Node,
-    /// By roles and bindings.
+    /// RBAC.
     Rbac,
-    /// Everything is allowed.
+    /// AlwaysAllow.
     AlwaysAllow,
-    /// Nothing is allowed.
+    /// AlwaysDeny.
     AlwaysDeny,
-    /// Somebody else is asked.
+    /// A webhook.
     Webhook(Arc<WebhookSettings>),
 }
 
-/// Why an authorization cannot be gone by.
+/// Why an authorization configuration is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct AuthorizationConfigurationError(pub(super) String);
 
-/// The modes that have a name, sorted as upstream lists them. Kubernetes: ABAC is one; it is not ours.
+/// The names of all types, sorted as upstream lists them. ABAC is not supported.
 pub(super) const MODES: [&str; 6] = [
     "ABAC",
     "AlwaysAllow",
@@ -58,11 +58,10 @@ pub(super) const MODES: [&str; 6] = [
     "Webhook",
 ];
 
-/// Why there is no ABAC.
 const NO_ABAC: &str = "the mode ABAC is not supported: roles say the same (RBAC)";
 
 impl Default for Authorization {
-    /// Nodes, then roles.
+    /// The node authorizer, then RBAC.
     fn default() -> Authorization {
         Authorization(
             [AuthorizerType::Node, AuthorizerType::Rbac]
@@ -83,8 +82,8 @@ impl Authorization {
         validate::validate_configuration(&document)
     }
 
-    /// Whether it may take over from what the server was started with. Who was there must stay, and who was not cannot
-    /// come: webhooks alone come and go.
+    /// Whether it may replace the configuration of start-up. Only webhooks can be added and
+    /// removed.
     pub(super) fn check_successor_of(
         &self,
         started: &Authorization,
@@ -121,7 +120,7 @@ impl Authorization {
 }
 
 impl AuthorizerConfiguration {
-    /// One that needs no name of its own.
+    /// An authorizer with the default name of its type.
     pub fn with_default_name(mode: AuthorizerType) -> AuthorizerConfiguration {
         AuthorizerConfiguration {
             name: mode.name().to_ascii_lowercase().into(),
@@ -131,7 +130,7 @@ impl AuthorizerConfiguration {
 }
 
 impl AuthorizerType {
-    /// The mode of a name that needs no settings. None if there is no such mode, or it is a webhook.
+    /// The type of a name; none if it is unknown, or a webhook, which needs settings.
     pub fn named(word: &str) -> Result<Option<AuthorizerType>, AuthorizationConfigurationError> {
         Ok(Some(match word {
             "Node" => AuthorizerType::Node,
@@ -143,7 +142,7 @@ impl AuthorizerType {
         }))
     }
 
-    /// How files, flags and metrics call it.
+    /// The name in files, flags and metrics.
     pub fn name(&self) -> &'static str {
         match self {
             AuthorizerType::Node => "Node",
@@ -156,7 +155,7 @@ impl AuthorizerType {
 }
 
 impl AuthorizationConfigurationError {
-    /// All that is wrong in one line; none if nothing is.
+    /// All problems in one line; none if there are none.
     pub fn from_problems(problems: Vec<String>) -> Option<AuthorizationConfigurationError> {
         in_one(problems).map(AuthorizationConfigurationError)
     }

@@ -1,11 +1,11 @@
-//! What does the text of a configuration say? Its fields are known, each of its type, and none is there twice.
+//! Decodes an AuthorizationConfiguration strictly.
 
 use mizzen_object::config_file::{ConfigFileError, Scheme};
 use mizzen_value::{Value, time};
 
 use super::schemas;
 
-/// The versions that upstream reads have the same fields.
+/// All versions have the same fields.
 const KINDS: [(&str, &str); 3] = [
     ("apiserver.config.k8s.io/v1", "AuthorizationConfiguration"),
     (
@@ -18,10 +18,10 @@ const KINDS: [(&str, &str); 3] = [
     ),
 ];
 
-/// The fields of a webhook that are spans of time.
+/// The duration fields of a webhook.
 pub(super) const SPANS: [&str; 3] = ["timeout", "authorizedTTL", "unauthorizedTTL"];
 
-/// The configuration of a file, or why it is none. An empty file is one that says nothing.
+/// The decoded file. An empty file is an empty configuration.
 pub(super) fn decode_document(text: &[u8]) -> Result<Value, ConfigFileError> {
     if text.is_empty() {
         return Ok(Value::object());
@@ -32,11 +32,6 @@ pub(super) fn decode_document(text: &[u8]) -> Result<Value, ConfigFileError> {
         types: &schemas(),
     };
     let document = scheme.decode(text)?;
-    check_spans(&document)?;
-    Ok(document)
-}
-
-fn check_spans(document: &Value) -> Result<(), ConfigFileError> {
     for entry in document["authorizers"].list() {
         for span in SPANS
             .iter()
@@ -46,5 +41,5 @@ fn check_spans(document: &Value) -> Result<(), ConfigFileError> {
                 .map_err(|error| ConfigFileError::Invalid(error.to_string()))?;
         }
     }
-    Ok(())
+    Ok(document)
 }

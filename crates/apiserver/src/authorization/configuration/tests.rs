@@ -1,4 +1,4 @@
-//! What files say, and what is wrong with them.
+//! Authorization configurations, valid and invalid.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ contexts: [{name: here, context: {cluster: main}}]
 clusters: [{name: main, cluster: {server: 'https://127.0.0.1:1/authorize'}}]
 ";
 
-/// A webhook that makes sense; `FILE` is its kubeconfig.
+/// A valid webhook; `FILE` is its kubeconfig.
 const WEBHOOK: &str = "
 - type: Webhook
   name: other
@@ -50,7 +50,7 @@ fn shown(authorization: &Authorization) -> String {
 }
 
 #[test]
-fn authorizers_are_asked_in_the_order_of_the_file() {
+fn authorizers_are_in_the_order_of_the_file() {
     let text =
         format!("{HEAD}\n- {{type: Node, name: node}}{WEBHOOK}\n- {{type: RBAC, name: rbac}}");
     for version in ["v1", "v1beta1", "v1alpha1"] {
@@ -83,7 +83,7 @@ fn what_a_webhook_does_not_say_is_as_upstream_has_it() {
     );
 }
 
-/// A file that is refused.
+/// An invalid file.
 #[track_caller]
 fn check(text: &str, expected: &str) {
     assert_eq!(
@@ -133,7 +133,7 @@ fn what_is_no_configuration_is_refused() {
 }
 
 #[test]
-fn who_is_named_wrongly_is_told() {
+fn an_authorizer_with_a_wrong_name_is_rejected() {
     check(
         &format!(
             "{HEAD}\n- {{name: a}}\n- {{type: Nobody, name: b}}\n- {{type: RBAC, name: rbac}}\n- {{type: RBAC, name: c}}"

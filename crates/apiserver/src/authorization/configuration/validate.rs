@@ -1,4 +1,4 @@
-//! Does a configuration make sense? All that does not is told, and otherwise an [`Authorization`] is made of it.
+//! Validates an AuthorizationConfiguration and builds an [`Authorization`] of it.
 
 use std::collections::HashSet;
 use std::path::Path as File;
@@ -18,9 +18,9 @@ use crate::authorization::webhook::{
 };
 use crate::delegate::kubeconfig::WebhookKubeconfig;
 
-/// The longest time that a webhook may take.
+/// The maximum time-out of a webhook.
 const MAX_TIMEOUT: i64 = 30_000_000_000;
-/// How long answers are kept if nobody says.
+/// The default cache durations.
 const AUTHORIZED: i64 = 300_000_000_000;
 const UNAUTHORIZED: i64 = 30_000_000_000;
 
@@ -37,22 +37,30 @@ pub(super) fn validate_configuration(
     let read = entries.iter().enumerate();
     let read: Vec<Option<ValidatedAuthorizer>> = read
         .map(|(index, value)| {
-            validate_authorizer(value, &path.index(index), &mut seen, &mut violations)
+            ValidatedAuthorizer::new(value, &path.index(index), &mut seen, &mut violations)
         })
         .collect();
     if let Some(why) = violations.in_one() {
         return Err(AuthorizationConfigurationError(why));
     }
-    let drafts: Vec<ValidatedAuthorizer> = read.into_iter().flatten().collect();
-    check_names(&drafts)?;
-    drafts
+    let authorizers: Vec<ValidatedAuthorizer> = read.into_iter().flatten().collect();
+    let wrong_names = authorizers.iter().filter(|it| it.webhook.is_none());
+    let wrong_names = wrong_names.filter_map(|ValidatedAuthorizer { word, name, .. }| {
+        let default = word.to_ascii_lowercase();
+        let problem = || format!("expected name {default} for authorizer {word} instead of {name}");
+        (default != *name).then(problem)
+    });
+    if let Some(error) = AuthorizationConfigurationError::from_problems(wrong_names.collect()) {
+        return Err(error);
+    }
+    authorizers
         .into_iter()
         .map(ValidatedAuthorizer::load)
         .collect::<Result<_, _>>()
         .map(Authorization)
 }
 
-/// An entry that makes sense by itself.
+/// A valid authorizer, before its files are loaded.
 struct ValidatedAuthorizer<'a> {
     word: &'a str,
     name: &'a str,
@@ -64,168 +72,138 @@ struct ValidatedWebhook<'a> {
     conditions: MatchConditions,
 }
 
-/// What other entries have said before.
+/// The types and names of earlier authorizers.
 #[derive(Default)]
 struct SeenAuthorizers<'a> {
     words: HashSet<&'a str>,
     names: HashSet<&'a str>,
 }
 
-fn validate_authorizer<'a>(
-    value: &'a Value,
-    path: &Path,
-    seen: &mut SeenAuthorizers<'a>,
-    violations: &mut Violations,
-) -> Option<ValidatedAuthorizer<'a>> {
-    let (word, name) = (value["type"].str(), value["name"].str());
-    if word.is_empty() {
-        violations.required(path.child("type"), "");
-        return None;
-    }
-    if !MODES.contains(&word) {
-        violations.not_supported(path.child("type"), word, &MODES);
-        return None;
-    }
-    if !seen.words.insert(word) && word != "Webhook" {
-        violations.duplicate(path.child("type"), word);
-        return None;
-    }
-    check_name(name, path, seen, violations);
-    let webhook = value.get("webhook");
-    match (word, webhook) {
-        ("Webhook", None) => {
-            violations.required(path.child("webhook"), "required when type=Webhook");
-            None
+impl<'a> SeenAuthorizers<'a> {
+    fn check_name(&mut self, name: &'a str, path: &Path, violations: &mut Violations) {
+        let problems = names::is_dns1123_subdomain(name);
+        if name.is_empty() {
+            violations.required(path.child("name"), "");
+        } else if self.names.contains(name) {
+            violations.duplicate(path.child("name"), name);
+        } else if !problems.is_empty() {
+            let detail = format!("authorizer name is invalid: {}", problems.join(", "));
+            violations.invalid(path.child("name"), name, &detail);
         }
-        ("Webhook", Some(settings)) => {
-            let conditions = check_webhook(settings, path, violations);
-            Some(ValidatedAuthorizer {
-                word,
-                name,
-                webhook: Some(ValidatedWebhook {
-                    settings,
-                    conditions,
-                }),
-            })
+        self.names.insert(name);
+    }
+}
+
+impl<'a> ValidatedAuthorizer<'a> {
+    /// None if the authorizer is invalid.
+    fn new(
+        value: &'a Value,
+        path: &Path,
+        seen: &mut SeenAuthorizers<'a>,
+        violations: &mut Violations,
+    ) -> Option<ValidatedAuthorizer<'a>> {
+        let (word, name) = (value["type"].str(), value["name"].str());
+        if word.is_empty() {
+            violations.required(path.child("type"), "");
+            return None;
         }
-        (_, Some(_)) => {
-            violations.invalid(
-                path.child("webhook"),
-                "non-null",
-                "may only be specified when type=Webhook",
-            );
-            None
+        if !MODES.contains(&word) {
+            violations.not_supported(path.child("type"), word, &MODES);
+            return None;
         }
-        _ => Some(ValidatedAuthorizer {
+        if !seen.words.insert(word) && word != "Webhook" {
+            violations.duplicate(path.child("type"), word);
+            return None;
+        }
+        seen.check_name(name, path, violations);
+        let webhook = match (word, value.get("webhook")) {
+            ("Webhook", None) => {
+                violations.required(path.child("webhook"), "required when type=Webhook");
+                return None;
+            }
+            ("Webhook", Some(settings)) => Some(ValidatedWebhook::new(settings, path, violations)),
+            (_, Some(_)) => {
+                violations.invalid(
+                    path.child("webhook"),
+                    "non-null",
+                    "may only be specified when type=Webhook",
+                );
+                return None;
+            }
+            _ => None,
+        };
+        Some(ValidatedAuthorizer {
             word,
             name,
-            webhook: None,
-        }),
+            webhook,
+        })
     }
 }
 
-fn check_name<'a>(
-    name: &'a str,
-    path: &Path,
-    seen: &mut SeenAuthorizers<'a>,
-    violations: &mut Violations,
-) {
-    let problems = names::is_dns1123_subdomain(name);
-    if name.is_empty() {
-        violations.required(path.child("name"), "");
-    } else if seen.names.contains(name) {
-        violations.duplicate(path.child("name"), name);
-    } else if !problems.is_empty() {
-        let detail = format!("authorizer name is invalid: {}", problems.join(", "));
-        violations.invalid(path.child("name"), name, &detail);
+impl<'a> ValidatedWebhook<'a> {
+    /// Kubernetes: paths of webhook fields do not contain `webhook`
+    /// (apis/apiserver/validation/validation.go).
+    fn new(settings: &'a Value, path: &Path, violations: &mut Violations) -> ValidatedWebhook<'a> {
+        let durations = [
+            ("timeout", 0, MAX_TIMEOUT, "must be > 0s and <= 30s"),
+            ("authorizedTTL", AUTHORIZED, i64::MAX, "must be > 0s"),
+            ("unauthorizedTTL", UNAUTHORIZED, i64::MAX, "must be > 0s"),
+        ];
+        for (name, default, max, detail) in durations {
+            match duration_field(settings, name, default) {
+                0 => violations.required(path.child(name), ""),
+                nanos if nanos < 0 || nanos > max => {
+                    violations.invalid(path.child(name), time::duration_text(nanos), detail);
+                }
+                _ => {}
+            }
+        }
+        let versions = ["v1", "v1beta1"];
+        check_enum(
+            settings,
+            "subjectAccessReviewVersion",
+            &versions,
+            path,
+            violations,
+        );
+        let name = "matchConditionSubjectAccessReviewVersion";
+        match settings[name].str() {
+            "" if settings["matchConditions"].list().is_empty() => {}
+            "" => violations.required(
+                path.child(name),
+                "required if match conditions are specified",
+            ),
+            _ => check_enum(settings, name, &["v1"], path, violations),
+        }
+        check_enum(
+            settings,
+            "failurePolicy",
+            &["NoOpinion", "Deny"],
+            path,
+            violations,
+        );
+        check_connection(
+            &settings["connectionInfo"],
+            &path.child("connectionInfo"),
+            violations,
+        );
+        let expressions = settings["matchConditions"].list().iter();
+        let expressions: Vec<&str> = expressions.map(|it| it["expression"].str()).collect();
+        let conditions =
+            MatchConditions::compile(&expressions, &path.child("matchConditions"), violations);
+        ValidatedWebhook {
+            settings,
+            conditions,
+        }
     }
-    seen.names.insert(name);
 }
 
-/// Kubernetes: paths do not say that the fields are those of `webhook` (apis/apiserver/validation/validation.go).
-fn check_webhook(webhook: &Value, path: &Path, violations: &mut Violations) -> MatchConditions {
-    check_duration(
-        webhook,
-        "timeout",
-        0,
-        MAX_TIMEOUT,
-        "must be > 0s and <= 30s",
-        path,
-        violations,
-    );
-    check_duration(
-        webhook,
-        "authorizedTTL",
-        AUTHORIZED,
-        i64::MAX,
-        "must be > 0s",
-        path,
-        violations,
-    );
-    check_duration(
-        webhook,
-        "unauthorizedTTL",
-        UNAUTHORIZED,
-        i64::MAX,
-        "must be > 0s",
-        path,
-        violations,
-    );
-    check_enum(
-        webhook,
-        "subjectAccessReviewVersion",
-        &["v1", "v1beta1"],
-        path,
-        violations,
-    );
-    check_condition_version(webhook, path, violations);
-    check_enum(
-        webhook,
-        "failurePolicy",
-        &["NoOpinion", "Deny"],
-        path,
-        violations,
-    );
-    check_connection(
-        &webhook["connectionInfo"],
-        &path.child("connectionInfo"),
-        violations,
-    );
-    let expressions = webhook["matchConditions"]
-        .list()
-        .iter()
-        .map(|condition| condition["expression"].str());
-    MatchConditions::compile(
-        &expressions.collect::<Vec<_>>(),
-        &path.child("matchConditions"),
-        violations,
-    )
-}
-
-/// The nanoseconds of a span; `unsaid` if it is not there or nothing.
-fn duration_field(webhook: &Value, name: &str, unsaid: i64) -> i64 {
+/// The nanoseconds of a duration; `default` if it is missing or zero.
+fn duration_field(webhook: &Value, name: &str, default: i64) -> i64 {
     let said = webhook[name]
         .as_str()
         .and_then(|text| time::duration_nanos(text).ok());
-    said.filter(|nanos| *nanos != 0).unwrap_or(unsaid)
-}
-
-fn check_duration(
-    webhook: &Value,
-    name: &str,
-    unsaid: i64,
-    max: i64,
-    detail: &str,
-    path: &Path,
-    violations: &mut Violations,
-) {
-    match duration_field(webhook, name, unsaid) {
-        0 => violations.required(path.child(name), ""),
-        nanos if nanos < 0 || nanos > max => {
-            violations.invalid(path.child(name), time::duration_text(nanos), detail);
-        }
-        _ => {}
-    }
+    said.filter(|nanos| *nanos != 0).unwrap_or(default)
 }
 
 fn check_enum(
@@ -242,18 +220,6 @@ fn check_enum(
     }
 }
 
-fn check_condition_version(webhook: &Value, path: &Path, violations: &mut Violations) {
-    let name = "matchConditionSubjectAccessReviewVersion";
-    match webhook[name].str() {
-        "" if webhook["matchConditions"].list().is_empty() => {}
-        "" => violations.required(
-            path.child(name),
-            "required if match conditions are specified",
-        ),
-        _ => check_enum(webhook, name, &["v1"], path, violations),
-    }
-}
-
 fn check_connection(connection: &Value, path: &Path, violations: &mut Violations) {
     let file = &connection["kubeConfigFile"];
     let path_of_file = path.child("kubeConfigFile");
@@ -265,7 +231,8 @@ fn check_connection(connection: &Value, path: &Path, violations: &mut Violations
                 file,
                 "can only be set when type=KubeConfigFile",
             ),
-            // Kubernetes: this is for other servers, which ask this one; upstream stumbles over it.
+            // Kubernetes: meant for other servers that ask this one; upstream rejects it less
+            // clearly.
             None => violations.invalid(
                 path.child("type"),
                 "InClusterConfig",
@@ -307,17 +274,6 @@ fn file_problem(file: &str) -> Option<String> {
         Ok(found) if !found.is_file() => Some("must be a regular file".into()),
         Ok(_) => None,
     }
-}
-
-/// Who needs no name of their own has the usual one.
-fn check_names(drafts: &[ValidatedAuthorizer]) -> Result<(), AuthorizationConfigurationError> {
-    let plain = drafts.iter().filter(|draft| draft.webhook.is_none());
-    let wrong = plain.filter_map(|ValidatedAuthorizer { word, name, .. }| {
-        let usual = word.to_ascii_lowercase();
-        let problem = || format!("expected name {usual} for authorizer {word} instead of {name}");
-        (usual != *name).then(problem)
-    });
-    AuthorizationConfigurationError::from_problems(wrong.collect()).map_or(Ok(()), Err)
 }
 
 impl ValidatedAuthorizer<'_> {

@@ -1,4 +1,4 @@
-//! May somebody act as somebody else in one way? Asked of authorizers, part by part.
+//! Authorizes one impersonation mode, part by part.
 
 use std::borrow::Cow;
 
@@ -16,15 +16,15 @@ use crate::server::Inner;
 const AUTHENTICATED: &str = "system:authenticated";
 const UNAUTHENTICATED: &str = "system:unauthenticated";
 const AUTHENTICATION: &str = "authentication.k8s.io";
-/// Kubernetes: from so many on, those who may act as everybody are asked about first.
+/// Kubernetes: with at least that many values, a permission for all of them is checked first.
 const MANY: usize = 4;
 
-/// An attempt to act as somebody else in one way.
+/// An attempt to impersonate in one mode.
 pub(super) struct ImpersonationAttempt<'a> {
     server: &'a Inner,
     request: &'a Request,
     mode: ImpersonationMode,
-    /// Who tries, as authorizers see them.
+    /// The requesting user, as authorizers see it.
     user: Cow<'a, User>,
 }
 
@@ -35,7 +35,7 @@ impl<'a> ImpersonationAttempt<'a> {
         mode: ImpersonationMode,
     ) -> ImpersonationAttempt<'a> {
         let user = match mode {
-            ImpersonationMode::AssociatedNode => Cow::Owned(on_any_node(&request.user)),
+            ImpersonationMode::AssociatedNode => Cow::Owned(without_node(&request.user)),
             _ => Cow::Borrowed(&request.user),
         };
         ImpersonationAttempt {
@@ -46,7 +46,7 @@ impl<'a> ImpersonationAttempt<'a> {
         }
     }
 
-    /// The user that they may act as.
+    /// The impersonated user, if it is authorized.
     pub(super) async fn check(&self, wanted: &User) -> Result<User, Status> {
         if self.is_constrained() {
             let attributes = request_attributes(self.request);
@@ -66,7 +66,7 @@ impl<'a> ImpersonationAttempt<'a> {
         }
         self.check_groups(&wanted.groups).await?;
         self.check_extra(&wanted.extra).await?;
-        join_groups(&mut user);
+        add_authentication_group(&mut user);
         Ok(user)
     }
 
@@ -74,7 +74,7 @@ impl<'a> ImpersonationAttempt<'a> {
         self.mode != ImpersonationMode::Legacy
     }
 
-    /// Kubernetes: the old way has users and groups in the core group.
+    /// Kubernetes: the legacy mode has users and groups in the core group.
     fn group(&self) -> &'static str {
         if self.is_constrained() {
             AUTHENTICATION
@@ -92,7 +92,7 @@ impl<'a> ImpersonationAttempt<'a> {
             ..version()
         };
         if let Some(node) = node_name(&name).filter(|_| self.is_constrained()) {
-            // Who may act as the node they run on may do so on every node.
+            // A permission for the associated node is for every node.
             let shown = if self.mode == ImpersonationMode::AssociatedNode {
                 "*"
             } else {
@@ -240,7 +240,7 @@ fn version() -> Resource<'static> {
     }
 }
 
-/// Why authorizers did not allow something: what went wrong, and the reason.
+/// Why authorizers denied something: the evaluation error, and the reason.
 pub(in crate::authorization) fn denial_reason(reason: &Reason) -> String {
     let text = reason.to_string();
     match reason.problem() {
@@ -250,9 +250,9 @@ pub(in crate::authorization) fn denial_reason(reason: &Reason) -> String {
     }
 }
 
-/// The same service account, wherever it runs. Kubernetes: what a token says of its pod and node is not for those who
-/// decide about all nodes, only which of it there is (impersonation/mode.go).
-fn on_any_node(user: &User) -> User {
+/// The service account as authorizers see it. Kubernetes: only the keys of what its token says of
+/// pod and node, so that a permission is for every node (impersonation/mode.go).
+fn without_node(user: &User) -> User {
     let mut keys: Vec<&str> = user.extra.entries().map(|(key, _)| key).collect();
     keys.sort_unstable();
     let keys: Vec<Value> = keys.into_iter().map(Value::from).collect();
@@ -263,7 +263,7 @@ fn on_any_node(user: &User) -> User {
     }
 }
 
-/// Kubernetes: what the old way let pass (impersonation/mode.go).
+/// Kubernetes: the legacy mode does not check keys (impersonation/mode.go).
 fn check_key(key: &str, values: &Value) -> Result<(), String> {
     let refuse = |what: &str| Err(format!("impersonating {what} is not allowed"));
     if key.is_empty() {
@@ -291,8 +291,8 @@ fn check_key(key: &str, values: &Value) -> Result<(), String> {
     }
 }
 
-/// Everybody is in one of the two groups that say whether they are known.
-fn join_groups(user: &mut User) {
+/// Every user is in the group of authenticated or of unauthenticated users.
+fn add_authentication_group(user: &mut User) {
     let has = |group: &str| user.groups.iter().any(|own| own == group);
     let missing = match user.name.as_str() {
         "system:anonymous" => (!has(UNAUTHENTICATED)).then_some(UNAUTHENTICATED),
@@ -348,7 +348,7 @@ mod tests {
     #[test]
     fn what_a_token_says_of_its_node_is_not_shown() {
         let extra = value!({ "b": ["n1"], "a": ["p1"] });
-        let user = on_any_node(&User {
+        let user = without_node(&User {
             extra,
             ..User::service_account("x", "y")
         });
@@ -367,12 +367,12 @@ mod tests {
             groups,
             ..User::default()
         };
-        join_groups(&mut user);
+        add_authentication_group(&mut user);
         assert_eq!(user.groups, expected);
     }
 
     #[test]
-    fn everybody_is_known_or_not() {
+    fn every_user_is_authenticated_or_unauthenticated() {
         check_groups("jane", &[], &["system:authenticated"]);
         check_groups(
             "jane",

@@ -1,10 +1,10 @@
-//! How does Go show a user?
+//! Users as Go prints them.
 
 use mizzen_value::{Value, json};
 
 use mizzen_object::User;
 
-/// A user as Go shows one for people who debug.
+/// As Go's `%#v`.
 pub(super) fn go_syntax(user: &User) -> String {
     let list = |texts: Vec<String>| match texts.is_empty() {
         true => "[]string(nil)".to_string(),
@@ -32,7 +32,7 @@ pub(super) fn go_syntax(user: &User) -> String {
     format!("&user.DefaultInfo{{Name:{name}, UID:{uid}, Groups:{groups}, Extra:{extra}}}")
 }
 
-/// A user as Go's `%v` shows one.
+/// As Go's `%v`.
 pub(in crate::authorization) fn go_value(user: &User) -> String {
     let mut extra: Vec<(&str, &Value)> = user.extra.entries().collect();
     extra.sort_by_key(|(key, _)| *key);

@@ -1,5 +1,4 @@
-//! How often did somebody act as somebody else, and how long did it take to find out whether they may? Under upstream's
-//! names (impersonation/metrics/metrics.go).
+//! Metrics of impersonation, under upstream's names (impersonation/metrics/metrics.go).
 
 use std::time::Duration;
 
@@ -8,13 +7,12 @@ use mizzen_metrics::{Families, Timings};
 use super::mode::ImpersonationMode;
 use crate::metrics::DOUBLING;
 
-/// What is counted.
 pub(crate) struct ImpersonationMetrics {
-    /// Attempts that came to nothing.
+    /// Denied attempts.
     denied: Timings,
-    /// Others, by the way that was found.
+    /// Allowed attempts, by mode.
     allowed: [Timings; 5],
-    /// Questions by way: no, and yes.
+    /// Authorization checks by mode: denied, and allowed.
     asked: [[Timings; 2]; 5],
 }
 
@@ -30,13 +28,11 @@ impl Default for ImpersonationMetrics {
 }
 
 impl ImpersonationMetrics {
-    /// Somebody found a way, or none.
     pub(super) fn observe_attempt(&self, mode: Option<ImpersonationMode>, took: Duration) {
         mode.map_or(&self.denied, |mode| &self.allowed[mode as usize])
             .observe(took);
     }
 
-    /// Authorizers were asked about a part of the way.
     pub(super) fn observe_authorization(
         &self,
         mode: ImpersonationMode,
@@ -46,7 +42,6 @@ impl ImpersonationMetrics {
         self.asked[mode as usize][usize::from(is_allowed)].observe(took);
     }
 
-    /// Adds its series to a scrape.
     pub(crate) fn collect(&self, out: &mut Families) {
         collect(out, "attempts", ["", "denied"], &self.denied);
         for (mode, timings) in ImpersonationMode::ALL.iter().zip(&self.allowed) {

@@ -1,10 +1,11 @@
-//! Acting as somebody else: headers say as whom, and permissions say who may.
+//! Impersonation: the `Impersonate-*` headers, and who may use them.
 //!
-//! Kubernetes has two ways of allowing it (endpoints/filters/impersonation). The old one asks for the verb
-//! `impersonate` on each part of the other user. The constrained ones ask for `impersonate:MODE` on each part and for
-//! `impersonate-on:MODE:VERB` on what is done then. They are tried first, except that the way in which a user last
-//! succeeded comes before all others; the first refusal is the one that is told. Upstream keeps a yes for ten seconds;
-//! here everybody is asked each time, so that what is taken away counts at once.
+//! Kubernetes has two ways of authorizing it (endpoints/filters/impersonation). The legacy one
+//! needs the verb `impersonate` on each part of the user. The constrained modes need
+//! `impersonate:MODE` on each part and `impersonate-on:MODE:VERB` on the action. They are tried
+//! first, except that a user's last successful mode comes before all; the first denial is reported.
+//! Upstream caches a success for ten seconds; here authorizers are asked each time, so that a
+//! revoked permission counts at once.
 
 mod attempt;
 mod go_format;
@@ -34,7 +35,7 @@ const UID: &str = "impersonate-uid";
 const GROUP: &str = "impersonate-group";
 const EXTRA: &str = "impersonate-extra-";
 
-/// Makes the request that of the user whom its headers name, if its own user may act as them.
+/// Replaces the user of the request by the impersonated one, if that is authorized.
 pub(crate) async fn impersonate(server: &Inner, request: &mut Request) -> Result<(), Status> {
     if !request
         .headers
@@ -62,7 +63,7 @@ pub(crate) async fn impersonate(server: &Inner, request: &mut Request) -> Result
     Ok(())
 }
 
-/// Whom the headers name. They are taken away, for nobody further on should care.
+/// The user in the headers, which are removed.
 fn wanted_user(headers: &mut HeaderMap) -> Result<Option<User>, Status> {
     let first = |name: &str| texts(headers, name).into_iter().next().unwrap_or_default();
     let user = User {

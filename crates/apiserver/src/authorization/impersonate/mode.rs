@@ -1,4 +1,4 @@
-//! In which way does somebody act as somebody else, and in which did they last?
+//! The impersonation modes, and the last successful mode of each user.
 
 use parking_lot::Mutex;
 use std::collections::HashMap;
@@ -8,18 +8,18 @@ use mizzen_value::Str;
 
 use mizzen_object::User;
 
-/// A way of acting as somebody else.
+/// An impersonation mode.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ImpersonationMode {
-    /// A service account acts as the node that it runs on.
+    /// A service account impersonates the node that it runs on.
     AssociatedNode,
-    /// Somebody acts as a node.
+    /// A user impersonates a node.
     ArbitraryNode,
-    /// Somebody acts as a service account.
+    /// A user impersonates a service account.
     ServiceAccount,
-    /// Somebody acts as any other user.
+    /// A user impersonates any other user.
     UserInfo,
-    /// The old way.
+    /// The verb `impersonate`, without constraints.
     Legacy,
 }
 
@@ -42,7 +42,7 @@ impl ImpersonationMode {
         }
     }
 
-    /// As metrics call it.
+    /// The label in metrics.
     pub(super) fn label(self) -> &'static str {
         if self == ImpersonationMode::Legacy {
             "legacy"
@@ -58,7 +58,7 @@ impl ImpersonationMode {
         }
     }
 
-    /// What auditors are told of why it was allowed.
+    /// The constraint in audit events.
     pub(super) fn constraint(self) -> String {
         if self == ImpersonationMode::Legacy {
             String::new()
@@ -81,11 +81,11 @@ impl ImpersonationMode {
     }
 }
 
-/// The way in which users last succeeded.
+/// The mode in which users last succeeded.
 #[derive(Default)]
 pub(crate) struct LastModes(Mutex<HashMap<Str, ImpersonationMode>>);
 
-/// How many users' ways are remembered.
+/// How many users are remembered.
 const MAX_HABITS: usize = 1024;
 
 impl LastModes {
@@ -116,7 +116,7 @@ pub(super) fn node_name(name: &str) -> Option<&str> {
     names::is_dns1123_subdomain(node).is_empty().then_some(node)
 }
 
-/// The node on which a service account runs, as its token says.
+/// The node of a service account's token.
 pub(in crate::authorization) fn associated_node(user: &User) -> Option<&str> {
     service_account(&user.name)?;
     match user.extra["authentication.kubernetes.io/node-name"].list() {
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mode_fits_whom_it_is_for() {
+    fn a_mode_applies_to_its_kind_of_user() {
         let fitting = |name: &str, groups: Vec<Str>| -> Vec<&str> {
             let wanted = User {
                 name: name.into(),

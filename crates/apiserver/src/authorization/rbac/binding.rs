@@ -1,4 +1,4 @@
-//! A binding: which role, and for whom.
+//! A RoleBinding or ClusterRoleBinding.
 
 use std::fmt;
 
@@ -6,32 +6,32 @@ use mizzen_object::User;
 use mizzen_value::json::quote;
 use mizzen_value::{Str, Value};
 
-/// A binding, read.
+/// A parsed binding.
 #[derive(Debug)]
 pub(super) struct RbacBinding {
     pub name: Str,
-    /// Empty for the whole cluster.
+    /// Empty for a ClusterRoleBinding.
     pub namespace: Str,
     pub role: RoleName,
     pub subjects: Vec<BindingSubject>,
 }
 
-/// The name of a role, and of which kind.
+/// The kind and name of a role.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct RoleName {
     pub kind: Str,
     pub name: Str,
 }
 
-/// For whom a binding is.
+/// A subject of a binding.
 #[derive(Debug)]
 pub(super) struct BindingSubject {
     pub user: BoundUser,
-    /// How reasons call them: `ServiceAccount "robot/default"`.
+    /// As reasons print it: `ServiceAccount "robot/default"`.
     pub shown: Str,
 }
 
-/// A user or a group; a service account is a user with a long name.
+/// The user or group of a subject. A service account is a user.
 #[derive(Debug, PartialEq)]
 pub(super) enum BoundUser {
     User(Str),
@@ -55,7 +55,7 @@ impl RbacBinding {
         }
     }
 
-    /// As whom the binding is for a user: the first of its subjects that they are.
+    /// The index of the first subject that matches a user.
     pub(super) fn subject(&self, user: &User) -> Option<usize> {
         let is = |subject: &BindingSubject| match &subject.user {
             BoundUser::User(name) => *name == user.name,
@@ -86,7 +86,7 @@ impl RoleName {
         }
     }
 
-    /// What is said when there is no such role.
+    /// The error if the role does not exist.
     pub(super) fn not_found(&self) -> String {
         match self.kind.as_str() {
             "Role" | "ClusterRole" => {

@@ -1,4 +1,4 @@
-//! Roles by name and bindings by subject, as of now.
+//! Roles by name and bindings by subject, up to date with the store.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::authorization::store_index::{IndexedResource, StoreIndex};
 pub(super) struct RbacIndex(StoreIndex<RbacTable, 4>);
 
 impl RbacIndex {
-    /// An index of nothing; it is filled when it is first read.
+    /// An empty index, filled by the first read.
     pub(super) fn new(sources: RbacSources) -> RbacIndex {
         let RbacSources {
             roles,
@@ -44,20 +44,19 @@ impl RbacIndex {
         ]))
     }
 
-    /// What `look` finds in the table as it is now.
+    /// Calls `look` with the current table.
     pub(super) fn read<T>(&self, look: impl FnOnce(&RbacTable) -> T) -> T {
         self.0.read(look)
     }
 }
 
-/// Roles and bindings, ready to be asked.
 #[derive(Default)]
 pub(super) struct RbacTable {
     cluster: RbacScope,
     namespaces: HashMap<Str, RbacScope>,
 }
 
-/// Roles and bindings of one namespace, or of the cluster.
+/// The roles and bindings of one namespace, or of the cluster.
 #[derive(Default)]
 struct RbacScope {
     roles: HashMap<Str, RbacRole>,
@@ -65,7 +64,7 @@ struct RbacScope {
     groups: HashMap<Str, SubjectBindings>,
 }
 
-/// Bindings of one subject, sorted by their names. Most subjects have one.
+/// The bindings of one subject, sorted by name. Most subjects have one.
 #[derive(Default)]
 struct SubjectBindings(Vec<Arc<RbacBinding>>);
 
@@ -89,7 +88,7 @@ impl SubjectBindings {
 }
 
 impl RbacTable {
-    /// A role, as a binding in `namespace` means it.
+    /// A role, as a binding in `namespace` references it.
     pub(super) fn role(&self, role: &RoleName, namespace: &str) -> Option<&RbacRole> {
         match role.kind.as_str() {
             "ClusterRole" => self.cluster.roles.get(&role.name),
@@ -98,7 +97,7 @@ impl RbacTable {
         }
     }
 
-    /// The bindings that are for a user: those of the cluster, then those of the namespace if there is one.
+    /// The bindings of a user: those of the cluster, then those of the namespace if there is one.
     pub(super) fn bindings(
         &self,
         user: &User,
@@ -118,7 +117,7 @@ impl RbacTable {
         self.namespaces.retain(|_, scope| !scope.is_empty());
     }
 
-    /// Forgets the namespace of an object that is gone, if it was the last there.
+    /// Removes the namespace of a deleted object, if it was the last there.
     fn remove_empty_namespace(&mut self, object: &Value) {
         let namespace = object["metadata"]["namespace"].str();
         if self

@@ -1,7 +1,8 @@
-//! Roles and bindings: who may do what because a role says so.
+//! RBAC: authorization by roles and bindings.
 //!
-//! Roles are read from an `Index` that follows the store, so a binding counts from the moment its
-//! write was acknowledged, and a decision costs what the user's own bindings cost, however many there are.
+//! Roles and bindings are read from an index that follows the store, so a binding counts from the
+//! moment its write was acknowledged. The cost of a decision depends on the user's own bindings,
+//! however many bindings exist.
 
 mod binding;
 mod index;
@@ -19,21 +20,35 @@ use mizzen_registry::{Future, Resource};
 use mizzen_value::Value;
 
 use super::{Attributes, Authorizer, Decision, Reason, RuleSet, Target, join_errors};
+use crate::catalog::Catalog;
 use binding::RbacBinding;
 use index::RbacIndex;
 use role::Verbs;
 
-/// Decides by roles and bindings.
+/// The RBAC authorizer.
 pub struct Rbac {
     index: RbacIndex,
 }
 
-/// The resources in which roles and bindings are kept.
+/// The resources of roles and bindings.
 pub(crate) struct RbacSources {
     pub roles: Resource,
     pub cluster_roles: Resource,
     pub role_bindings: Resource,
     pub cluster_role_bindings: Resource,
+}
+
+impl RbacSources {
+    /// None if they are not served.
+    pub(crate) fn find(catalog: &Catalog) -> Option<RbacSources> {
+        let get = |plural: &str| catalog.get("rbac.authorization.k8s.io", "v1", plural);
+        Some(RbacSources {
+            roles: get("roles")?,
+            cluster_roles: get("clusterroles")?,
+            role_bindings: get("rolebindings")?,
+            cluster_role_bindings: get("clusterrolebindings")?,
+        })
+    }
 }
 
 impl Rbac {
@@ -43,7 +58,8 @@ impl Rbac {
         }
     }
 
-    /// The rules of the role that a binding names; none if there is no such role. `namespace` is the binding's.
+    /// The rules of the role that a binding references; none if it does not exist. `namespace` is
+    /// the binding's.
     pub(crate) fn role_rules(
         &self,
         reference: &Value,
@@ -107,10 +123,10 @@ impl fmt::Debug for Rbac {
     }
 }
 
-/// The binding that made somebody allowed.
+/// The binding that allowed a request, for the reason.
 struct Granted {
     binding: Arc<RbacBinding>,
-    /// Which of its subjects they are.
+    /// The index of the matching subject.
     subject: Option<usize>,
 }
 

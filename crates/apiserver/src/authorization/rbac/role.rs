@@ -1,4 +1,4 @@
-//! A role: its rules, and at a glance which verbs they have.
+//! A Role or ClusterRole: its rules, and a set of their verbs.
 
 use std::sync::Arc;
 
@@ -6,11 +6,11 @@ use mizzen_value::Value;
 
 use super::PolicyRule;
 
-/// A role, read.
+/// A parsed role.
 #[derive(Debug)]
 pub(super) struct RbacRole {
     pub rules: Arc<[Arc<PolicyRule>]>,
-    /// All verbs of all rules.
+    /// The verbs of all rules.
     verbs: Verbs,
 }
 
@@ -31,13 +31,13 @@ impl RbacRole {
         }
     }
 
-    /// Whether a rule may have this verb. That it is certain if none has it spares looking at them.
+    /// Whether a rule may have this verb. If not, the rules need not be matched.
     pub(super) fn may_have(&self, verb: Verbs) -> bool {
         self.verbs.0 & verb.0 != 0
     }
 }
 
-/// A set of verbs, a bit each. Those that are not usual share one, and `*` has all.
+/// A set of verbs as bits. Uncommon verbs share one, and `*` has all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Verbs(u16);
 
@@ -78,7 +78,7 @@ mod tests {
         assert!(may(two, "get") && may(two, "list") && may(two, "bind"));
         assert!(!may(two, "delete") && !may("[]", "get"));
         assert!(may(r#"[{"verbs":["*"]}]"#, "delete") && may(r#"[{"verbs":["*"]}]"#, "escalate"));
-        // Who asks whether everything may be done is answered by the rules.
+        // For the verb `*` the rules decide.
         assert!(may(two, "*"));
     }
 }

@@ -6,26 +6,26 @@ use mizzen_value::{Str, Value, json};
 
 use crate::authorization::{Attributes, Resource, Target};
 
-/// Stands for everything.
+/// Matches everything.
 const ALL: &str = "*";
 
-/// A rule of a role.
+/// A PolicyRule of a role.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct PolicyRule {
-    /// What may be done.
+    /// `verbs`.
     pub verbs: Vec<Str>,
-    /// In which groups.
+    /// `apiGroups`.
     pub groups: Vec<Str>,
-    /// With which resources: `pods`, `pods/log`, `*/scale`.
+    /// `pods`, `pods/log`, `*/scale`.
     pub resources: Vec<Str>,
-    /// With which objects of them; all if there is no name.
+    /// `resourceNames`; all objects if empty.
     pub names: Vec<Str>,
-    /// With which pages.
+    /// `nonResourceURLs`.
     pub urls: Vec<Str>,
 }
 
 impl PolicyRule {
-    /// A rule as a role has it.
+    /// Parses a rule of a role.
     pub fn new(rule: &Value) -> PolicyRule {
         let texts = |field: &str| {
             rule[field]
@@ -43,7 +43,7 @@ impl PolicyRule {
         }
     }
 
-    /// Everything in every group.
+    /// All verbs on all resources.
     pub fn every_resource() -> PolicyRule {
         PolicyRule {
             verbs: vec![ALL.into()],
@@ -53,7 +53,7 @@ impl PolicyRule {
         }
     }
 
-    /// Everything with every page.
+    /// All verbs on all non-resource URLs.
     pub fn every_page() -> PolicyRule {
         PolicyRule {
             verbs: vec![ALL.into()],
@@ -62,7 +62,7 @@ impl PolicyRule {
         }
     }
 
-    /// Whether this rule allows it.
+    /// Whether this rule allows a request.
     pub fn allows(&self, attributes: &Attributes) -> bool {
         has(&self.verbs, attributes.verb)
             && match &attributes.target {
@@ -72,15 +72,19 @@ impl PolicyRule {
     }
 
     fn allows_resource(&self, wanted: &Resource) -> bool {
+        let matches = |rule: &Str| match (rule.as_str(), wanted.subresource) {
+            (ALL, _) => true,
+            (rule, "") => rule == wanted.resource,
+            (rule, subresource) => rule.split_once('/').is_some_and(|(left, right)| {
+                right == subresource && (left == ALL || left == wanted.resource)
+            }),
+        };
         has(&self.groups, wanted.group)
-            && self
-                .resources
-                .iter()
-                .any(|resource| is_resource(resource, wanted))
+            && self.resources.iter().any(matches)
             && (self.names.is_empty() || self.names.iter().any(|name| name == wanted.name))
     }
 
-    /// The rule in its smallest parts: one group, one resource, one verb, one name, or one page and one verb.
+    /// Splits the rule: each part has one group, resource, verb and name, or one URL and verb.
     pub fn parts(&self) -> Vec<PolicyRule> {
         let mut parts = Vec::new();
         for (group, resource) in pairs(&self.groups, &self.resources) {
@@ -110,7 +114,7 @@ impl PolicyRule {
         parts
     }
 
-    /// Whether whoever has this rule has all that `part` gives; `part` is one of [`parts`](Self::parts).
+    /// Whether this rule grants all that `part` grants, which is one of [`parts`](Self::parts).
     pub fn covers(&self, part: &PolicyRule) -> bool {
         part.verbs.iter().all(|verb| has(&self.verbs, verb))
             && part.groups.iter().all(|group| has(&self.groups, group))
@@ -146,29 +150,11 @@ fn has(list: &[Str], wanted: &str) -> bool {
     list.iter().any(|known| known == wanted || known == ALL)
 }
 
-fn is_resource(rule: &str, wanted: &Resource) -> bool {
-    let Resource {
-        resource,
-        subresource,
-        ..
-    } = wanted;
-    match (rule, *subresource) {
-        (ALL, _) => true,
-        (_, "") => rule == *resource,
-        (_, subresource) => {
-            let Some((left, right)) = rule.split_once('/') else {
-                return false;
-            };
-            right == subresource && (left == ALL || left == *resource)
-        }
-    }
-}
-
 fn covers_url(own: &str, wanted: &str) -> bool {
     own == wanted || own.ends_with('*') && wanted.starts_with(own.trim_end_matches('*'))
 }
 
-/// As refusals show a rule: `{APIGroups:[""], Resources:["pods"], Verbs:["get" "list"]}`.
+/// As error messages print a rule: `{APIGroups:[""], Resources:["pods"], Verbs:["get" "list"]}`.
 impl fmt::Display for PolicyRule {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         let fields = [
@@ -186,7 +172,7 @@ impl fmt::Display for PolicyRule {
     }
 }
 
-/// Texts as Go shows a list of them: `["a" "b"]`.
+/// Strings as Go prints a list with `%q`: `["a" "b"]`.
 pub(crate) fn quote_list(texts: &[Str]) -> String {
     let texts: Vec<String> = texts.iter().map(|text| json::quote(text)).collect();
     format!("[{}]", texts.join(" "))

@@ -1,4 +1,5 @@
-//! Streams to a pod: a WebSocket is opened with GET, whose verb is `get`, and does what POST does.
+//! Streams to a pod: a WebSocket is opened with GET, whose verb is `get`, but is as powerful as
+//! POST.
 
 use mizzen_object::Status;
 
@@ -7,7 +8,7 @@ use crate::authorization::request::request_attributes;
 use crate::verbs::Call;
 
 /// Authorizes `create` on the subresource, whatever the verb of the request. Kubernetes: core/pod/rest/authorize.go.
-pub async fn authorize_connect(call:&Call<'_>, verb:&str)->Result<(), Status> {
+pub async fn authorize_connect(call: &Call<'_>, verb: &str) -> Result<(), Status> {
     if verb == "create" {
         return Ok(());
     }

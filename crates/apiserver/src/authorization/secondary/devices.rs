@@ -1,8 +1,8 @@
-//! Claims of devices: what only administrators, schedulers and drivers may write into them.
+//! ResourceClaims: fields that only administrators, schedulers and drivers may write.
 //!
-//! Administrative access needs a label of the namespace. In the status, the allocation and its users need
-//! `resourceclaims/binding` in the whole cluster, and what is said of devices needs `resourceclaims/driver` by the name of
-//! their driver. Kubernetes: registry/resource/utils.go.
+//! Admin access needs a label of the namespace. In the status, `allocation` and `reservedFor` need
+//! `resourceclaims/binding` in the whole cluster, and `devices` need `resourceclaims/driver` by the
+//! name of their driver. Kubernetes: registry/resource/utils.go.
 
 use std::collections::BTreeSet;
 
@@ -14,10 +14,10 @@ use super::AuthorizedWrite;
 use crate::authorization::impersonate::{associated_node, denial_reason};
 use crate::authorization::{Attributes, Resource, Target, forbidden};
 
-/// With the value `true` it lets claims of a namespace ask for administrative access.
+/// The namespace label that allows claims with admin access.
 const ADMIN_ACCESS: &str = "resource.kubernetes.io/admin-access";
 
-/// Adds a violation if a new claim asks for administrative access and its namespace does not have the label.
+/// Adds a violation if a new claim requests admin access and its namespace does not have the label.
 pub(super) fn check_admin_access(
     write: &AuthorizedWrite<'_>,
     spec: &Value,
@@ -36,7 +36,7 @@ pub(super) fn check_admin_access(
     violations.0.splice(0..0, violation);
 }
 
-/// Adds a violation for each change of a status that its writer may not make. They come before those of validation.
+/// Adds a violation for each unauthorized change of a status, before those of validation.
 pub(super) async fn authorize_status(write: AuthorizedWrite<'_>, violations: &mut Violations) {
     let Some(old) = write.old else { return };
     let canonical = |object: &Value| {
@@ -48,7 +48,7 @@ pub(super) async fn authorize_status(write: AuthorizedWrite<'_>, violations: &mu
     let mut refused = Violations::default();
     write.check_admin_status(&new, &old, &mut refused);
     write.authorize_binding(&new, &old, &mut refused).await;
-    // What is said of devices goes with the allocation.
+    // Device statuses belong to the allocation.
     if !new["allocation"].is_null() {
         write.authorize_devices(&new, &old, &mut refused).await;
     }
@@ -56,7 +56,7 @@ pub(super) async fn authorize_status(write: AuthorizedWrite<'_>, violations: &mu
 }
 
 impl AuthorizedWrite<'_> {
-    /// Why the namespace does not allow administrative access.
+    /// Why the namespace does not allow admin access.
     fn admin_violation(&self, path: &str) -> Option<mizzen_object::Violation> {
         let AuthorizedWrite { call, .. } = self;
         let mut violations = Violations::default();
@@ -94,7 +94,7 @@ impl AuthorizedWrite<'_> {
         }
     }
 
-    /// Who changes the allocation, or who uses it, binds the claim.
+    /// A change of `allocation` or `reservedFor` binds the claim.
     async fn authorize_binding(&self, new: &Value, old: &Value, refused: &mut Violations) {
         if ["allocation", "reservedFor"]
             .iter()
@@ -112,7 +112,8 @@ impl AuthorizedWrite<'_> {
         }
     }
 
-    /// Who changes what is said of a device speaks for its driver: on the claim's node, or on any.
+    /// A change of a device status needs the permission of its driver: on the claim's node, or on
+    /// any.
     async fn authorize_devices(&self, new: &Value, old: &Value, refused: &mut Violations) {
         let verb = self.call.request.info.verb();
         let mut verbs = vec![format!("arbitrary-node:{verb}")];
@@ -131,7 +132,7 @@ impl AuthorizedWrite<'_> {
         }
     }
 
-    /// One of the verbs is enough. The error is that of the first.
+    /// One of the verbs suffices. The error is that of the first.
     async fn authorize_driver(&self, verbs: &[String], driver: &str) -> Result<(), String> {
         let mut first = Ok(());
         for verb in verbs {
@@ -146,7 +147,7 @@ impl AuthorizedWrite<'_> {
         first
     }
 
-    /// Authorizes a subresource of claims that exists for authorization alone.
+    /// Authorizes a virtual subresource of claims.
     async fn authorize_part(
         &self,
         verb: &str,
@@ -177,7 +178,7 @@ impl AuthorizedWrite<'_> {
     }
 }
 
-/// The one node on which an allocation can be used, if there is only one.
+/// The single node of an allocation, if there is one.
 fn allocated_node(allocation: &Value) -> Option<&str> {
     let [term] = allocation["nodeSelector"]["nodeSelectorTerms"].list() else {
         return None;
@@ -229,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn a_driver_is_asked_for_when_an_entry_of_its_devices_changes() {
+    fn a_driver_is_authorized_when_an_entry_of_its_devices_changes() {
         let a = value!({ "driver": "a", "pool": "p", "device": "d" });
         let b = value!({ "driver": "b", "pool": "p", "device": "d" });
         let ready = value!({ "driver": "a", "pool": "p", "device": "d", "data": {"ready": true} });

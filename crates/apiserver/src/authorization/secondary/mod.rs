@@ -1,8 +1,10 @@
-//! Second checks: the authorization that a request needs beyond its own verb, because of what it writes or opens.
+//! Secondary authorization: what a request needs beyond its own verb, because of what it writes or
+//! opens.
 //!
-//! Kubernetes: strategies that hold an authorizer (pkg/registry). What they refuse is a violation of validation, beside
-//! those of the kind. Second checks that upstream has at other places are there, too: `escalation` and `impersonate`
-//! beside this folder, certificates and node tokens in `admission`. `docs/threat-model.md` has the list of all.
+//! Kubernetes: strategies that hold an authorizer (pkg/registry). A denial is a violation beside
+//! those of validation. Upstream has such checks at other places, too: here `escalation` and
+//! `impersonate` beside this folder, certificates and node tokens in `admission`.
+//! `docs/threat-model.md` lists all.
 
 mod connect;
 mod devices;
@@ -17,7 +19,8 @@ use mizzen_value::Value;
 use super::{Attributes, Decision, Resource, Target};
 use crate::verbs::Call;
 
-/// Authorizes what `new` says. Adds to the `violations` of the kind's validation; none where nothing has to be asked.
+/// Authorizes the content of `new`. Denials are added to the `violations` of validation; none if
+/// nothing has to be authorized.
 pub(crate) fn authorize<'a>(
     call: &'a Call<'a>,
     new: &'a Value,
@@ -40,7 +43,7 @@ pub(crate) fn authorize<'a>(
             "validatingadmissionpolicybindings" | "mutatingadmissionpolicybindings",
             "",
         ) => Some(Box::pin(parameters::authorize_binding(write, violations))),
-        // The specification does not change after it was created.
+        // The spec is immutable.
         ("resource.k8s.io", "resourceclaims", "") if old.is_none() => {
             devices::check_admin_access(&write, &new["spec"], violations);
             None
@@ -56,7 +59,7 @@ pub(crate) fn authorize<'a>(
     }
 }
 
-/// A write, after its kind's validation.
+/// A validated write.
 struct AuthorizedWrite<'a> {
     call: &'a Call<'a>,
     new: &'a Value,
@@ -64,7 +67,7 @@ struct AuthorizedWrite<'a> {
 }
 
 impl AuthorizedWrite<'_> {
-    /// What the authorizers say to another verb on another resource.
+    /// The decision on another verb and resource.
     async fn authorize(&self, verb: &str, resource: Resource<'_>) -> Decision {
         let Call {
             server, request, ..

@@ -1,7 +1,9 @@
-//! Parameters of admission policies: the server reads them for the policy, so its author must be able to read them.
+//! Parameters of admission policies: the server reads them for the policy, so its author must be
+//! able to read them.
 //!
-//! A policy needs `get` on all objects of its paramKind, a binding `get` on the object that its paramRef names, or
-//! `list` where it selects. What cannot be resolved to a resource is authorized as `*`. Kubernetes:
+//! A policy needs `get` on all objects of its paramKind, a binding `get` on the object that its
+//! paramRef names, or `list` where it selects. What cannot be resolved to a resource is authorized
+//! as `*`. Kubernetes:
 //! admissionregistration/{validating,mutating}admissionpolicy{,binding}/authz.go.
 
 use mizzen_object::{Path, Violations};
@@ -14,7 +16,8 @@ use crate::authorization::Resource;
 use crate::authorization::impersonate::go_value;
 use crate::server::Inner;
 
-/// Adds a violation if the paramKind of a policy is new and its writer may not read all objects of it.
+/// Adds a violation if the paramKind of a policy is new and its author may not read all objects of
+/// it.
 pub(super) async fn authorize_policy(write: AuthorizedWrite<'_>, violations: &mut Violations) {
     let kind = &write.new["spec"]["paramKind"];
     let is_same = |old: &Value| {
@@ -49,8 +52,8 @@ pub(super) async fn authorize_policy(write: AuthorizedWrite<'_>, violations: &mu
     violations.forbidden(Path::new("spec").child("paramKind"), &why);
 }
 
-/// Adds a violation if the writer of a binding may not read the parameters that it refers to. Kubernetes: a paramRef is
-/// compared by its pointers, so an update that leaves it as it was is authorized again.
+/// Adds a violation if the author of a binding may not read its parameters. Kubernetes: a paramRef
+/// is compared by pointer, so an unchanged one is authorized again.
 pub(super) async fn authorize_binding(write: AuthorizedWrite<'_>, violations: &mut Violations) {
     let reference = &write.new["spec"]["paramRef"];
     if write.is_exempt(violations) || reference.is_null() {
@@ -102,7 +105,7 @@ pub(super) async fn authorize_binding(write: AuthorizedWrite<'_>, violations: &m
         (None, false, Some(kind)) if params.is_unknown => {
             unknown(format!("resolve {}", shown(kind)))
         }
-        // Kubernetes: verb and user have changed places.
+        // Kubernetes: verb and user are swapped.
         (None, false, Some(_)) if mutates => {
             format!(
                 "user {verb} does not have \"{user}\" permission on the object referenced by paramRef"
@@ -118,12 +121,14 @@ pub(super) async fn authorize_binding(write: AuthorizedWrite<'_>, violations: &m
 }
 
 impl AuthorizedWrite<'_> {
-    /// Whether parameters are not authorized: the object is invalid anyway, or its writer a superuser.
+    /// Whether parameters are not authorized: the object is invalid anyway, or its author a
+    /// superuser.
     fn is_exempt(&self, violations: &Violations) -> bool {
         !violations.is_empty() || self.call.request.user.is_master()
     }
 
-    /// The paramKind of the policy that a binding binds, null if that has none. None if there is no such policy.
+    /// The paramKind of the policy of a binding, null if it has none. None if the policy does not
+    /// exist.
     fn param_kind(&self) -> Option<Value> {
         let (server, kind) = (&self.call.server, self.call.resource.kind());
         let policies = match kind.plural.as_str() {
@@ -136,14 +141,13 @@ impl AuthorizedWrite<'_> {
     }
 }
 
-/// The resource that a paramKind leads to; `*` for what could not be resolved.
+/// The resource of a paramKind; `*` for what could not be resolved.
 struct Params {
     group: Str,
     version: Str,
     resource: Str,
-    /// Whether its apiVersion could not be parsed.
     is_misspelt: bool,
-    /// Whether nothing of this kind is served.
+    /// Whether no such kind is served.
     is_unknown: bool,
 }
 
@@ -192,7 +196,7 @@ impl Params {
     }
 }
 
-/// The resource of a kind as discovery has it, aggregated servers included. Kubernetes:
+/// The resource of a kind by discovery, aggregated servers included. Kubernetes:
 /// admissionregistration/resolver/resolver.go.
 fn plural(server: &Inner, group: &str, version: &str, kind: &str) -> Option<Str> {
     let served = aggregation::group(server, group)?;

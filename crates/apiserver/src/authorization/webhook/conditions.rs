@@ -1,4 +1,4 @@
-//! Is a webhook asked at all? Its conditions say about whom, and about what.
+//! Match conditions: CEL expressions that limit the requests sent to a webhook.
 
 use std::collections::HashSet;
 use std::sync::OnceLock;
@@ -9,17 +9,17 @@ use mizzen_cel::{Environment, EvalLimits, Program, Type};
 use mizzen_object::{Path, Violations, in_one};
 use mizzen_value::{Str, Value};
 
-/// How many conditions there may be.
+/// The maximum number of conditions.
 const MAX: usize = 64;
-/// What one of them may cost.
+/// The cost limit of one.
 const COST: u64 = 1_000_000;
 
-/// Expressions that must all hold.
+/// Expressions that must all be true.
 #[derive(Debug, Default)]
 pub(crate) struct MatchConditions(Vec<(Str, Program)>);
 
 impl MatchConditions {
-    /// Compiles expressions, and tells what is wrong with them.
+    /// Compiles expressions and adds their violations.
     pub(crate) fn compile(
         expressions: &[&str],
         path: &Path,
@@ -48,12 +48,11 @@ impl MatchConditions {
         conditions
     }
 
-    /// Whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether all hold of a request. One that does not counts for more than one that cannot be evaluated.
+    /// Whether all are true for a request. A false one takes precedence over one that fails.
     pub(crate) fn evaluate(&self, request: &Value) -> Result<bool, String> {
         let variables = [("request", cel::Value::data(request))];
         let mut problems = Vec::new();
@@ -86,7 +85,7 @@ impl MatchConditions {
     }
 }
 
-/// What conditions can use.
+/// The CEL environment of conditions.
 fn environment() -> &'static Environment {
     static ENVIRONMENT: OnceLock<Environment> = OnceLock::new();
     ENVIRONMENT.get_or_init(|| {
@@ -94,7 +93,7 @@ fn environment() -> &'static Environment {
             "request",
             Type::object("kubernetes.SubjectAccessReviewSpec"),
         );
-        types()
+        object_types()
             .into_iter()
             .fold(environment, |environment, (name, fields)| {
                 let fields = fields
@@ -107,7 +106,8 @@ fn environment() -> &'static Environment {
 
 type Fields = Vec<(&'static str, Type)>;
 
-fn types() -> [(&'static str, Fields); 6] {
+/// The object types of the environment.
+fn object_types() -> [(&'static str, Fields); 6] {
     use Type::String as Text;
     let object = |name: &str| Type::object(&format!("kubernetes.{name}"));
     let texts = || Type::list(Text);
@@ -137,18 +137,14 @@ fn types() -> [(&'static str, Fields); 6] {
         ("extra", Type::map(Text, texts())),
         ("uid", Text),
     ];
+    let path = vec![("path", Text), ("verb", Text)];
+    let requirement = vec![("key", Text), ("operator", Text), ("values", texts())];
     [
         ("SubjectAccessReviewSpec", request),
         ("ResourceAttributes", resource),
-        (
-            "NonResourceAttributes",
-            vec![("path", Text), ("verb", Text)],
-        ),
+        ("NonResourceAttributes", path),
         ("FieldSelectorAttributes", selector()),
         ("LabelSelectorAttributes", selector()),
-        (
-            "SelectorRequirement",
-            vec![("key", Text), ("operator", Text), ("values", texts())],
-        ),
+        ("SelectorRequirement", requirement),
     ]
 }

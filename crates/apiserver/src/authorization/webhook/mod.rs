@@ -1,10 +1,10 @@
-//! Somebody else decides: a SubjectAccessReview is posted to them, and their answer is kept for a while.
+//! The webhook authorizer: posts a SubjectAccessReview to a remote server and caches the result.
 //!
-//! Conditions say whether they are asked at all. Who does not answer in time, or answers nonsense, is tried again if
-//! that may help, and then counts as somebody who has no opinion or as one who denies, whichever was settled.
+//! Match conditions limit the requests that are sent. Transient errors are retried; then the
+//! failure policy applies: no opinion, or deny.
 //!
-//! Invariant: a question is given up after `ATTEMPTS` times the time-out and the pauses between; nobody but its asker
-//! waits for it.
+//! Invariant: a review takes at most `ATTEMPTS` time-outs and the pauses between; other requests do
+//! not wait for it.
 
 mod conditions;
 
@@ -23,57 +23,77 @@ use tokio::time::Instant;
 use super::configuration::config_type;
 use super::metrics::{AuthorizationMetrics, WebhookOutcome};
 use super::{
-    Attributes, AuthorizationConfigurationError, Authorizer, Decision, Reason, Resource, RuleSet,
-    Target, review,
+    Attributes, AuthorizationConfigurationError, Authorizer, Decision, Reason, RuleSet, Target,
+    review,
 };
 use crate::delegate::cache::LruCache;
 use crate::delegate::kubeconfig::WebhookKubeconfig;
 use crate::outgoing::{PostError, Remote, jittered};
 pub(crate) use conditions::MatchConditions;
 
-/// How often a question is asked at most.
+/// The maximum number of attempts.
 const ATTEMPTS: u32 = 5;
-/// The pause after the first attempt; each is half as long again as the one before, and up to a fifth longer by chance.
+/// The pause after the first attempt; it grows by half, with jitter of up to a fifth.
 const PAUSE: Duration = Duration::from_millis(500);
-/// How many answers are kept.
+/// The capacity of the cache.
 const ROOM: usize = 8192;
-/// Kubernetes: answers to questions with more bytes than that are not kept, for somebody may want to fill the memory.
+/// Kubernetes: results of longer requests are not cached, so that a client cannot fill the memory.
 const MAX_KEPT_QUESTION: usize = 10_000;
 
-/// How a webhook is asked.
+/// Settings of a webhook authorizer.
 #[derive(Debug)]
 pub struct WebhookSettings {
-    /// How long one attempt may take.
+    /// The time-out of one attempt.
     pub(super) timeout: Duration,
-    /// How long a yes is kept.
+    /// How long an allowed result is cached.
     pub(super) authorized_ttl: Duration,
-    /// How long any other answer is kept.
+    /// How long any other result is cached.
     pub(super) unauthorized_ttl: Duration,
     pub(super) version: SubjectAccessReviewVersion,
     pub(super) failure_policy: FailurePolicy,
-    /// Where it is.
     pub(super) remote: WebhookKubeconfig,
     pub(super) match_conditions: MatchConditions,
 }
 
-/// The version of the reviews.
+/// The version of the SubjectAccessReview.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum SubjectAccessReviewVersion {
     /// v1.
     #[default]
     V1,
-    /// The one before, in which groups are called `group`.
+    /// v1beta1, in which groups are called `group`.
     V1beta1,
 }
 
 impl SubjectAccessReviewVersion {
-    /// The version of a name.
+    /// The version of a name: `v1`.
     pub fn named(name: &str) -> Option<SubjectAccessReviewVersion> {
         match name {
             "v1" => Some(SubjectAccessReviewVersion::V1),
             "v1beta1" => Some(SubjectAccessReviewVersion::V1beta1),
             _ => None,
         }
+    }
+
+    /// Whether a response is a review of the version that was sent. Missing type information is
+    /// accepted.
+    fn check_kind(self, body: &[u8]) -> Result<(), String> {
+        let meta = type_meta(body)
+            .map_err(|why| format!("couldn't get version/kind; json parse error: {why}"))?;
+        let own = self.api_version();
+        let fits = |said: &str, wanted: &str| said.is_empty() || said == wanted;
+        if fits(&meta.kind, "SubjectAccessReview") && fits(&meta.api_version, own) {
+            return Ok(());
+        }
+        let said = if meta.api_version.is_empty() {
+            own
+        } else {
+            &meta.api_version
+        };
+        Err(format!(
+            "expected a SubjectAccessReview of {own}, got the kind {} of {said}",
+            json::quote(&meta.kind)
+        ))
     }
 
     fn api_version(self) -> &'static str {
@@ -84,17 +104,18 @@ impl SubjectAccessReviewVersion {
     }
 }
 
-/// What it means that a webhook could not be asked.
+/// What a failed call means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FailurePolicy {
-    /// Others are asked.
+    /// The next authorizer decides.
     NoOpinion,
-    /// Nobody is.
+    /// The request is denied.
     Deny,
 }
 
 impl WebhookSettings {
-    /// The server of a kubeconfig file, asked without conditions. Others are asked if it does not answer.
+    /// The server of a kubeconfig file, without match conditions and with the failure policy
+    /// NoOpinion.
     pub fn load(
         file: &Path,
         version: &str,
@@ -122,7 +143,7 @@ impl WebhookSettings {
     }
 }
 
-/// A webhook that decides.
+/// A webhook authorizer.
 pub(super) struct WebhookAuthorizer {
     name: Str,
     settings: Arc<WebhookSettings>,
@@ -130,11 +151,11 @@ pub(super) struct WebhookAuthorizer {
     answers: LruCache<ReviewResult>,
     registry: Registry,
     counts: Arc<AuthorizationMetrics>,
-    /// What is read of an answer.
+    /// The decoded fields of a response.
     shape: Arc<Struct>,
 }
 
-/// What somebody said.
+/// The status of a review.
 #[derive(Debug, Clone, PartialEq)]
 struct ReviewResult {
     allowed: bool,
@@ -171,7 +192,7 @@ impl WebhookAuthorizer {
         if let Some(answer) = self.answers.get(&question) {
             return answer.decision();
         }
-        // Who only tries whether there is an answer at once goes away here, before anything is sent.
+        // A caller that only polls for a cached result is dropped here, before anything is sent.
         tokio::task::yield_now().await;
         match self.post_with_retries(spec).await {
             Ok(answer) => {
@@ -202,7 +223,24 @@ impl WebhookAuthorizer {
     }
 
     fn cache_result(&self, attributes: &Attributes, question: String, answer: &ReviewResult) {
-        if length(attributes) < MAX_KEPT_QUESTION {
+        // How many bytes the client has chosen. Upstream does not count selectors.
+        let length = match &attributes.target {
+            Target::Page(path) => path.len(),
+            Target::Resource(resource) => [
+                resource.group,
+                resource.version,
+                resource.resource,
+                resource.subresource,
+                resource.namespace,
+                resource.name,
+                resource.fields,
+                resource.labels,
+            ]
+            .iter()
+            .map(|text| text.len())
+            .sum(),
+        };
+        if length + attributes.verb.len() < MAX_KEPT_QUESTION {
             let WebhookSettings {
                 authorized_ttl: authorized,
                 unauthorized_ttl: unauthorized,
@@ -217,7 +255,7 @@ impl WebhookAuthorizer {
         }
     }
 
-    /// Asks until there is an answer, or one more attempt would not help.
+    /// Posts a review until it succeeds or a retry would not help.
     async fn post_with_retries(&self, spec: Value) -> Result<ReviewResult, PostError> {
         let body = bytes::Bytes::from(json::to_string(&self.review(spec)));
         let mut pause = PAUSE;
@@ -228,7 +266,7 @@ impl WebhookAuthorizer {
                 Err(error) => error,
             };
             if attempt == ATTEMPTS || !error.is_passing() {
-                tracing::warn!(webhook = %self.name, problem = %error, "an authorizer cannot be asked");
+                tracing::warn!(webhook = %self.name, problem = %error, "authorization webhook failed");
                 if self.settings.failure_policy == FailurePolicy::NoOpinion {
                     self.counts
                         .record_fail_open(&self.name, WebhookOutcome::from_error(&error));
@@ -276,7 +314,7 @@ impl WebhookAuthorizer {
             code: Some(200),
             why,
         };
-        check_kind(body, self.settings.version).map_err(refused)?;
+        self.settings.version.check_kind(body).map_err(refused)?;
         let review = decode(&self.shape, body)
             .map_err(|error| refused(error.to_string()))?
             .value;
@@ -287,56 +325,6 @@ impl WebhookAuthorizer {
             denied: status["denied"].bool(),
             reason,
         })
-    }
-}
-
-/// Whether an answer is a review of the version that was sent. One that does not say what it is may be.
-fn check_kind(body: &[u8], version: SubjectAccessReviewVersion) -> Result<(), String> {
-    let meta = type_meta(body)
-        .map_err(|why| format!("couldn't get version/kind; json parse error: {why}"))?;
-    let own = version.api_version();
-    let fits = |said: &str, wanted: &str| said.is_empty() || said == wanted;
-    if fits(&meta.kind, "SubjectAccessReview") && fits(&meta.api_version, own) {
-        return Ok(());
-    }
-    let said = if meta.api_version.is_empty() {
-        own
-    } else {
-        &meta.api_version
-    };
-    Err(format!(
-        "expected a SubjectAccessReview of {own}, got the kind {} of {said}",
-        json::quote(&meta.kind)
-    ))
-}
-
-/// How many bytes of a question its asker has chosen. Upstream does not count selectors.
-fn length(attributes: &Attributes) -> usize {
-    match &attributes.target {
-        Target::Page(path) => path.len() + attributes.verb.len(),
-        Target::Resource(resource) => {
-            let Resource {
-                group,
-                version,
-                resource,
-                subresource,
-                namespace,
-                name,
-                fields,
-                labels,
-            } = resource;
-            let texts = [
-                group,
-                version,
-                resource,
-                subresource,
-                namespace,
-                name,
-                fields,
-                labels,
-            ];
-            texts.iter().map(|text| text.len()).sum::<usize>() + attributes.verb.len()
-        }
     }
 }
 

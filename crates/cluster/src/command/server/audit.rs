@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 use mizzen_apiserver::audit::{
-    AuditOptions, AuditPolicy, AuditWebhookOptions, BatchOptions, Delivery, DeliveryMode, LogFile,
-    LogFormat, Throttle, Truncation,
+    AuditLogFormat, AuditOptions, AuditPolicy, AuditWebhookOptions, BatchOptions, Delivery,
+    DeliveryMode, LogFile, Throttle, Truncation,
 };
 
 use super::{duration, invalid_file, text};
@@ -60,17 +60,17 @@ pub(crate) struct AuditArgs {
 }
 
 impl AuditArgs {
-
-/// The policy and the backends; none without a policy.
-pub(crate)fn setup(&self)->Result<Option<AuditOptions>, ComposeError> {
+    /// The policy and the backends; none without a policy.
+    pub(crate) fn setup(&self) -> Result<Option<AuditOptions>, ComposeError> {
         let Some(file) = &self.audit_policy_file else {
             if self.audit_log_path.is_some() || self.audit_webhook_config_file.is_some() {
                 tracing::warn!("audit backend without --audit-policy-file, nothing is audited");
             }
             return Ok(None);
         };
-let policy=AuditPolicy::read(text(file)?.as_bytes()).map_err(|error|invalid_file(file, error.to_string()))?;
-// The log file is created last: a server that fails to start leaves none behind.
+        let policy = AuditPolicy::read(text(file)?.as_bytes())
+            .map_err(|error| invalid_file(file, error.to_string()))?;
+        // The log file is created last: a server that fails to start leaves none behind.
 
         let webhook = self.webhook()?;
         Ok(Some(AuditOptions {
@@ -93,7 +93,8 @@ let policy=AuditPolicy::read(text(file)?.as_bytes()).map_err(|error|invalid_file
             compress: self.audit_log_compress,
             delivery: self.log.delivery()?,
         };
-file.create().map_err(|error|invalid_file(&file.path, error.to_string()))?;
+        file.create()
+            .map_err(|error| invalid_file(&file.path, error.to_string()))?;
         Ok(Some(file))
     }
 
@@ -102,9 +103,9 @@ file.create().map_err(|error|invalid_file(&file.path, error.to_string()))?;
             return Ok(None);
         };
         let delivery = self.webhook.delivery()?;
-let setup=AuditWebhookOptions::load(file, self.audit_webhook_initial_backoff, delivery);
-// The error names the file, which the kubeconfig may refer to.
-let invalid=|error:&dyn ToString|ComposeError::Configuration {
+        let setup = AuditWebhookOptions::load(file, self.audit_webhook_initial_backoff, delivery);
+        // The error names the file, which the kubeconfig may refer to.
+        let invalid = |error: &dyn ToString| ComposeError::Configuration {
             file: "--audit-webhook-config-file".into(),
             why: error.to_string(),
         };
@@ -119,11 +120,11 @@ enum FormatArg {
     Legacy,
 }
 
-impl From<FormatArg> for LogFormat {
-    fn from(format: FormatArg) -> LogFormat {
+impl From<FormatArg> for AuditLogFormat {
+    fn from(format: FormatArg) -> AuditLogFormat {
         match format {
-            FormatArg::Json => LogFormat::Json,
-            FormatArg::Legacy => LogFormat::Legacy,
+            FormatArg::Json => AuditLogFormat::Json,
+            FormatArg::Legacy => AuditLogFormat::Legacy,
         }
     }
 }
@@ -217,9 +218,13 @@ macro_rules! delivery_args {
 delivery_args!(LogDelivery, "log", "blocking", size: 1, throttle: false);
 delivery_args!(WebhookDelivery, "webhook", "batch", size: 400, throttle: true);
 
-
 /// Rejects invalid numbers with upstream's messages.
-fn check_delivery(place:&str, mode:DeliveryMode, batch:&BatchOptions, sizes:Truncation, )->Result<(), ComposeError> {
+fn check_delivery(
+    place: &str,
+    mode: DeliveryMode,
+    batch: &BatchOptions,
+    sizes: Truncation,
+) -> Result<(), ComposeError> {
     let (
         Truncation {
             event,
@@ -233,7 +238,7 @@ fn check_delivery(place:&str, mode:DeliveryMode, batch:&BatchOptions, sizes:Trun
         ))
     };
     let name = |what: &str| format!("batch {place} {what} ");
-let is_batch=mode==DeliveryMode::Batch;
+    let is_batch = mode == DeliveryMode::Batch;
     let problem = match throttle {
         _ if is_batch && batch.buffer == 0 => {
             positive(&name("buffer size"), batch.buffer.to_string())

@@ -62,9 +62,10 @@ enum TokenReviewVersion {
 }
 
 impl AuthenticationArgs {
-
-/// Changes the default: anonymous requests are allowed for health endpoints only.
-pub(crate)fn limit_anonymous_to_health(&mut self) { self.default_anonymous=Anonymous::AtPaths(["/healthz", "/livez", "/readyz"].map(String::from).into());
+    /// Changes the default: anonymous requests are allowed for health endpoints only.
+    pub(crate) fn limit_anonymous_to_health(&mut self) {
+        self.default_anonymous =
+            Anonymous::AtPaths(["/healthz", "/livez", "/readyz"].map(String::from).into());
     }
 
     /// All authenticators. `allows_everything` is whether the authorizer is AlwaysAllow.
@@ -83,7 +84,8 @@ pub(crate)fn limit_anonymous_to_health(&mut self) { self.default_anonymous=Anony
         Ok(Authentication {
             tokens: self.tokens()?,
             bootstrap_tokens: self.enable_bootstrap_token_auth,
-authenticators:others.into_iter().flatten().collect(), anonymous:self.anonymous(configured, allows_everything)?,
+            authenticators: others.into_iter().flatten().collect(),
+            anonymous: self.anonymous(configured, allows_everything)?,
             proxy_headers: self.proxy_headers()?,
         })
     }
@@ -103,7 +105,8 @@ authenticators:others.into_iter().flatten().collect(), anonymous:self.anonymous(
                 "{what} token has been found in token file '{file}', record number '{record}'"
             );
         };
-let tokens=StaticTokens::parse_with_warnings(&text(file)?, warn); tokens.map_err(|error|invalid_file(file, error.to_string()))
+        let tokens = StaticTokens::parse_with_warnings(&text(file)?, warn);
+        tokens.map_err(|error| invalid_file(file, error.to_string()))
     }
 
     /// The JWT issuers, and the configuration of anonymous requests.
@@ -134,7 +137,9 @@ let tokens=StaticTokens::parse_with_warnings(&text(file)?, warn); tokens.map_err
                     .map_err(|why| invalid_file(file, why))?;
                 let anonymous = read.anonymous.take();
                 let issuers = Arc::new(Issuers::new(registry, read, Vec::new(), own));
-issuers.set_file_content(&content); let changed=reload_issuers(issuers.clone(), accounts.issuers.clone(), anonymous.clone());
+                issuers.set_file_content(&content);
+                let changed =
+                    reload_issuers(issuers.clone(), accounts.issuers.clone(), anonymous.clone());
                 let watcher = FileWatcher::new([file.clone()], [content.into_bytes()]);
                 tokio::spawn(watcher.run(changed));
                 Ok((Some(issuers), anonymous))
@@ -178,7 +183,8 @@ issuers.set_file_content(&content); let changed=reload_issuers(issuers.clone(), 
                 let why = "anonymous: Forbidden: --anonymous-auth flag cannot be set when anonymous field is configured in authentication configuration file";
                 Err(invalid_file(Path::new("--anonymous-auth"), why.into()))
             }
-(Some(configured), None)=>Ok(configured), (None, Some(false))=>Ok(Anonymous::Disabled),
+            (Some(configured), None) => Ok(configured),
+            (None, Some(false)) => Ok(Anonymous::Disabled),
             (None, _) if allows_everything => {
                 tracing::warn!(
                     "AnonymousAuth is not allowed with the AlwaysAllow authorizer. Resetting AnonymousAuth to false. You \
@@ -186,7 +192,8 @@ issuers.set_file_content(&content); let changed=reload_issuers(issuers.clone(), 
                 );
                 Ok(Anonymous::Disabled)
             }
-(None, Some(true))=>Ok(Anonymous::Enabled), (None, None)=>Ok(self.default_anonymous.clone()),
+            (None, Some(true)) => Ok(Anonymous::Enabled),
+            (None, None) => Ok(self.default_anonymous.clone()),
         }
     }
 }
@@ -211,7 +218,8 @@ fn reload_issuers(
                     }
                 }
             });
-let is_valid=read.is_ok(); issuers.record_reload(is_valid);
+        let is_valid = read.is_ok();
+        issuers.record_reload(is_valid);
         match read {
             Ok((read, text)) => {
                 issuers.replace(read);

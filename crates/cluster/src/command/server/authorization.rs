@@ -5,7 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use clap::Args;
-use mizzen_apiserver::authorization::webhook::WebhookSettings; use mizzen_apiserver::authorization:: { Authorization, AuthorizationConfigurationError, AuthorizerConfiguration, AuthorizerType, } ; use mizzen_value::json;
+use mizzen_apiserver::authorization::webhook::WebhookSettings;
+use mizzen_apiserver::authorization::{
+    Authorization, AuthorizationConfigurationError, AuthorizerConfiguration, AuthorizerType,
+};
+use mizzen_value::json;
 
 use super::{duration, invalid_file};
 use crate::compose::ComposeError;
@@ -159,7 +163,9 @@ impl AuthorizationArgs {
             .authorization_webhook_version
             .as_deref()
             .unwrap_or("v1beta1");
-let ttl=|given:Option<Duration>, default:u64|given.unwrap_or(Duration::from_secs(default)); let settings=WebhookSettings::load(
+        let ttl =
+            |given: Option<Duration>, default: u64| given.unwrap_or(Duration::from_secs(default));
+        let settings = WebhookSettings::load(
             &file,
             version,
             ttl(self.authorization_webhook_cache_authorized_ttl, 300),
@@ -198,7 +204,8 @@ mod tests {
             }) => {
                 let modes = entries
                     .iter()
-.map(|entry|format!("{}={}", entry.name, entry.kind.name())); modes.collect::<Vec<_>>().join(",")
+                    .map(|entry| format!("{}={}", entry.name, entry.kind.name()));
+                modes.collect::<Vec<_>>().join(",")
             }
             Err(error) => error.to_string(),
         };

@@ -57,9 +57,9 @@ impl ServiceAccountArgs {
         })
     }
 
-
-/// The issuers, audiences and keys.
-pub(crate)fn service_accounts(&self)->Result<ServiceAccountTokens, ComposeError> { let default=ServiceAccountTokens::default();
+    /// The issuers, audiences and keys.
+    pub(crate) fn service_accounts(&self) -> Result<ServiceAccountTokens, ComposeError> {
+        let default = ServiceAccountTokens::default();
         let texts = |list: &[String]| list.iter().map(Into::into).collect();
         let issuers = match self.service_account_issuer.as_slice() {
             [] => default.issuers,
@@ -74,7 +74,9 @@ pub(crate)fn service_accounts(&self)->Result<ServiceAccountTokens, ComposeError>
             issuers,
             audiences,
             keys_url,
-max_expiration:self.max_expiration()?, extend_expiration:self.service_account_extend_token_expiration, lookup:self.service_account_lookup,
+            max_expiration: self.max_expiration()?,
+            extend_expiration: self.service_account_extend_token_expiration,
+            lookup: self.service_account_lookup,
         })
     }
 

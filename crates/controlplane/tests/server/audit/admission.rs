@@ -59,7 +59,7 @@ async fn a_policy_tells_what_does_not_hold_and_what_it_notes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_pod_is_told_with_what_is_demanded_of_it() {
+async fn pod_security_annotations_are_audited() {
     let audited = Audited::by(METADATA).await;
     let namespace = r#"{"metadata":{"name":"n","labels":{"pod-security.kubernetes.io/audit":"restricted","pod-security.kubernetes.io/enforce":"baseline"}}}"#;
     audited
@@ -124,7 +124,7 @@ fn hooks(port: u16, bundle: &str) -> String {
 }
 
 #[tokio::test]
-async fn a_webhook_is_told_with_what_it_did_and_said() {
+async fn admission_webhook_annotations_are_audited() {
     let audited = Audited::by(ALL).await;
     // [{"op":"add","path":"/data","value":{"a":"b"}}]
     let patch = "W3sib3AiOiJhZGQiLCJwYXRoIjoiL2RhdGEiLCJ2YWx1ZSI6eyJhIjoiYiJ9fV0=";
@@ -161,7 +161,7 @@ async fn a_webhook_is_told_with_what_it_did_and_said() {
 }
 
 #[tokio::test]
-async fn a_webhook_that_cannot_be_called_is_told() {
+async fn a_failed_admission_webhook_is_audited() {
     let audited = Audited::by(METADATA).await;
     configure(
         &audited,
@@ -187,7 +187,7 @@ async fn a_webhook_that_cannot_be_called_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_will_go_is_told_when_it_is_used() {
+async fn the_use_of_a_deprecated_api_is_annotated() {
     let audited = Audited::by(METADATA).await;
     let definition = r#"{"metadata":{"name":"foos.example.com"},"spec":{"group":"example.com","scope":"Namespaced","names":{"plural":"foos","kind":"Foo"},"versions":[{"name":"v1","served":true,"storage":true,"deprecated":true,"schema":{"openAPIV3Schema":{"type":"object"}}}]}}"#;
     audited

@@ -56,7 +56,7 @@ async fn as_jane(rig: Rig, path: &'static str) -> u16 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_panic_is_told() {
+async fn a_panic_is_audited() {
     let audited = moody().await;
     assert_eq!(as_jane(audited.rig.clone(), "/panic").await, 500);
     let events = audited.events();
@@ -72,7 +72,7 @@ async fn a_panic_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_leaves_before_an_answer_is_told() {
+async fn a_client_that_leaves_early_is_audited() {
     let audited = moody().await;
     let gone = timeout(
         Duration::from_secs(5),
@@ -92,7 +92,7 @@ async fn who_leaves_before_an_answer_is_told() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_request_that_is_given_up_is_told() {
+async fn a_request_that_times_out_is_audited() {
     let audited = moody().await;
     assert_eq!(as_jane(audited.rig.clone(), "/hang").await, 504);
     assert_eq!(line(&audited.last()), "ResponseComplete get // 504");
@@ -127,7 +127,7 @@ async fn things(audited: &Audited, wanted: usize) -> Vec<Value> {
 }
 
 #[tokio::test]
-async fn a_request_behind_another_server_is_told_here_without_objects() {
+async fn an_aggregated_request_is_audited_without_objects() {
     let peer = shop(|_| Reaction::Reply(200, r#"{"kind":"ThingList","items":[]}"#.into())).await;
     let audited = Audited::by(ALL).await;
     let rig = in_front(audited.rig.clone(), &peer).await;
@@ -155,7 +155,7 @@ async fn a_request_behind_another_server_is_told_here_without_objects() {
 }
 
 #[tokio::test]
-async fn another_protocol_is_told_when_it_begins_and_when_it_ends() {
+async fn an_upgraded_connection_is_audited_at_its_start_and_end() {
     let peer = shop(|_| Reaction::Echo).await;
     let audited = Audited::by(ALL).await;
     let rig = in_front(audited.rig.clone(), &peer).await;
@@ -214,7 +214,7 @@ async fn a_watch_over_a_network_is_over_when_the_connection_is() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_too_large_is_told() {
+async fn a_body_that_is_too_large_is_audited() {
     let audited = Audited::by(METADATA).await;
     let network = Network::start(&audited.rig.server).await;
     let mut stream = network.connect().await;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use mizzen_apiserver::Options;
 use mizzen_apiserver::audit::{
-    AuditOptions, AuditWebhookOptions, BatchOptions, Delivery, DeliveryMode, LogFile, LogFormat,
-    Throttle, Truncation,
+    AuditLogFormat, AuditOptions, AuditWebhookOptions, BatchOptions, Delivery, DeliveryMode,
+    LogFile, Throttle, Truncation,
 };
 use mizzen_value::{Value, json};
 use tokio::time::Instant;
@@ -25,7 +25,7 @@ async fn counted(rig: &Rig, name: &str) -> Option<u64> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_is_told_is_counted() {
+async fn audit_events_are_counted() {
     let audited = Audited::by("{level: None, verbs: [get]}, {level: Metadata}").await;
     let before = counted(&audited.rig, "event_total").await.unwrap();
     audited.rig.make("one", "x").await;
@@ -52,10 +52,10 @@ async fn what_is_told_is_counted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_line_for_people_is_short() {
+async fn the_legacy_format_is_one_line() {
     let audited = Audited::with(
         METADATA,
-        |log| log.format = LogFormat::Legacy,
+        |log| log.format = AuditLogFormat::Legacy,
         Options::default(),
     )
     .await;
@@ -82,7 +82,7 @@ async fn a_line_for_people_is_short() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_full_disk_holds_up_nobody_and_is_counted() {
+async fn a_full_disk_delays_no_request_and_is_counted() {
     let audited = Audited::with(
         METADATA,
         |log| log.path = "/dev/full".into(),
@@ -154,7 +154,7 @@ async fn what_waits_is_written_when_the_server_stops() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_large_event_is_told_without_its_objects_or_not_at_all() {
+async fn a_large_event_is_truncated_or_lost() {
     let change = |log: &mut LogFile| {
         log.delivery.truncation = Some(Truncation {
             event: 1500,
@@ -275,7 +275,7 @@ async fn a_server_is_sent_lists_of_events() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_event_waits_for_others_but_not_for_ever() {
+async fn a_batch_waits_for_more_events_for_a_bounded_time() {
     let peer = Peer::answering(200, "{}").await;
     let rig = sending(peer.port, &peer.bundle(), batches(400)).await;
     let began = Instant::now();
@@ -334,7 +334,7 @@ async fn a_server_that_comes_back_misses_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_server_that_does_not_answer_holds_up_who_must_wait_and_nobody_else() {
+async fn an_unresponsive_webhook_delays_blocking_requests_only() {
     let peer = Peer::start(&["127.0.0.1"], |_| Reaction::Hang).await;
     let rig = sending(peer.port, &peer.bundle(), batches(1)).await;
     let began = Instant::now();

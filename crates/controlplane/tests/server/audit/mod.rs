@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use mizzen_apiserver::audit::{
-    AuditOptions, AuditPolicy, BatchOptions, Delivery, DeliveryMode, LogFile, LogFormat,
+    AuditLogFormat, AuditOptions, AuditPolicy, BatchOptions, Delivery, DeliveryMode, LogFile,
 };
 use mizzen_apiserver::authentication::{Authentication, StaticTokens};
 use mizzen_apiserver::{Options, User};
@@ -45,7 +45,7 @@ fn delivery(mode: DeliveryMode) -> Delivery {
 fn log_file(path: PathBuf) -> LogFile {
     LogFile {
         path,
-        format: LogFormat::Json,
+        format: AuditLogFormat::Json,
         max_age: 0,
         max_backups: 0,
         max_size: 100,
@@ -184,7 +184,7 @@ async fn an_event_is_written_as_upstream_writes_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_verb_is_told_with_its_object_and_what_came_of_it() {
+async fn every_verb_is_audited_with_object_and_status() {
     let audited = Audited::by("{level: Metadata, omitStages: [RequestReceived]}").await;
     let rig = &audited.rig;
     rig.make("one", "x").await;
@@ -233,7 +233,7 @@ async fn every_verb_is_told_with_its_object_and_what_came_of_it() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_a_status_says_is_told_whatever_its_form() {
+async fn a_status_is_audited_in_every_encoding() {
     let audited = Audited::by(METADATA).await;
     let expected = json::parse(
         br#"{"metadata":{},"status":"Failure","message":"configmaps \"none\" not found","reason":"NotFound","details":{"name":"none","kind":"configmaps"},"code":404}"#,
@@ -270,7 +270,7 @@ async fn what_a_status_says_is_told_whatever_its_form() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn objects_are_told_as_json_whatever_their_form() {
+async fn objects_are_audited_as_json_in_every_encoding() {
     let audited = Audited::by(ALL).await;
     let made = r#"{"metadata":{"name":"one"},"data":{"a":"b"},"unknown":1}"#;
     audited.rig.post(CONFIG_MAPS, made).await.expect(201);
@@ -335,7 +335,7 @@ async fn objects_are_told_as_json_whatever_their_form() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn patches_and_options_are_told_as_they_were_sent() {
+async fn patches_and_options_are_audited_as_sent() {
     let audited = Audited::by("{level: Request}").await;
     let (rig, one) = (&audited.rig, format!("{CONFIG_MAPS}/one"));
     let sent = |event: &Value| json::to_string(&event["requestObject"]);
@@ -368,7 +368,7 @@ async fn patches_and_options_are_told_as_they_were_sent() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_owns_which_field_can_be_left_out() {
+async fn managed_fields_can_be_omitted() {
     let audited = Audited::by("{level: RequestResponse, omitManagedFields: true}").await;
     let rig = &audited.rig;
     let made = rig.make("one", "x").await;
@@ -394,7 +394,7 @@ async fn who_owns_which_field_can_be_left_out() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_watch_is_told_when_it_begins_and_when_its_client_leaves() {
+async fn a_watch_is_audited_at_its_start_and_end() {
     let audited = Audited::by(ALL).await;
     let watch = audited
         .rig
@@ -425,7 +425,7 @@ async fn a_watch_is_told_when_it_begins_and_when_its_client_leaves() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_is_not_known_or_not_allowed_is_remembered() {
+async fn unauthenticated_and_forbidden_requests_are_audited() {
     let tokens = StaticTokens::parse("good,jane,1,\"dev\"\n").unwrap();
     let options = Options {
         authentication: Authentication {
@@ -481,7 +481,7 @@ async fn who_is_not_known_or_not_allowed_is_remembered() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_acts_as_somebody_else_is_told_beside_them() {
+async fn the_impersonated_user_is_audited() {
     let audited = Audited::by("{level: Metadata, users: [admin]}").await;
     let headers = [
         ("impersonate-user", "jane"),
@@ -517,7 +517,7 @@ async fn who_acts_as_somebody_else_is_told_beside_them() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn why_somebody_may_is_told() {
+async fn the_authorization_reason_is_annotated() {
     let audited = Audited::by("{level: Metadata, users: [jane]}").await;
     let rbac = "/apis/rbac.authorization.k8s.io/v1";
     let role = r#"{"metadata":{"name":"r"},"rules":[{"verbs":["list"],"apiGroups":[""],"resources":["configmaps"]}]}"#;

@@ -60,7 +60,7 @@ fn shows_secrets(text: &str) -> bool {
 }
 
 #[tokio::test(start_paused = true)]
-async fn no_byte_of_a_body_is_told_at_the_level_metadata() {
+async fn the_level_metadata_has_no_bodies() {
     let audited = Audited::by(METADATA).await;
     handle_secrets(&audited).await;
     let text = audited.text();
@@ -92,14 +92,14 @@ async fn the_policy_decides_and_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn answers_are_not_told_at_the_level_request() {
+async fn the_level_request_has_no_response_objects() {
     let audited = Audited::by("{level: Request}").await;
     handle_secrets(&audited).await;
     assert!(!audited.text().contains("responseObject"));
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_proves_who_somebody_is_is_never_told() {
+async fn credentials_are_never_audited() {
     let tokens = StaticTokens::parse("hunter-good,jane,1,\"system:masters\"\n").unwrap();
     let options = Options {
         authentication: Authentication {

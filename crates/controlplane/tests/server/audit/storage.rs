@@ -53,7 +53,7 @@ async fn timeless<T>(work: impl Future<Output = T>) -> T {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_time_that_a_store_takes_is_told() {
+async fn the_latency_of_the_store_is_annotated() {
     timeless(async {
         let is_slow = Arc::<AtomicBool>::default();
         let ((began, has_begun), (permit, permits)) = (sync_channel(1), sync_channel(1));

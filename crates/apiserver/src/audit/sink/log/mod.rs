@@ -1,8 +1,9 @@
-//! Events that are written to a file, a line each.
+//! The log backend: one line per event.
 //!
-//! A request that waits writes its line itself: a write into the page cache costs less than waking another task.
+//! A blocking request writes its line itself: a write into the page cache costs less than waking
+//! another task.
 //!
-//! Invariant: a line is in the file as a whole or not at all, also when the disk is full.
+//! Invariant: the file contains whole lines only, also when the disk is full.
 
 mod rotate;
 
@@ -23,36 +24,36 @@ use rotate::Backups;
 
 const MEGABYTE: u64 = 1024 * 1024;
 
-/// How an event reads.
+/// The format of the log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LogFormat {
-    /// All of it, as JSON.
+pub enum AuditLogFormat {
+    /// JSON.
     Json,
-    /// A part of it, for people.
+    /// The legacy format: one line with some fields.
     Legacy,
 }
 
-/// The file that events are written to.
+/// Options of the log backend.
 #[derive(Debug, Clone)]
 pub struct LogFile {
-    /// Where it is; `-` is the standard output.
+    /// The path; `-` is the standard output.
     pub path: PathBuf,
-    /// How events read.
-    pub format: LogFormat,
-    /// How many days old files are kept; 0 keeps them.
+    /// The format of events.
+    pub format: AuditLogFormat,
+    /// How many days backups are kept; 0 is no limit.
     pub max_age: u32,
-    /// How many old files are kept; 0 keeps them all.
+    /// How many backups are kept; 0 is no limit.
     pub max_backups: usize,
-    /// How many megabytes it may have before another is begun; 0 is any number.
+    /// The size in megabytes at which the file is rotated; 0 is no limit.
     pub max_size: u64,
-    /// Whether old files are compressed.
+    /// Whether backups are compressed.
     pub compress: bool,
-    /// How events get there.
+    /// How events are delivered.
     pub delivery: Delivery,
 }
 
 impl LogFile {
-    /// Makes the file, so that it is known at once if that cannot be done.
+    /// Creates the file, so that errors are found at start-up.
     pub fn create(&self) -> io::Result<()> {
         if self.is_standard_output() {
             return Ok(());
@@ -87,7 +88,7 @@ fn open(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// The file while it is written to.
+/// The log backend.
 pub(super) struct AuditLog {
     file: LogFile,
     registry: Registry,
@@ -111,17 +112,16 @@ impl AuditLog {
         }
     }
 
-    /// An event as it reads here.
-    pub(super) fn serialize(&self, told: StagedEvent) -> Bytes {
+    pub(super) fn serialize(&self, event: StagedEvent) -> Bytes {
         let mut text = match self.file.format {
-            LogFormat::Json => told.json(true),
-            LogFormat::Legacy => told.legacy_line().into_bytes(),
+            AuditLogFormat::Json => event.json(true),
+            AuditLogFormat::Legacy => event.legacy_line().into_bytes(),
         };
         text.push(b'\n');
         text.into()
     }
 
-    /// Writes events; whether all were. Those that were not are counted as lost.
+    /// Writes events. Returns whether all were written; lost ones are counted as errors.
     pub(super) fn write_all(&self, texts: &[Bytes], counters: &AuditMetrics) -> bool {
         let mut all = true;
         for text in texts {
@@ -142,13 +142,13 @@ impl AuditLog {
         let written = current.file.write_all(text);
         match &written {
             Ok(()) => current.size += text.len() as u64,
-            // A part of a line is worse than none.
+            // A partial line is removed.
             Err(_) => drop(current.file.set_len(current.size)),
         }
         written
     }
 
-    /// The file, if `more` bytes fit in it; otherwise it is put aside, and another is begun.
+    /// The open file, rotated first if `more` bytes do not fit.
     fn file_for<'a>(
         &self,
         kept: &'a mut Option<OpenLogFile>,
@@ -170,7 +170,7 @@ impl AuditLog {
                 .as_ref()
                 .is_some_and(|current| current.size > 0 && current.size + more > most)
         {
-            // Whatever goes wrong from here on, the next event opens a file again.
+            // After an error the next event opens the file again.
             *kept = None;
             self.old.rotate(&self.file.path, self.registry.moment())?;
             *kept = Some(OpenLogFile {
@@ -182,7 +182,7 @@ impl AuditLog {
         Ok(kept.as_mut().expect("it was just opened"))
     }
 
-    /// Cares for old files, beside everything else.
+    /// Removes and compresses backups in the background.
     fn maintain_backups(&self) {
         let (old, now) = (self.old.clone(), self.registry.now());
         match tokio::runtime::Handle::try_current() {

@@ -1,6 +1,7 @@
-//! Old files: how they are called, which are compressed, and which are removed.
+//! Backups of rotated log files: names, compression, removal.
 //!
-//! `audit.log` becomes `audit-2026-11-15T19-36-55.123.log`, and `….log.gz` if it is compressed, as lumberjack has it.
+//! `audit.log` becomes `audit-2026-11-15T19-36-55.123.log`, and `….log.gz` if it is compressed, as
+//! with lumberjack.
 
 use parking_lot::Mutex;
 use std::collections::BTreeSet;
@@ -18,23 +19,23 @@ use super::LogFile;
 const DAY: i64 = 86_400;
 const COMPRESSED: &str = ".gz";
 
-/// What is known of old files.
+/// The backups of a log file.
 pub(super) struct Backups {
     directory: PathBuf,
-    /// What comes before the time in a name.
+    /// The part of a name before the timestamp.
     prefix: String,
-    /// What comes after it.
+    /// The part after it.
     extension: String,
     max_age: u32,
     max_backups: usize,
     compress: bool,
-    /// One at a time.
+    /// Held while backups are removed and compressed.
     tending: Mutex<()>,
 }
 
-/// An old file.
+/// A backup.
 struct Backup {
-    /// Its time, as its name has it: later ones are greater.
+    /// The timestamp of its name, which sorts by time.
     time: String,
     path: PathBuf,
     compressed: bool,
@@ -61,7 +62,7 @@ impl Backups {
         }
     }
 
-    /// Gives the file the name of an old one.
+    /// Renames the log file to a new backup.
     pub(super) fn rotate(&self, path: &Path, mut now: Moment) -> io::Result<()> {
         loop {
             let name = format!("{}{}{}", self.prefix, timestamp(now), self.extension);
@@ -69,7 +70,7 @@ impl Backups {
             if !aside.exists() {
                 return fs::rename(path, aside);
             }
-            // Two within a millisecond: neither may take the place of the other.
+            // Two rotations within a millisecond must not overwrite each other.
             now = Moment {
                 nanos: now.nanos + 1_000_000,
                 ..now
@@ -83,11 +84,11 @@ impl Backups {
         }
     }
 
-    /// Removes what is too old or too much, and compresses the rest if that is wanted.
+    /// Removes backups beyond the limits and compresses the rest.
     pub(super) fn maintain(&self, now: i64) {
         let _one_at_a_time = self.tending.lock();
         if let Err(error) = self.try_maintain(now) {
-            tracing::warn!(%error, "old audit logs cannot be cared for");
+            tracing::warn!(%error, "cannot maintain audit log backups");
         }
     }
 
@@ -119,7 +120,7 @@ impl Backups {
         Ok(kept)
     }
 
-    /// The old files, the latest first.
+    /// The backups, the latest first.
     fn list(&self) -> io::Result<Vec<Backup>> {
         let directory = if self.directory.as_os_str().is_empty() {
             Path::new(".")
@@ -140,7 +141,7 @@ impl Backups {
         Ok(backups)
     }
 
-    /// An old file by its name; others are none of our business.
+    /// A backup by its file name; none for other files.
     fn parse_name(&self, name: &str, path: PathBuf) -> Option<Backup> {
         let (plain, compressed) = match name.strip_suffix(COMPRESSED) {
             Some(plain) => (plain, true),
@@ -149,7 +150,13 @@ impl Backups {
         let time = plain
             .strip_prefix(&self.prefix)?
             .strip_suffix(&self.extension)?;
-        is_stamp(time).then(|| Backup {
+        const SHAPE: &[u8] = b"0000-00-00T00-00-00.000";
+        let fits = |(byte, wanted): (u8, &u8)| match wanted {
+            b'0' => byte.is_ascii_digit(),
+            wanted => byte == *wanted,
+        };
+        let is_timestamp = time.len() == SHAPE.len() && time.bytes().zip(SHAPE).all(fits);
+        is_timestamp.then(|| Backup {
             time: time.into(),
             path,
             compressed,
@@ -157,7 +164,7 @@ impl Backups {
     }
 }
 
-/// A moment in the name of a file.
+/// The timestamp in a file name.
 fn timestamp(moment: Moment) -> String {
     let whole = Moment { nanos: 0, ..moment }.to_string();
     format!(
@@ -167,16 +174,7 @@ fn timestamp(moment: Moment) -> String {
     )
 }
 
-fn is_stamp(text: &str) -> bool {
-    const SHAPE: &[u8] = b"0000-00-00T00-00-00.000";
-    let fits = |(byte, wanted): (u8, &u8)| match wanted {
-        b'0' => byte.is_ascii_digit(),
-        wanted => byte == *wanted,
-    };
-    text.len() == SHAPE.len() && text.bytes().zip(SHAPE).all(fits)
-}
-
-/// Invariant: the file is removed after its compressed form is on disk, which has its name only when it is whole.
+/// Invariant: the file is removed after its compressed copy is durable under its final name.
 fn compress(path: &Path) -> io::Result<()> {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     let (whole, part) = (

@@ -1,4 +1,4 @@
-//! What is made of claims, as a configuration says it, and what is wrong with that.
+//! Decodes and validates claim mappings and validation rules.
 
 use std::collections::HashSet;
 
@@ -9,10 +9,10 @@ use mizzen_value::{Str, Value};
 use super::super::claim_mappings::{ClaimMappings, ClaimSource, ValidationRule};
 use super::super::expression::{ClaimExpression, ExpressionInput};
 
-/// Reads what must hold of claims.
+/// Reads `claimValidationRules`.
 pub(super) fn read_claim_rules(
     rules: &[Value],
-    mapping: &mut ClaimMappings,
+    mappings: &mut ClaimMappings,
     path: &Path,
     violations: &mut Violations,
 ) {
@@ -28,15 +28,9 @@ pub(super) fn read_claim_rules(
                     let detail = "may not be specified when expression is set";
                     violations.invalid(path.child("requiredValue"), wanted, detail);
                 }
-                let rule = compile_rule(
-                    text,
-                    message,
-                    ExpressionInput::Claims,
-                    &mut expressions,
-                    &path,
-                    violations,
-                );
-                mapping.claim_rules.extend(rule);
+                let rule = (text, message, ExpressionInput::Claims);
+                let rule = compile_rule(rule, &mut expressions, &path, violations);
+                mappings.claim_rules.extend(rule);
             }
             (_, "") => {
                 if !message.is_empty() {
@@ -46,14 +40,14 @@ pub(super) fn read_claim_rules(
                 if !claims.insert(claim) {
                     violations.duplicate(path.child("claim"), claim);
                 }
-                mapping.required.push((claim.into(), wanted.into()));
+                mappings.required.push((claim.into(), wanted.into()));
             }
             _ => violations.invalid(path, claim, "claim and expression can't both be set"),
         }
     }
 }
 
-/// Reads what must hold of users.
+/// Reads `userValidationRules`.
 pub(super) fn read_user_rules(
     rules: &[Value],
     path: &Path,
@@ -71,22 +65,15 @@ pub(super) fn read_user_rules(
             return None;
         }
         let text = text.to_owned();
-        compile_rule(
-            &text,
-            message,
-            ExpressionInput::User,
-            &mut expressions,
-            &path,
-            violations,
-        )
+        let rule = (text.as_str(), message, ExpressionInput::User);
+        compile_rule(rule, &mut expressions, &path, violations)
     };
     rules.iter().enumerate().filter_map(read).collect()
 }
 
+/// Compiles a rule of an expression, a message and an input; none if it is invalid or a duplicate.
 fn compile_rule(
-    text: &str,
-    message: &str,
-    sees: ExpressionInput,
+    (text, message, input): (&str, &str, ExpressionInput),
     seen: &mut HashSet<String>,
     path: &Path,
     violations: &mut Violations,
@@ -96,7 +83,7 @@ fn compile_rule(
         violations.duplicate(path, text);
         return None;
     }
-    let expression = compile(text, sees, true, &path, violations)?;
+    let expression = compile(text, input, true, &path, violations)?;
     Some(ValidationRule {
         expression,
         message: message.into(),
@@ -116,19 +103,19 @@ fn compile(
         .ok()
 }
 
-/// Reads where users are found in claims.
+/// Reads `claimMappings`.
 pub(super) fn read_mappings(
     said: &Value,
-    mapping: &mut ClaimMappings,
+    mappings: &mut ClaimMappings,
     path: &Path,
     violations: &mut Violations,
 ) {
     let (username, groups) = (path.child("username"), path.child("groups"));
-    mapping.username = read_prefixed_claim(&said["username"], true, &username, violations);
-    mapping.groups = read_prefixed_claim(&said["groups"], false, &groups, violations);
+    mappings.username = read_prefixed_claim(&said["username"], true, &username, violations);
+    mappings.groups = read_prefixed_claim(&said["groups"], false, &groups, violations);
     let (claim, text) = (said["uid"]["claim"].str(), said["uid"]["expression"].str());
     let place = path.child("uid");
-    mapping.uid = match (claim, text) {
+    mappings.uid = match (claim, text) {
         ("", "") => None,
         ("", text) => {
             let compiled = compile(
@@ -149,8 +136,8 @@ pub(super) fn read_mappings(
             None
         }
     };
-    mapping.extra = read_extra(said["extra"].list(), &path.child("extra"), violations);
-    check_email(said, mapping, path, violations);
+    mappings.extra = read_extra(said["extra"].list(), &path.child("extra"), violations);
+    mappings.check_email(said, path, violations);
 }
 
 fn read_prefixed_claim(
@@ -221,7 +208,13 @@ fn read_extra(
         if key != key.to_lowercase() {
             violations.invalid(place, key, "must be lowercase");
         }
-        if is_reserved(key) {
+        let domain = key.split_once('/').map_or("", |(domain, _)| domain);
+        let is_reserved = ["kubernetes.io", "k8s.io"].iter().any(|reserved| {
+            domain
+                .strip_suffix(reserved)
+                .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+        });
+        if is_reserved {
             let detail =
                 "k8s.io, kubernetes.io and their subdomains are reserved for Kubernetes use";
             violations.invalid(place, key, detail);
@@ -241,31 +234,21 @@ fn read_extra(
     extra
 }
 
-fn is_reserved(key: &str) -> bool {
-    let domain = key
-        .split_once('/')
-        .map(|(domain, _)| domain)
-        .unwrap_or_default();
-    ["kubernetes.io", "k8s.io"].iter().any(|reserved| {
-        domain
-            .strip_suffix(reserved)
-            .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-    })
-}
-
-/// Who is named by an address must have shown that it is theirs.
-fn check_email(said: &Value, mapping: &ClaimMappings, path: &Path, violations: &mut Violations) {
-    let Some(ClaimSource::Expression(username)) = &mapping.username else {
-        return;
-    };
-    let rules = mapping.claim_rules.iter().map(|rule| &rule.expression);
-    let mut others = rules.chain(mapping.extra.iter().map(|(_, expression)| expression));
-    let verified = |expression: &ClaimExpression| expression.uses_claim("email_verified");
-    if username.uses_claim("email") && !verified(username) && !others.any(verified) {
-        violations.invalid(
-            path.child("username").child("expression"),
-            said["username"]["expression"].str(),
-            "claims.email_verified must be used in claimMappings.username.expression or claimMappings.extra[*].valueExpression or claimValidationRules[*].expression when claims.email is used in claimMappings.username.expression",
-        );
+impl ClaimMappings {
+    /// A user name from `claims.email` requires that `email_verified` is checked.
+    fn check_email(&self, said: &Value, path: &Path, violations: &mut Violations) {
+        let Some(ClaimSource::Expression(username)) = &self.username else {
+            return;
+        };
+        let rules = self.claim_rules.iter().map(|rule| &rule.expression);
+        let mut others = rules.chain(self.extra.iter().map(|(_, expression)| expression));
+        let verified = |expression: &ClaimExpression| expression.uses_claim("email_verified");
+        if username.uses_claim("email") && !verified(username) && !others.any(verified) {
+            violations.invalid(
+                path.child("username").child("expression"),
+                said["username"]["expression"].str(),
+                "claims.email_verified must be used in claimMappings.username.expression or claimMappings.extra[*].valueExpression or claimValidationRules[*].expression when claims.email is used in claimMappings.username.expression",
+            );
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! What is refused, in upstream's words.
+//! Invalid configurations, with upstream's messages.
 
 use super::*;
 
@@ -57,7 +57,7 @@ fn a_good_configuration_is_read() {
 }
 
 #[test]
-fn where_strangers_are_let_in_can_be_said() {
+fn anonymous_requests_are_configurable() {
     let read = |said: &str| {
         let head = "apiVersion: apiserver.config.k8s.io/v1\nkind: AuthenticationConfiguration\nanonymous: ";
         AuthenticationConfiguration::read(&format!("{head}{said}\n"), &[])
@@ -154,7 +154,7 @@ fn two_issuers_are_not_one() {
 }
 
 #[test]
-fn a_token_must_be_for_somebody() {
+fn audiences_are_required() {
     let policy = "jwt[0].issuer.audienceMatchPolicy: Invalid value: ";
     check(
         "[mizzen]",

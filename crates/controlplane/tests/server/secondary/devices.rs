@@ -143,7 +143,7 @@ fn status(admin: bool, devices: &[&str]) -> Value {
 const STATUS: Rule = ("update patch", "resource.k8s.io", "resourceclaims/status");
 
 #[tokio::test]
-async fn an_allocation_is_changed_by_those_who_may_bind_claims() {
+async fn changing_an_allocation_needs_the_binding_permission() {
     let rig = Rig::new().await;
     rig.post(CLAIMS, &json::to_string(&claim("c", false)))
         .await
@@ -233,7 +233,7 @@ async fn an_allocation_is_changed_by_those_who_may_bind_claims() {
 }
 
 #[tokio::test]
-async fn what_is_said_of_a_device_is_said_by_those_who_speak_for_its_driver() {
+async fn changing_a_device_status_needs_the_driver_permission() {
     let rig = Rig::new().await;
     rig.post(CLAIMS, &json::to_string(&claim("c", false)))
         .await

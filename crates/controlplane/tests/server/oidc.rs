@@ -236,7 +236,7 @@ impl Gate {
 }
 
 #[tokio::test]
-async fn a_token_shows_whom_its_claims_name() {
+async fn claims_are_mapped_to_a_user() {
     let key = Key::new("k1");
     let provider = Provider::start(&[&key]).await;
     let gate = Gate::new(provider.configuration("")).await;
@@ -293,7 +293,7 @@ async fn rsa_signatures_count_as_their_headers_say() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_not_what_it_must_be_is_nobody_s() {
+async fn an_invalid_id_token_is_rejected() {
     let (key, stranger) = (Key::new("k1"), Key::new("k1"));
     let provider = Provider::start(&[&key]).await;
     let gate = Gate::new(provider.configuration("")).await;
@@ -345,7 +345,7 @@ async fn a_token_that_is_not_what_it_must_be_is_nobody_s() {
 }
 
 #[tokio::test]
-async fn only_signatures_of_the_wanted_kinds_count() {
+async fn only_configured_signature_algorithms_are_accepted() {
     let key = Key::new("k1");
     let provider = Provider::start(&[&key]).await;
     let kinds = vec![Algorithm::named("RS256").unwrap()];
@@ -394,7 +394,7 @@ async fn claims_and_users_must_be_as_the_rules_say() {
 }
 
 #[tokio::test]
-async fn a_key_that_is_new_is_asked_for_and_one_that_is_gone_does_not_count() {
+async fn new_keys_are_fetched_and_removed_keys_are_rejected() {
     let (old, new) = (Key::new("old"), Key::new("new"));
     let provider = Provider::start(&[&old]).await;
     let gate = Gate::new(provider.configuration("")).await;
@@ -419,7 +419,7 @@ async fn a_key_that_is_new_is_asked_for_and_one_that_is_gone_does_not_count() {
 }
 
 #[tokio::test]
-async fn invented_keys_do_not_make_us_ask_without_end() {
+async fn unknown_keys_cause_a_bounded_number_of_fetches() {
     let key = Key::new("k1");
     let provider = Provider::start(&[&key]).await;
     let gate = Gate::new(provider.configuration("")).await;
@@ -491,7 +491,7 @@ async fn an_issuer_may_be_down_for_a_while() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_issuer_that_hangs_is_given_up() {
+async fn an_issuer_that_hangs_times_out() {
     let key = Key::new("k1");
     let provider = Provider::start(&[&key]).await;
     provider.trouble(Some(|| Reaction::Hang));
@@ -507,7 +507,7 @@ async fn an_issuer_that_hangs_is_given_up() {
 }
 
 #[tokio::test]
-async fn an_issuer_that_calls_itself_otherwise_is_not_believed() {
+async fn an_issuer_with_another_name_is_rejected() {
     let key = Key::new("k1");
     let provider = Provider::start(&[&key]).await;
     let gate = Gate::new(provider.configuration("")).await;

@@ -127,7 +127,7 @@ fn signing_request(name: &str, signer: &str) -> Value {
 }
 
 #[tokio::test]
-async fn a_certificate_is_approved_and_signed_by_those_who_may_for_its_signer() {
+async fn approval_and_signing_need_permission_for_the_signer() {
     let rig = Rig::new().await;
     let condition = |kind: &str| {
         let condition = value!({ "type": kind, "status": "True", "reason": "r", "message": "m" });
