@@ -244,7 +244,7 @@ async fn answers_are_kept_as_long_as_settled_unless_the_question_is_too_long() {
     awake.abort();
 }
 
-/// What jane is told when the webhook behaves so; `$` stands for its address.
+/// The response to jane when the webhook behaves so; `$` stands for its address.
 async fn told(peer: &Peer, more: &str) -> (u16, String) {
     let reply = list(&asking(peer, more).await).await;
     let text = reply
@@ -534,7 +534,7 @@ async fn a_review_tells_what_a_webhook_says_and_what_went_wrong() {
             r#"{"spec":{"namespace":"default"}}"#,
         )
         .await;
-    // Whether jane may ask is itself a question that nobody answers.
+    // The webhook does not answer the review of jane's own request either.
     rules.expect(500);
     let rules = server
         .post(path, r#"{"spec":{"namespace":"default"}}"#)

@@ -1,4 +1,4 @@
-//! How clients share the server: who is let in, who waits, and who is turned away.
+//! Priority and fairness over HTTP: requests that are served, wait, and are rejected.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -47,7 +47,7 @@ async fn rig(seats: usize, is_fair: bool, takes: Duration) -> Rig {
     .await
 }
 
-/// All seats for a level with queues, whose flows are told apart by user.
+/// All seats for a level with queues, whose flows are distinguished by user.
 async fn share(rig: &Rig) {
     let level = r#"{"metadata":{"name":"shared"},"spec":{"type":"Limited","limited":{"nominalConcurrencyShares":1000,
         "limitResponse":{"type":"Queue","queuing":{"queues":64,"queueLengthLimit":50,"handSize":6}}}}}"#;
@@ -121,7 +121,7 @@ async fn a_greedy_client_cannot_starve_another() {
     share(&rig).await;
     let (codes, longest) = polite_beside_greedy(&rig, 100).await;
     assert!(codes.iter().all(|code| *code == 200), "{codes:?}");
-    // Ten to answer, and at most two rounds of others; the 300 who wait would take as much as 300 ms.
+    // Ten requests, and at most two rounds of other flows; the 300 waiting ones would take 300 ms.
     assert!(longest <= Duration::from_millis(30), "{longest:?}");
 }
 
@@ -217,7 +217,7 @@ async fn an_answer_says_of_which_schema_and_level_it_is() {
     );
 }
 
-/// A server whose one seat is taken for forty seconds, and what becomes of the one who has it.
+/// A server whose one seat is taken for forty seconds, and the request that holds it.
 async fn occupied() -> (Rig, JoinHandle<u16>) {
     let rig = rig(1, true, Duration::from_secs(40)).await;
     share(&rig).await;

@@ -1,4 +1,4 @@
-//! Health that depends on others.
+//! Health checks of dependencies.
 
 use std::sync::Arc;
 

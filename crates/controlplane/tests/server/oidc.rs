@@ -1,4 +1,4 @@
-//! Tokens that somebody else has signed: a real little issuer, its keys, and what goes wrong with them.
+//! OpenID Connect: a small real issuer, its keys, and its failures.
 
 use parking_lot::Mutex;
 use std::sync::Arc;
@@ -407,7 +407,7 @@ async fn new_keys_are_fetched_and_removed_keys_are_rejected() {
         .await;
     assert_eq!(provider.n_fetches(), 2);
     provider.keys(&[&new]);
-    // What is known stays known until somebody asks for more.
+    // Cached keys stay valid until a token has an unknown key.
     let unknown =
         "oidc: verify token: failed to verify signature: failed to verify id token signature";
     gate.check(&Key::new("other").sign(&provider.claims()), Err(unknown))

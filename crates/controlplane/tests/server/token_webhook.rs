@@ -65,7 +65,7 @@ async fn review(rig: &Rig, token: &str) -> Value {
     review.body["status"].clone()
 }
 
-/// The code that somebody with a token gets. They may do nothing, so they are let in if it is 403.
+/// The response code to a token. Its user has no permissions, so 403 means that it is authenticated.
 async fn code(rig: &Rig, token: &str) -> u16 {
     let mut headers = HeaderMap::new();
     headers.insert(
@@ -175,7 +175,7 @@ async fn a_webhook_that_hangs_is_given_up() {
     );
 }
 
-/// Lets time pass in small steps until the webhook was asked so often. Between steps everybody gets their turn.
+/// Advances time in small steps until the webhook got so many reviews. Between steps all tasks run.
 async fn pass_until(peer: &Peer, n_requests: usize) -> Duration {
     let began = Instant::now();
     while peer.seen().len() < n_requests {
@@ -203,7 +203,7 @@ async fn insist(failures: usize, answer: &'static str) -> (Vec<Duration>, u16) {
     .await;
     let rig = gate(&peer).await;
     tokio::time::pause();
-    // As long as somebody is busy, time does not pass by itself.
+    // Paused time does not advance by itself while a task is busy.
     let busy = tokio::spawn(async {
         loop {
             tokio::task::yield_now().await;

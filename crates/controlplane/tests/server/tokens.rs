@@ -11,7 +11,7 @@ use mizzen_value::{Value, json, value};
 use crate::authorization::Echo;
 use crate::rig::{CONFIG_MAPS, Rig};
 
-/// What somebody gets who shows nothing but headers; jane's token is `swordfish`.
+/// The response to a client without a certificate; jane's token is `swordfish`.
 async fn send(headers: &[(&str, &str)]) -> Answer {
     let tokens = StaticTokens::parse("swordfish,jane,1").unwrap();
     let authentication = Authentication {

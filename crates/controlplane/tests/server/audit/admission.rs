@@ -1,4 +1,4 @@
-//! What those who admit writes have to say to auditors.
+//! Audit annotations of admission plug-ins.
 
 use mizzen_value::{Value, json, value};
 

@@ -1,4 +1,4 @@
-//! How requests end: by themselves, because somebody leaves, because the server fails; here and behind another server.
+//! How requests end: completed, by a client that leaves, by a panic; here and behind an aggregated server.
 
 use std::sync::Arc;
 use std::time::Duration;

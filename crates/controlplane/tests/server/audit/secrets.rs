@@ -1,4 +1,4 @@
-//! At the level Metadata nothing of what people send or get is told, nor what proves who they are.
+//! The level Metadata has no request and response objects, and no level has credentials.
 
 use mizzen_apiserver::User;
 use mizzen_apiserver::authentication::{Authentication, StaticTokens};

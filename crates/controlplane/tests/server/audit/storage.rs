@@ -1,4 +1,4 @@
-//! What is told of a store that takes its time.
+//! Audit annotations of a slow store.
 
 use std::error::Error;
 use std::io;
@@ -17,7 +17,7 @@ use tokio::time::advance;
 use super::{Audited, METADATA};
 use crate::rig::CONFIG_MAPS;
 
-/// Says that it has something to keep, and waits, once it is told to be slow.
+/// A journal that blocks each write while it is slow.
 struct Slow {
     is_slow: Arc<AtomicBool>,
     began: SyncSender<()>,
@@ -42,7 +42,7 @@ fn unknown(error: impl Error + Send + Sync + 'static) -> AppendError {
     AppendError::Unknown(io::Error::other(error))
 }
 
-/// Does something while time passes only when it is told to, although others than tasks are waited for.
+/// Runs a future on paused time, although it waits for more than tasks.
 async fn timeless<T>(work: impl Future<Output = T>) -> T {
     let (end, ended) = sync_channel::<()>(1);
     let held = spawn_blocking(move || ended.recv());

@@ -49,7 +49,7 @@ async fn administrative_access_needs_a_label_of_the_namespace() {
     for wrong in ["", "false", "TRUE"] {
         label_namespace(&rig, wrong).await;
         for (path, object) in [(CLAIMS, claim("c", true)), (TEMPLATES, template("c", true))] {
-            // Even for those who may do everything.
+            // Even for cluster administrators.
             check_invalid(rig.post(path, &json::to_string(&object)).await, &expected);
             let applied = rig
                 .apply(&format!("{path}/c"), "m", &json::to_string(&object))

@@ -40,7 +40,7 @@ fn rules(rules: &[Rule]) -> Value {
     rules.iter().map(rule).collect::<Vec<_>>().into()
 }
 
-/// Gives a user or service account these rules and no others: in a namespace, or in the whole cluster if that is empty.
+/// Grants a user or service account exactly these rules: in a namespace, or in the cluster if that is empty.
 async fn grant(rig: &Rig, namespace: &str, user: &User, granted: &[Rule<'_>]) {
     grant_rules(rig, namespace, user, rules(granted)).await;
 }
