@@ -109,8 +109,8 @@ async fn handle(server: &Arc<Inner>, request: IncomingRequest) -> Answer {
     // The response holds the seat of its request until it has been written.
     let size = http_body::Body::size_hint(answer.body()).exact();
     let seat = match size.is_some_and(|size| size <= BUFFERED) {
-        true => Held::default(),
-        false => request.turn.take(),
+        true => HeldSeats::default(),
+        false => request.ticket.take_held(),
     };
     answer.map(|body| body.leased(ResponseLease::new(request.user.name.clone(), seat)))
 }

@@ -344,7 +344,7 @@ async fn serve(
         metrics.certificate(expires - server.0.registry.now());
     }
     let request = IncomingRequest {
-        caller: Caller {
+        caller: RequestOrigin {
             claim: peer.peer.claim(),
             address: Some(peer.address),
         },

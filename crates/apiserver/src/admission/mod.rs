@@ -282,7 +282,7 @@ impl<'a> Checks<'a> {
         for transaction in &self.transactions {
             transaction.allocate(call, old, object)?;
         }
-        escalation::check(call, old, object).await
+        escalation::check_escalation(call, old, object).await
     }
 
     fn note_passed(&self) {

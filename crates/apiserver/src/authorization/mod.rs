@@ -19,7 +19,7 @@ pub(crate) mod request;
 pub(crate) mod review;
 pub mod secondary;
 pub(crate) mod selector;
-mod store_index;
+pub mod store_index;
 pub mod webhook;
 
 pub use authorizers::Authorizers;

@@ -27,6 +27,7 @@ struct CachedValue<T> {
 }
 
 impl<T: Clone> LruCache<T> {
+    /// An empty cache of at most `capacity` entries.
     pub fn new(capacity: usize) -> LruCache<T> {
         let entries = LruEntries {
             values: HashMap::new(),

@@ -16,7 +16,7 @@ use mizzen_value::json::quote;
 
 use index::Index;
 use mizzen_apiserver::authorization::{
-    Attributes, Authorizer, Decision, Reason, Resource, Rules, Target,
+    Attributes, Authorizer, Decision, Reason, Resource, RuleSet, Target,
 };
 use mizzen_apiserver::catalog::Catalog;
 use rules::{Verdict, judge};

@@ -13,13 +13,13 @@ use crate::ControlPlane;
 use mizzen_apiserver::admission;
 use mizzen_apiserver::aggregation::{hop_by_hop, join};
 use mizzen_apiserver::answer::{Answer, Body};
-use mizzen_apiserver::authorization::second;
+use mizzen_apiserver::authorization::secondary;
 use mizzen_apiserver::request::{Query, Request};
 use mizzen_apiserver::verbs::Call;
 use mizzen_transport::{SendError, whole};
 
 pub(super) async fn connect(call: &Call<'_>) -> Result<Answer, Status> {
-    second::connect(call, call.request.info.verb()).await?;
+    secondary::authorize_connect(call, call.request.info.verb()).await?;
     let stream = call.path.subresource.as_str();
     let query = &call.request.query;
     if query.get("dryRun").is_some() {

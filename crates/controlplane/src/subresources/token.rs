@@ -77,7 +77,7 @@ fn issue_token(call: &Call, token: &mut Value) -> Result<(), Status> {
     validate(call, token)?;
     let bound = bound_claims(call, &token["spec"]["boundObjectRef"])?;
     let requested = token["spec"]["expirationSeconds"].int();
-    let longest = call.server.options.service_accounts.longest;
+    let longest = call.server.options.service_accounts.max_expiration;
     if let Some(longest) = longest.filter(|longest| requested > *longest) {
         call.notes.warn(format!(
             "requested expiration of {requested} seconds shortened to {longest} seconds"
