@@ -1,7 +1,6 @@
 //! Which variables do the expressions of admission have, and what must they yield?
 //!
-//! Whoever writes a policy is told what is wrong with its expressions, whoever runs it evaluates them: both compile
-//! them here.
+//! Validation of policies and webhooks compiles expressions here, and so does their evaluation.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -155,7 +154,7 @@ pub fn compile_in(
 
 const VARIABLES: &str = "kubernetes.variables";
 
-/// The type of a variable as others see it: what is no plain data is anything.
+/// The type of a variable for later expressions: `dyn` unless it is plain data.
 fn declared(kind: &Type) -> Type {
     match kind {
         Type::List(items) => Type::list(declared(items)),

@@ -118,8 +118,8 @@ impl Catalog {
         }
     }
 
-    /// Joins kinds with their places in the store. A kind without verbs is not served: it is there for others to be
-    /// stored as.
+    /// Joins kinds with their places in the store. A kind without verbs is not served: other kinds can
+    /// be stored as it.
     pub(crate) fn of(
         store: &Store,
         all: Vec<Served>,
@@ -340,9 +340,9 @@ pub(crate) fn is_meta_kind(kind: &str) -> bool {
     UNVERSIONED_KINDS.contains(&kind) || OPTION_KINDS.contains(&kind)
 }
 
-/// What people have defined.
+/// Custom resources.
 impl Catalog {
-    /// Says by whom webhooks are called that convert objects.
+    /// Sets the client that calls conversion webhooks.
     pub(crate) fn call_with(&self, client: &Client, registry: &Registry) {
         let _ = self.means.clients.set((client.clone(), registry.clone()));
     }
@@ -351,7 +351,7 @@ impl Catalog {
         self.custom.read().clone()
     }
 
-    /// Whoever changes definitions is alone with that; requests go on with what was.
+    /// Locks the definitions for a change; requests go on with the snapshot of before.
     fn changing(&self) -> MutexGuard<'_, ()> {
         self.changes.lock()
     }
@@ -401,7 +401,7 @@ impl Catalog {
         }
     }
 
-    /// Serves these definitions and no others.
+    /// Replaces all definitions.
     pub(crate) fn define_all<'a>(
         &self,
         resource: &Resource,

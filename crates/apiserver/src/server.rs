@@ -49,7 +49,7 @@ pub struct Options {
     pub http: Http,
     /// The key that signs service accounts' tokens; without it there are none.
     pub signer: Option<Arc<dyn TokenSigner>>,
-    /// Whose tokens of service accounts are good, and for whom.
+    /// The issuers, keys and audiences of service account tokens.
     pub service_accounts: ServiceAccountTokens,
     /// Who decides what users may do, before those of the authorization are asked.
     pub authorizers: Vec<Arc<dyn Authorizer>>,
@@ -57,7 +57,7 @@ pub struct Options {
     pub authorization: Authorization,
     /// How users show who they are, besides certificates and service accounts' tokens.
     pub authentication: Authentication,
-    /// The certificate with which we ask aggregated API servers for others.
+    /// The client certificate of the front proxy, for requests to aggregated API servers.
     pub front_proxy: Option<Identity>,
     /// The admission plug-ins, in the order in which they run.
     pub admission_plugins: Vec<&'static Plugin>,
@@ -198,7 +198,7 @@ pub struct Inner {
     pub(crate) extensions: Extensions,
     /// Turns true when the server is about to stop; watches end then.
     pub(crate) stopping: watch::Sender<bool>,
-    /// Whether nobody new shall come.
+    /// Whether new clients are to go to another server.
     pub(crate) leaving: AtomicBool,
     pub(crate) boot_sequence: BootSequence,
     /// For what goes on when a request is answered.
@@ -318,7 +318,7 @@ impl Server {
         (code, json::parse(&text).unwrap_or_default())
     }
 
-    /// Whether somebody may do something, and why.
+    /// The decision of the authorizers, and its reason.
     pub async fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
         self.0.access.authorizers.authorize(attributes).await
     }
@@ -371,7 +371,7 @@ impl Inner {
         self.extensions.state()
     }
 
-    /// Whether somebody may do something, and why.
+    /// The decision of the authorizers, and its reason.
     pub async fn authorize(&self, attributes: &Attributes<'_>) -> Decision {
         self.access.authorizers.authorize(attributes).await
     }
@@ -386,7 +386,7 @@ impl Inner {
         *self.stopping.borrow()
     }
 
-    /// Whether nobody new shall come.
+    /// Whether new clients are to go to another server.
     pub(crate) fn is_leaving(&self) -> bool {
         self.leaving.load(Ordering::Relaxed) || self.is_stopping()
     }

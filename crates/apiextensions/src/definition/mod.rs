@@ -170,7 +170,7 @@ fn validate_change(spec: &Value, old: &Value, violations: &mut Violations) {
     );
 }
 
-/// Formats that nobody knows are not checked; who brings in a new one is told.
+/// Unknown formats are not checked; a write that adds one gets a warning.
 fn warnings(definition: &Value, old: Option<&Value>, context: &Context) -> Vec<String> {
     if context.action == Action::Status {
         return Vec::new();

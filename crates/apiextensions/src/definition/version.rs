@@ -124,7 +124,7 @@ fn schema_of(version: &Value) -> &Value {
     &version["schema"]["openAPIV3Schema"]
 }
 
-/// The formats that nobody will check, of all schemas.
+/// The unknown formats of all schemas: they are not checked.
 pub(super) fn unknown_formats(definition: &Value) -> Vec<String> {
     let spec = &definition["spec"];
     match shared(spec, "schema") {

@@ -11,10 +11,11 @@ use crate::verbs::Call;
 ///
 /// ```
 /// use mizzen_apiserver::extend::{Admit, Asked};
-/// use mizzen_object::{Status, Value};
+/// use mizzen_object::Status;
 /// use mizzen_registry::Future;
+/// use mizzen_value::Value;
 ///
-/// /// Everything belongs to somebody.
+/// /// Every thing has an owner.
 /// struct Owned;
 ///
 /// impl Admit for Owned {

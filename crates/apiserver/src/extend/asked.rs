@@ -1,4 +1,4 @@
-//! What is asked, as those see it whom a server's author has put into it.
+//! A request, as extensions see it.
 
 use mizzen_object::{Kind, Status, User};
 use mizzen_value::{Str, Value};
@@ -25,7 +25,7 @@ pub struct Asked<'a> {
     pub label_selector: &'a str,
     /// The part of the object, mostly empty.
     pub subresource: &'a str,
-    /// The object as stored; none if there is none, or nobody has looked yet.
+    /// The object as stored; none if there is none, or it has not been read yet.
     pub old: Option<&'a Value>,
     /// Whether nothing must come of it.
     pub dry_run: bool,

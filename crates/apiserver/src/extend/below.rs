@@ -12,8 +12,9 @@ use super::Asked;
 ///
 /// ```
 /// use mizzen_apiserver::extend::{Asked, Below};
-/// use mizzen_object::{Status, Value, value};
+/// use mizzen_object::Status;
 /// use mizzen_registry::Future;
+/// use mizzen_value::{Value, value};
 ///
 /// struct Greeting;
 ///

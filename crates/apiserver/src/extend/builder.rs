@@ -83,7 +83,7 @@ impl Server {
 
 impl Builder {
     /// Serves the kinds of a file, in the form of `crates/schemas/data/README.md`; `name` is for complaints. A kind
-    /// without `verbs` is not served; others can be `stored` as it.
+    /// without `verbs` is not served; other kinds can be `stored` as it.
     pub fn kinds(mut self, name: &str, text: &str) -> Builder {
         self.files.push((name.into(), text.into()));
         self
@@ -110,7 +110,7 @@ impl Builder {
         self
     }
 
-    /// Lets somebody change or refuse what is written, after those that were added before.
+    /// Adds admission that mutates or rejects what is written, after what was added before.
     pub fn admission(mut self, admission: impl Admit + 'static) -> Builder {
         self.extensions.admission.push(Arc::new(admission));
         self
@@ -164,7 +164,7 @@ impl Builder {
         self
     }
 
-    /// Asks somebody whose a token is, after those that were added before.
+    /// Adds an authenticator of tokens, after those that were added before.
     pub fn authenticator(mut self, authenticator: Arc<dyn Authenticator>) -> Builder {
         self.options
             .authentication
@@ -173,8 +173,8 @@ impl Builder {
         self
     }
 
-    /// Asks somebody what users may do, after those that were added before. Without anybody only `system:masters` may
-    /// do anything.
+    /// Adds an authorizer, after those that were added before. Without one only `system:masters` is
+    /// authorized.
     pub fn authorizer(mut self, authorizer: Arc<dyn Authorizer>) -> Builder {
         self.options.authorizers.push(authorizer);
         self

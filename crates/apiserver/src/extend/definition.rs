@@ -1,4 +1,4 @@
-//! Kinds of a definition that nobody creates: the server's author has written it down.
+//! Kinds of a CustomResourceDefinition that is part of the program and is not created through the API.
 
 use std::sync::{Arc, OnceLock};
 

@@ -72,7 +72,7 @@ pub(crate) enum Own {
 }
 
 impl Extensions {
-    /// Who answers a call instead of the registry, if somebody does.
+    /// The storage or handler that answers a call instead of the registry.
     pub(crate) fn answers(&self, call: &Call) -> Option<&Own> {
         if self.answers.is_empty() {
             return None;
@@ -123,7 +123,7 @@ impl Extensions {
 }
 
 impl Server {
-    /// The object at a path, as whoever asks in the server's own name gets it:
+    /// The object at a path, read as the server itself:
     /// `/apis/example.com/v1/namespaces/default/things/one`.
     pub async fn read(&self, path: &str) -> Result<mizzen_value::Value, mizzen_object::Status> {
         match self.ask("GET", path, None).await {

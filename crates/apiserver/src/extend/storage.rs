@@ -15,10 +15,11 @@ use super::Asked;
 ///
 /// ```
 /// use mizzen_apiserver::extend::{Asked, Storage};
-/// use mizzen_object::{Status, Value, value};
+/// use mizzen_object::Status;
 /// use mizzen_registry::Future;
+/// use mizzen_value::{Value, value};
 ///
-/// /// One object, made when somebody asks.
+/// /// One object, made for each request.
 /// struct Now;
 ///
 /// impl Storage for Now {

@@ -207,7 +207,7 @@ static TABLE: &[Row] = {
         Row::generic(generic::MUTATING_WEBHOOK, State::On),
         Row::generic(generic::VALIDATING_POLICY, State::On),
         Row::generic(generic::VALIDATING_WEBHOOK, State::On),
-        // After all others: what it counts must not be rejected any more.
+        // The last one: what it counts must not be rejected any more.
         Row::on(RESOURCE_QUOTA, SAME, ANY),
         Row::generic(generic::ALWAYS_DENY, State::Off),
     ]

@@ -76,7 +76,7 @@ impl Nodes {
     }
 }
 
-/// Others may still allow it.
+/// No opinion: a later authorizer may still allow it.
 fn refuse(why: Cow<'static, str>) -> Decision {
     Decision::NoOpinion(if why.is_empty() {
         Reason::default()

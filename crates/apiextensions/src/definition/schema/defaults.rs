@@ -52,7 +52,7 @@ fn is_pruned(schema: &Value, default: &Value) -> bool {
 
 const EMBEDDED: &str = "x-kubernetes-embedded-resource";
 
-/// Kubernetes: whether a default is a number or text where either is allowed, nobody looks (`ToKubeOpenAPI`).
+/// Kubernetes: a default is not checked to be a number or text where either is allowed (`ToKubeOpenAPI`).
 fn without_unions(schema: &Value) -> Value {
     match schema {
         Value::Map(map) => {

@@ -29,7 +29,7 @@ pub(super) fn below(schema: &Value) -> impl Iterator<Item = &Value> {
     ones.chain(lists).chain(maps)
 }
 
-/// The formats in a schema that nobody will check, in their order.
+/// The unknown formats of a schema, in their order: they are not checked.
 pub(in crate::definition) fn unknown_formats(schema: &Value) -> Vec<String> {
     if schema.as_map().is_none() {
         return Vec::new();
