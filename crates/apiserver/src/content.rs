@@ -41,7 +41,7 @@ pub(crate) fn serve(request: &Request, content: &CacheableDocument) -> Answer {
         .unwrap_or_default();
     let is_read = matches!(request.method.as_str(), "GET" | "HEAD");
     let size = content.body.len();
-    let mut answer = match check_preconditions(request, &tag, content.modified, is_read) {
+    let mut answer = match Precondition::check(request, &tag, content.modified, is_read) {
         // Kubernetes: without an ETag there is no media type either, until Go detects it from the text.
         Precondition::Failed if content.hash.is_none() => empty(StatusCode::PRECONDITION_FAILED),
         Precondition::Failed => answer::answer(412, content.media_type, Bytes::new()),
@@ -94,32 +94,36 @@ enum Precondition {
     Failed,
 }
 
-/// Go: checkPreconditions of net/http/fs.go.
-fn check_preconditions(request: &Request, tag: &str, modified: i64, is_read: bool) -> Precondition {
-    let date = |name: &str| parse_http_date(&request.header(name));
-    let (wanted, known) = (request.header("if-match"), request.header("if-none-match"));
-    let is_wanted = match wanted.is_empty() {
-        true => date("if-unmodified-since").is_none_or(|date| modified <= date),
-        false => tags(&wanted).any(|wanted| wanted == "*" || wanted == tag),
-    };
-    // Go compares seconds. A document without ETag is rendered for each request and may change within the second: clients
-    // that cache it (kubectl the OpenAPI index) would miss a new CustomResourceDefinition.
-    let is_older = |date: i64| {
-        if tag.is_empty() {
-            modified < date
-        } else {
-            modified <= date
+impl Precondition {
+    /// Go: checkPreconditions of net/http/fs.go.
+    fn check(request: &Request, tag: &str, modified: i64, is_read: bool) -> Precondition {
+        let date = |name: &str| parse_http_date(&request.header(name));
+        let (wanted, known) = (request.header("if-match"), request.header("if-none-match"));
+        let is_wanted = match wanted.is_empty() {
+            true => date("if-unmodified-since").is_none_or(|date| modified <= date),
+            false => tags(&wanted).any(|wanted| wanted == "*" || wanted == tag),
+        };
+        // Go compares seconds. A document without ETag is rendered for each request and may change within the second: clients
+        // that cache it (kubectl the OpenAPI index) would miss a new CustomResourceDefinition.
+        let is_older = |date: i64| {
+            if tag.is_empty() {
+                modified < date
+            } else {
+                modified <= date
+            }
+        };
+        let is_known = match known.is_empty() {
+            true => is_read && date("if-modified-since").is_some_and(is_older),
+            false => {
+                tags(&known).any(|known| known == "*" || known.trim_start_matches("W/") == tag)
+            }
+        };
+        match is_known {
+            _ if !is_wanted => Precondition::Failed,
+            true if is_read => Precondition::NotModified,
+            true => Precondition::Failed,
+            false => Precondition::Holds,
         }
-    };
-    let is_known = match known.is_empty() {
-        true => is_read && date("if-modified-since").is_some_and(is_older),
-        false => tags(&known).any(|known| known == "*" || known.trim_start_matches("W/") == tag),
-    };
-    match is_known {
-        _ if !is_wanted => Precondition::Failed,
-        true if is_read => Precondition::NotModified,
-        true => Precondition::Failed,
-        false => Precondition::Holds,
     }
 }
 

@@ -170,7 +170,7 @@ pub fn decode_body_as(
 }
 
 /// The kind that an object states.
-fn stated_kind(object: &Value) -> GroupVersionKind {
+pub(crate) fn stated_kind(object: &Value) -> GroupVersionKind {
     let api_version = object["apiVersion"].str();
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     GroupVersionKind {

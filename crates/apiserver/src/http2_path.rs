@@ -130,7 +130,7 @@ fn rewrite(frame: &[u8]) -> Option<Vec<u8>> {
         start += 5;
     }
     let end = frame.len().checked_sub(n_padding)?;
-    let field = find_path(frame.get(..end)?, start)?;
+    let field = PathField::find(frame.get(..end)?, start)?;
     let literal = field.replacement()?;
     let mut out = [&frame[..field.start], &literal, &frame[field.end..]].concat();
     let length = out.len() - FRAME_HEAD;
@@ -150,43 +150,44 @@ struct PathField {
     path: Vec<u8>,
 }
 
-fn find_path(block: &[u8], start: usize) -> Option<PathField> {
-    let mut at = start;
-    while at < block.len() {
-        let (start, first) = (at, block[at]);
-        let (representation, n_bits) = match first {
-            0x80.. => (0x80, 7),
-            0x40.. => (INDEXED, 6),
-            0x20.. => (0x20, 5),
-            _ => (first & 0x10, 4),
-        };
-        let name = read_integer(block, &mut at, n_bits)?;
-        match representation {
-            0x80 if PATHS.contains(&name) => return None,
-            0x80 | 0x20 => continue,
-            _ => {}
-        }
-        if name == 0 {
-            read_string(block, &mut at)?;
-        }
-        let (is_huffman, value) = read_string(block, &mut at)?;
-        if PATHS.contains(&name) {
-            let path = match is_huffman {
-                true => decode_huffman(value)?,
-                false => value.to_vec(),
-            };
-            return Some(PathField {
-                start,
-                end: at,
-                representation,
-                path,
-            });
-        }
-    }
-    None
-}
-
 impl PathField {
+    /// Finds the literal path of a header block.
+    fn find(block: &[u8], start: usize) -> Option<PathField> {
+        let mut at = start;
+        while at < block.len() {
+            let (start, first) = (at, block[at]);
+            let (representation, n_bits) = match first {
+                0x80.. => (0x80, 7),
+                0x40.. => (INDEXED, 6),
+                0x20.. => (0x20, 5),
+                _ => (first & 0x10, 4),
+            };
+            let name = read_integer(block, &mut at, n_bits)?;
+            match representation {
+                0x80 if PATHS.contains(&name) => return None,
+                0x80 | 0x20 => continue,
+                _ => {}
+            }
+            if name == 0 {
+                read_string(block, &mut at)?;
+            }
+            let (is_huffman, value) = read_string(block, &mut at)?;
+            if PATHS.contains(&name) {
+                let path = match is_huffman {
+                    true => decode_huffman(value)?,
+                    false => value.to_vec(),
+                };
+                return Some(PathField {
+                    start,
+                    end: at,
+                    representation,
+                    path,
+                });
+            }
+        }
+        None
+    }
+
     /// The field that `h2` gets, if it differs.
     fn replacement(&self) -> Option<Vec<u8>> {
         let is_path = self.path == b"*" || self.path.starts_with(b"/");

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
-use mizzen_object::{GroupVersionKind, Status};
+use mizzen_object::Status;
 use mizzen_value::{Value, json};
 
 use crate::aggregation::{self, OtherServer};
 use crate::answer::{self, Accept, Answer, Encoding, clauses};
 use crate::content::{self, CacheableDocument, empty, http_date, set};
+use crate::decode::stated_kind;
 use crate::discovery::{self, Group, is_built_in};
 use crate::extend::NonResourceRequest;
 use crate::health;
@@ -238,7 +239,7 @@ fn document(server: &Arc<Inner>, request: &Request, parts: &[&str]) -> Result<An
 /// The response with a discovery document.
 fn discovery_response(server: &Inner, value: &Value, accept: Accept) -> Answer {
     let ty = server.types.discovery.get(value["kind"].str());
-    answer::value(&kind_of(value), ty.map(|ty| &**ty), value, accept, 200)
+    answer::value(&stated_kind(value), ty.map(|ty| &**ty), value, accept, 200)
 }
 
 /// A document that is no object. Kubernetes: it is always indented JSON, whatever the client accepts.
@@ -247,7 +248,7 @@ fn raw_json(value: &Value) -> Answer {
         pretty: true,
         ..Accept::JSON
     };
-    answer::value(&kind_of(value), None, value, accept, 200)
+    answer::value(&stated_kind(value), None, value, accept, 200)
 }
 
 /// Kubernetes: go-restful serves this path, and only as JSON (server/routes/version.go).
@@ -366,16 +367,6 @@ fn openapi_document(
             modified,
         },
     )
-}
-
-fn kind_of(value: &Value) -> GroupVersionKind {
-    let api_version = value["apiVersion"].str();
-    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
-    GroupVersionKind {
-        group: group.into(),
-        version: version.into(),
-        kind: value["kind"].str().into(),
-    }
 }
 
 /// Renders a document on a blocking thread: the first time takes milliseconds.

@@ -171,7 +171,7 @@ impl ServiceResolver {
         let slices = self.slices(service);
         let ready = slices
             .iter()
-            .flat_map(|slice| ready_endpoints(slice, port_name));
+            .flat_map(|slice| ReadyEndpoint::in_slice(slice, port_name));
         let (simulated, mut ready): (Vec<ReadyEndpoint>, Vec<ReadyEndpoint>) = ready
             .partition(|endpoint| !endpoint.node.is_empty() && self.is_simulated(&endpoint.node));
         if ready.is_empty() {
@@ -232,25 +232,28 @@ struct ReadyEndpoint {
     node: String,
 }
 
-fn ready_endpoints(slice: &Value, port_name: &str) -> Vec<ReadyEndpoint> {
-    let port = slice["ports"]
-        .list()
-        .iter()
-        .find(|port| port["name"].str() == port_name);
-    let Some(port) = port.map(|port| port["port"].int()).filter(|port| *port > 0) else {
-        return Vec::new();
-    };
-    let endpoints = slice["endpoints"].list().iter();
-    let ready =
-        endpoints.filter(|endpoint| endpoint["conditions"]["ready"].as_bool() != Some(false));
-    let found = ready.filter_map(|endpoint| {
-        let address = join(endpoint["addresses"].list().first()?.str(), port);
-        Some(ReadyEndpoint {
-            address,
-            node: endpoint["nodeName"].str().into(),
-        })
-    });
-    found.collect()
+impl ReadyEndpoint {
+    /// The ready endpoints of a slice.
+    fn in_slice(slice: &Value, port_name: &str) -> Vec<ReadyEndpoint> {
+        let port = slice["ports"]
+            .list()
+            .iter()
+            .find(|port| port["name"].str() == port_name);
+        let Some(port) = port.map(|port| port["port"].int()).filter(|port| *port > 0) else {
+            return Vec::new();
+        };
+        let endpoints = slice["endpoints"].list().iter();
+        let ready =
+            endpoints.filter(|endpoint| endpoint["conditions"]["ready"].as_bool() != Some(false));
+        let found = ready.filter_map(|endpoint| {
+            let address = join(endpoint["addresses"].list().first()?.str(), port);
+            Some(ReadyEndpoint {
+                address,
+                node: endpoint["nodeName"].str().into(),
+            })
+        });
+        found.collect()
+    }
 }
 
 fn join(address: &str, port: i64) -> String {

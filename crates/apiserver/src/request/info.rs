@@ -95,7 +95,7 @@ impl RequestInfo {
             version: version.into(),
             verb_in_path: verb_in_path.is_some(),
             unrouted,
-            ..parse_resource_path(rest, verb_in_path == Some("proxy"))
+            ..ResourcePath::parse(rest, verb_in_path == Some("proxy"))
         };
         let verb = verb_in_path.unwrap_or_else(|| verb(method, target.name.is_empty(), query));
         let is_selecting = verb_in_path.is_none() && matches!(verb, "list" | "watch");
@@ -169,35 +169,35 @@ impl RequestInfo {
 }
 
 impl ResourcePath {
+    /// Parses the part of a path after group, version and legacy verb.
+    fn parse(parts: &[&str], is_proxy: bool) -> ResourcePath {
+        let (namespace, parts) = match parts {
+            // `namespaces` is a collection, an object, or the prefix of namespaced resources.
+            ["namespaces"] | ["namespaces", _] | ["namespaces", _, "status" | "finalize", ..] => {
+                (None, parts)
+            }
+            ["namespaces", namespace, parts @ ..] => (Some(*namespace), parts),
+            _ => (None, parts),
+        };
+        let part = |at: usize| parts.get(at).copied().unwrap_or_default();
+        ResourcePath {
+            resource: part(0).into(),
+            namespace: namespace.unwrap_or_default().into(),
+            placed: namespace.is_some(),
+            name: part(1).into(),
+            // Kubernetes: the path after the name belongs to the proxied server.
+            subresource: if is_proxy { "" } else { part(2) }.into(),
+            rest: parts.iter().skip(3).map(|part| part.to_string()).collect(),
+            ..ResourcePath::default()
+        }
+    }
+
     /// The namespace of the request. Kubernetes: a namespace is inside itself.
     pub(crate) fn scope(&self) -> &str {
         match self.resource.as_str() {
             "namespaces" if !self.placed => &self.name,
             _ => &self.namespace,
         }
-    }
-}
-
-/// Parses the part of a path after group, version and legacy verb.
-fn parse_resource_path(parts: &[&str], is_proxy: bool) -> ResourcePath {
-    let (namespace, parts) = match parts {
-        // `namespaces` is a collection, an object, or the prefix of namespaced resources.
-        ["namespaces"] | ["namespaces", _] | ["namespaces", _, "status" | "finalize", ..] => {
-            (None, parts)
-        }
-        ["namespaces", namespace, parts @ ..] => (Some(*namespace), parts),
-        _ => (None, parts),
-    };
-    let part = |at: usize| parts.get(at).copied().unwrap_or_default();
-    ResourcePath {
-        resource: part(0).into(),
-        namespace: namespace.unwrap_or_default().into(),
-        placed: namespace.is_some(),
-        name: part(1).into(),
-        // Kubernetes: the path after the name belongs to the proxied server.
-        subresource: if is_proxy { "" } else { part(2) }.into(),
-        rest: parts.iter().skip(3).map(|part| part.to_string()).collect(),
-        ..ResourcePath::default()
     }
 }
 

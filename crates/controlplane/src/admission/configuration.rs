@@ -183,8 +183,10 @@ impl Admission {
         };
         let invalid = |violations: Violations| violations.in_one().unwrap_or_default();
         match plugin {
-            "PodSecurity" => self.pod_security = read_pod_security(&strictly(POD_SECURITY)?)?,
-            "ResourceQuota" => self.limited_resources = read_limited(&strictly(RESOURCE_QUOTA)?)?,
+            "PodSecurity" => self.pod_security = PodSecurity::parse(&strictly(POD_SECURITY)?)?,
+            "ResourceQuota" => {
+                self.limited_resources = LimitedResource::parse_all(&strictly(RESOURCE_QUOTA)?)?
+            }
             "EventRateLimit" => {
                 let limits = EventRateLimit::read(&leniently(EVENT_RATE_LIMIT)?);
                 self.event_rate_limit = Some(Arc::new(limits.map_err(invalid)?));
@@ -211,45 +213,49 @@ fn decode_strictly(kinds: KnownKinds, text: &[u8]) -> Result<Value, ConfigFileEr
     scheme(kinds).decode(text)
 }
 
-fn read_pod_security(document: &Value) -> Result<PodSecurity, String> {
-    let mut labels = Value::object();
-    let defaults = document["defaults"].entries();
-    for (mode, text) in defaults.filter(|(_, text)| !text.is_empty()) {
-        labels.set(&format!("pod-security.kubernetes.io/{mode}"), text.clone());
+impl PodSecurity {
+    fn parse(document: &Value) -> Result<PodSecurity, String> {
+        let mut labels = Value::object();
+        let defaults = document["defaults"].entries();
+        for (mode, text) in defaults.filter(|(_, text)| !text.is_empty()) {
+            labels.set(&format!("pod-security.kubernetes.io/{mode}"), text.clone());
+        }
+        // Defaults apply as without the file; `enforce` does not imply `warn` here.
+        for mode in ["enforce", "audit", "warn"] {
+            labels.set_default(&format!("pod-security.kubernetes.io/{mode}"), "privileged");
+        }
+        let mut problems = Violations::default();
+        let defaults = Policy::of(&labels, &Policy::default(), &mut problems);
+        if let Some(problem) = problems.0.first() {
+            return Err(problem.to_string());
+        }
+        let exempt = |field: &str| texts(&document["exemptions"][field]);
+        Ok(PodSecurity {
+            defaults,
+            users: exempt("usernames"),
+            namespaces: exempt("namespaces"),
+            runtime_classes: exempt("runtimeClasses"),
+        })
     }
-    // Defaults apply as without the file; `enforce` does not imply `warn` here.
-    for mode in ["enforce", "audit", "warn"] {
-        labels.set_default(&format!("pod-security.kubernetes.io/{mode}"), "privileged");
-    }
-    let mut problems = Violations::default();
-    let defaults = Policy::of(&labels, &Policy::default(), &mut problems);
-    if let Some(problem) = problems.0.first() {
-        return Err(problem.to_string());
-    }
-    let exempt = |field: &str| texts(&document["exemptions"][field]);
-    Ok(PodSecurity {
-        defaults,
-        users: exempt("usernames"),
-        namespaces: exempt("namespaces"),
-        runtime_classes: exempt("runtimeClasses"),
-    })
 }
 
-fn read_limited(document: &Value) -> Result<Vec<LimitedResource>, String> {
-    let read = |limited: &Value| LimitedResource {
-        group: limited["apiGroup"].str().into(),
-        resource: limited["resource"].str().into(),
-        containing: texts(&limited["matchContains"]),
-        scopes: limited["matchScopes"].list().to_vec(),
-    };
-    let limited: Vec<LimitedResource> = document["limitedResources"]
-        .list()
-        .iter()
-        .map(read)
-        .collect();
-    match limited.iter().any(|limited| limited.resource.is_empty()) {
-        true => Err("a limited resource needs a resource".into()),
-        false => Ok(limited),
+impl LimitedResource {
+    fn parse_all(document: &Value) -> Result<Vec<LimitedResource>, String> {
+        let read = |limited: &Value| LimitedResource {
+            group: limited["apiGroup"].str().into(),
+            resource: limited["resource"].str().into(),
+            containing: texts(&limited["matchContains"]),
+            scopes: limited["matchScopes"].list().to_vec(),
+        };
+        let limited: Vec<LimitedResource> = document["limitedResources"]
+            .list()
+            .iter()
+            .map(read)
+            .collect();
+        match limited.iter().any(|limited| limited.resource.is_empty()) {
+            true => Err("a limited resource needs a resource".into()),
+            false => Ok(limited),
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use mizzen_object::GroupVersionKind;
 use mizzen_value::{Str, Value};
 
 use crate::admission::webhook::matching::Matching;
+use crate::decode;
 
 /// An expression: its text and its program.
 #[derive(Debug)]
@@ -72,7 +73,7 @@ pub(super) enum Mutation {
 impl Policy {
     pub(super) fn parse(policy: &Value) -> Policy {
         let (spec, mut compiler) = (&policy["spec"], Compiler::composing());
-        let param_kind = spec.get("paramKind").map(parse_kind);
+        let param_kind = spec.get("paramKind").map(decode::stated_kind);
         let scope = Scope {
             params: param_kind.is_some(),
             authorizer: true,
@@ -125,18 +126,6 @@ impl Policy {
                 .map(|mutation| Mutation::parse(&compiler, scope, mutation))
                 .collect(),
         }
-    }
-}
-
-fn parse_kind(stated: &Value) -> GroupVersionKind {
-    let (group, version) = stated["apiVersion"]
-        .str()
-        .split_once('/')
-        .unwrap_or(("", stated["apiVersion"].str()));
-    GroupVersionKind {
-        group: group.into(),
-        version: version.into(),
-        kind: stated["kind"].str().into(),
     }
 }
 

@@ -112,8 +112,8 @@ impl Matching {
 
     /// The version in which a request matches, if it does. Errors of selectors count only if the rules match.
     pub(crate) fn find(&self, attributes: &Attributes) -> Result<Option<Version>, Status> {
-        let in_namespace = matches_namespace(&self.namespaces, attributes);
-        if in_namespace == Ok(false) || !matches_object(&self.objects, attributes) {
+        let in_namespace = self.matches_namespace(attributes);
+        if in_namespace == Ok(false) || !self.matches_object(attributes) {
             return Ok(None);
         }
         if self.version(&self.excluded, attributes).is_some() {
@@ -127,6 +127,43 @@ impl Matching {
             in_namespace?;
         }
         Ok(version)
+    }
+
+    /// Whether the namespace selector matches. It always matches cluster-scoped objects.
+    fn matches_namespace(&self, attributes: &Attributes) -> Result<bool, Status> {
+        let is_namespace = attributes.call.resource.kind().plural == "namespaces";
+        if self.namespaces.is_empty() || attributes.namespace().is_empty() && !is_namespace {
+            return Ok(true);
+        }
+        let written = attributes
+            .object
+            .filter(|_| is_namespace && attributes.call.path.subresource.is_empty());
+        let namespace = match written {
+            // The written namespace counts, not the stored one.
+            Some(namespace) => namespace.clone(),
+            None => {
+                let server = attributes.call.server;
+                let namespaces = server
+                    .catalog
+                    .get("", "v1", "namespaces")
+                    .ok_or_else(Status::no_such_resource)?;
+                let key = Key::new("", attributes.namespace());
+                server.registry.get(&namespaces, &key, "")?.value()
+            }
+        };
+        let labels = &namespace["metadata"]["labels"];
+        Ok(self.namespaces.matches(|key| labels[key].as_str()))
+    }
+
+    /// Whether the object selector matches the old or the new object.
+    fn matches_object(&self, attributes: &Attributes) -> bool {
+        let selects = |object: &Value| {
+            let labels = &object["metadata"]["labels"];
+            self.objects.matches(|key| labels[key].as_str())
+        };
+        self.objects.is_empty()
+            || attributes.object.is_some_and(selects)
+            || attributes.old.is_some_and(selects)
     }
 
     /// The version of the resource that rules match: the requested one if possible.
@@ -311,43 +348,6 @@ fn is(wanted: &str, actual: &str) -> bool {
 
 fn has(wanted: &[Str], actual: &str) -> bool {
     wanted.iter().any(|wanted| is(wanted, actual))
-}
-
-/// Whether the namespace selector matches. It always matches cluster-scoped objects.
-fn matches_namespace(selector: &LabelSelector, attributes: &Attributes) -> Result<bool, Status> {
-    let is_namespace = attributes.call.resource.kind().plural == "namespaces";
-    if selector.is_empty() || attributes.namespace().is_empty() && !is_namespace {
-        return Ok(true);
-    }
-    let written = attributes
-        .object
-        .filter(|_| is_namespace && attributes.call.path.subresource.is_empty());
-    let namespace = match written {
-        // The written namespace counts, not the stored one.
-        Some(namespace) => namespace.clone(),
-        None => {
-            let server = attributes.call.server;
-            let namespaces = server
-                .catalog
-                .get("", "v1", "namespaces")
-                .ok_or_else(Status::no_such_resource)?;
-            let key = Key::new("", attributes.namespace());
-            server.registry.get(&namespaces, &key, "")?.value()
-        }
-    };
-    let labels = &namespace["metadata"]["labels"];
-    Ok(selector.matches(|key| labels[key].as_str()))
-}
-
-/// Whether the object selector matches the old or the new object.
-fn matches_object(selector: &LabelSelector, attributes: &Attributes) -> bool {
-    let selects = |object: &Value| {
-        let labels = &object["metadata"]["labels"];
-        selector.matches(|key| labels[key].as_str())
-    };
-    selector.is_empty()
-        || attributes.object.is_some_and(selects)
-        || attributes.old.is_some_and(selects)
 }
 
 #[cfg(test)]

@@ -49,119 +49,117 @@ pub(super) async fn check(request: &NodeRequest<'_>) -> Result<(), Status> {
     if pod["spec"]["nodeName"].str() != request.node() {
         return request.reject("node requested token bound to a pod scheduled on a different node");
     }
-    match check_audience(request, spec["audiences"].list(), &pod).await {
+    match request.check_audience(spec["audiences"].list(), &pod).await {
         Ok(()) => Ok(()),
         Err(why) => request.reject(why),
     }
 }
 
-/// The audience must be used by a volume of the pod, or the node must be authorized for it.
-async fn check_audience(
-    request: &NodeRequest<'_>,
-    audiences: &[Value],
-    pod: &Value,
-) -> Result<(), String> {
-    let audience = match audiences {
-        [] => "",
-        [audience] => audience.str(),
-        _ => return Err("node may only request 0 or 1 audiences".into()),
-    };
-    let shown = quote(audience);
-    let is_used = uses_audience(request, pod, audience);
-    if is_used.map_err(|why| format!("error validating audience {shown}: {why}"))? {
-        return Ok(());
+impl NodeRequest<'_> {
+    /// The audience must be used by a volume of the pod, or the node must be authorized for it.
+    async fn check_audience(&self, audiences: &[Value], pod: &Value) -> Result<(), String> {
+        let audience = match audiences {
+            [] => "",
+            [audience] => audience.str(),
+            _ => return Err("node may only request 0 or 1 audiences".into()),
+        };
+        let shown = quote(audience);
+        let is_used = self.uses_audience(pod, audience);
+        if is_used.map_err(|why| format!("error validating audience {shown}: {why}"))? {
+            return Ok(());
+        }
+        let resource = Resource {
+            version: "v1",
+            resource: audience,
+            namespace: self.attributes.namespace(),
+            name: self.name(),
+            ..Resource::default()
+        };
+        if self
+            .attributes
+            .may("request-serviceaccounts-token-audience", resource)
+            .await
+        {
+            return Ok(());
+        }
+        let user = &self.attributes.call.request.user.name;
+        Err(format!(
+            "audience {shown} not found in pod spec volume, {user} is not authorized to request tokens for this audience"
+        ))
     }
-    let resource = Resource {
-        version: "v1",
-        resource: audience,
-        namespace: request.attributes.namespace(),
-        name: request.name(),
-        ..Resource::default()
-    };
-    if request
-        .attributes
-        .may("request-serviceaccounts-token-audience", resource)
-        .await
-    {
-        return Ok(());
-    }
-    let user = &request.attributes.call.request.user.name;
-    Err(format!(
-        "audience {shown} not found in pod spec volume, {user} is not authorized to request tokens for this audience"
-    ))
-}
 
-/// Whether a volume of the pod uses the audience. Lookup errors are returned only if none does.
-fn uses_audience(request: &NodeRequest, pod: &Value, audience: &str) -> Result<bool, String> {
-    let mut problems = Vec::new();
-    for volume in pod["spec"]["volumes"].list() {
-        let projected = volume["projected"]["sources"]
+    /// Whether a volume of the pod uses the audience. Lookup errors are returned only if none does.
+    fn uses_audience(&self, pod: &Value, audience: &str) -> Result<bool, String> {
+        let mut problems = Vec::new();
+        for volume in pod["spec"]["volumes"].list() {
+            let projected = volume["projected"]["sources"]
+                .list()
+                .iter()
+                .map(|source| &source["serviceAccountToken"]);
+            if projected
+                .filter(|token| !token.is_null())
+                .any(|token| token["audience"].str() == audience)
+            {
+                return Ok(true);
+            }
+            match self.driver_uses_audience(pod, volume, audience) {
+                Ok(true) => return Ok(true),
+                Ok(false) => {}
+                Err(problem) => problems.push(problem),
+            }
+        }
+        in_one(problems).map_or(Ok(false), Err)
+    }
+
+    fn driver_uses_audience(
+        &self,
+        pod: &Value,
+        volume: &Value,
+        audience: &str,
+    ) -> Result<bool, String> {
+        let driver = match (
+            references::claim(pod, volume),
+            volume["csi"]["driver"].str(),
+        ) {
+            (Some(claim), _) => self.driver_of_claim(&claim)?,
+            (None, "") => replacement(volume).into(),
+            (None, driver) => driver.into(),
+        };
+        if driver.is_empty() {
+            return Ok(false);
+        }
+        let found = self
+            .attributes
+            .find("storage.k8s.io", "csidrivers", "", &driver);
+        let found = found
+            .ok_or_else(|| format!("csidriver.storage.k8s.io {} not found", quote(&driver)))?;
+        Ok(found["spec"]["tokenRequests"]
             .list()
             .iter()
-            .map(|source| &source["serviceAccountToken"]);
-        if projected
-            .filter(|token| !token.is_null())
-            .any(|token| token["audience"].str() == audience)
-        {
-            return Ok(true);
-        }
-        match driver_uses_audience(request, pod, volume, audience) {
-            Ok(true) => return Ok(true),
-            Ok(false) => {}
-            Err(problem) => problems.push(problem),
-        }
+            .any(|token| token["audience"].str() == audience))
     }
-    in_one(problems).map_or(Ok(false), Err)
-}
 
-fn driver_uses_audience(
-    request: &NodeRequest,
-    pod: &Value,
-    volume: &Value,
-    audience: &str,
-) -> Result<bool, String> {
-    let driver = match (
-        references::claim(pod, volume),
-        volume["csi"]["driver"].str(),
-    ) {
-        (Some(claim), _) => driver_of_claim(request, &claim)?,
-        (None, "") => replacement(volume).into(),
-        (None, driver) => driver.into(),
-    };
-    if driver.is_empty() {
-        return Ok(false);
+    fn driver_of_claim(&self, claim: &str) -> Result<String, String> {
+        let missing = |status: Status| status.message;
+        let namespace = self.attributes.namespace();
+        let claim = self
+            .find(
+                "persistentvolumeclaim",
+                "persistentvolumeclaims",
+                namespace,
+                claim,
+            )
+            .map_err(missing)?;
+        let name = claim["spec"]["volumeName"].str();
+        let volume = self
+            .find("persistentvolume", "persistentvolumes", "", name)
+            .map_err(missing)?;
+        Ok(match volume["spec"]["csi"]["driver"].str() {
+            "" => replacement(&volume["spec"]),
+            driver => driver,
+        }
+        .into())
     }
-    let found = request
-        .attributes
-        .find("storage.k8s.io", "csidrivers", "", &driver);
-    let found =
-        found.ok_or_else(|| format!("csidriver.storage.k8s.io {} not found", quote(&driver)))?;
-    Ok(found["spec"]["tokenRequests"]
-        .list()
-        .iter()
-        .any(|token| token["audience"].str() == audience))
-}
-
-fn driver_of_claim(request: &NodeRequest, claim: &str) -> Result<String, String> {
-    let missing = |status: Status| status.message;
-    let namespace = request.attributes.namespace();
-    let claim = request
-        .find(
-            "persistentvolumeclaim",
-            "persistentvolumeclaims",
-            namespace,
-            claim,
-        )
-        .map_err(missing)?;
-    let name = claim["spec"]["volumeName"].str();
-    let volume = request
-        .find("persistentvolume", "persistentvolumes", "", name)
-        .map_err(missing)?;
-    Ok(match volume["spec"]["csi"]["driver"].str() {
-        "" => replacement(&volume["spec"]),
-        driver => driver,
-    }
-    .into())
 }
 
 fn replacement(source: &Value) -> &'static str {
