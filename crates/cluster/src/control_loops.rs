@@ -35,6 +35,27 @@ pub(crate) struct Dependencies {
 }
 
 impl Dependencies {
+    /// Runs the scheduler.
+    fn scheduler_task(&self, server: &Server, informers: Factory) -> LeaderTask {
+        let (server, configuration) = (server.clone(), self.scheduler.clone());
+        Box::new(move |readiness| {
+            let options = scheduler::Options {
+                informers: informers.lend(),
+                configuration: configuration.clone(),
+                ..scheduler::Options::new(scheduler_client(&server))
+            };
+            let metrics = server.metrics().clone();
+            Box::pin(async move {
+                let handle = scheduler::start(options).map_err(|error| error.to_string())?;
+                let handle = Arc::new(handle);
+                metrics.register(&handle);
+                handle.synced().await;
+                readiness.set_ready();
+                std::future::pending().await
+            })
+        })
+    }
+
     /// Runs the controllers.
     fn controllers_task(self, server: &Server, informers: Factory) -> LeaderTask {
         let Dependencies {
@@ -79,8 +100,7 @@ impl ControlLoops {
         dependencies: Dependencies,
         informers: Arc<Factory>,
     ) -> ControlLoops {
-        let configuration = dependencies.scheduler.clone();
-        let run_scheduler = scheduler_task(server, configuration, (*informers).clone());
+        let run_scheduler = dependencies.scheduler_task(server, (*informers).clone());
         let run_controllers = dependencies.controllers_task(server, (*informers).clone());
         server.metrics().register(&informers);
         let scheduler = LeaderElectedComponent::start(
@@ -116,31 +136,6 @@ impl ControlLoops {
         tokio::join!(self.controllers.stop(), self.scheduler.stop());
         self.informers.stop();
     }
-}
-
-/// Runs the scheduler.
-fn scheduler_task(
-    server: &Server,
-    configuration: Arc<scheduler::Configuration>,
-    informers: Factory,
-) -> LeaderTask {
-    let server = server.clone();
-    Box::new(move |readiness| {
-        let options = scheduler::Options {
-            informers: informers.lend(),
-            configuration: configuration.clone(),
-            ..scheduler::Options::new(scheduler_client(&server))
-        };
-        let metrics = server.metrics().clone();
-        Box::pin(async move {
-            let handle = scheduler::start(options).map_err(|error| error.to_string())?;
-            let handle = Arc::new(handle);
-            metrics.register(&handle);
-            handle.synced().await;
-            readiness.set_ready();
-            std::future::pending().await
-        })
-    })
 }
 
 /// The shared informers of all components in the process: each object is cached and decoded once.

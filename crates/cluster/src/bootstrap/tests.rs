@@ -88,9 +88,9 @@ impl Rig {
 
     async fn page(&self, path: &str) -> (u16, String) {
         use http_body_util::BodyExt as _;
-        let answer = self.client.send(Method::GET, path, None).await.unwrap();
-        let code = answer.status().as_u16();
-        let text = answer.into_body().collect().await.unwrap().to_bytes();
+        let response = self.client.send(Method::GET, path, None).await.unwrap();
+        let code = response.status().as_u16();
+        let text = response.into_body().collect().await.unwrap().to_bytes();
         (code, String::from_utf8_lossy(&text).into_owned())
     }
 }
@@ -380,8 +380,8 @@ async fn the_server_is_ready_when_its_boot_sequence_is_done() {
     ] {
         assert!(text.contains(line), "{line}: {text}");
     }
-    let told = rig.page("/livez/poststarthook/rbac/bootstrap-roles").await;
-    assert_eq!(told, (500, "internal server error: not finished\n".into()));
+    let page = rig.page("/livez/poststarthook/rbac/bootstrap-roles").await;
+    assert_eq!(page, (500, "internal server error: not finished\n".into()));
     rig.server.start().await;
     bootstrap(&rig.server, &location(), &Trusted::default())
         .await

@@ -359,17 +359,17 @@ mod tests {
             write("plain", &["a.example"]),
         );
         let wild = write("wild", &["*.example"]);
-        let told = CertificateFiles {
+        let renamed = CertificateFiles {
             names: vec!["B.example".into()],
-            ..write("told", &["unused.example"])
+            ..write("renamed", &["unused.example"])
         };
-        let named = vec![plain.clone(), wild.clone(), told.clone()];
+        let named = vec![plain.clone(), wild.clone(), renamed.clone()];
         let certificates = open(Some(default.clone()), named).unwrap();
         for (name, expected) in [
             (None, &default),
             (Some("a.example"), &plain),
             (Some("A.example"), &plain),
-            (Some("b.example"), &told),
+            (Some("b.example"), &renamed),
             (Some("c.example"), &wild),
             (Some("c.d.example"), &default),
             (Some("unused.other"), &default),
@@ -378,7 +378,7 @@ mod tests {
         }
         let own = shown(&certificates, Some(LOOPBACK));
         assert!(
-            [&default, &plain, &wild, &told]
+            [&default, &plain, &wild, &renamed]
                 .iter()
                 .all(|files| stored(files) != own)
         );

@@ -14,7 +14,7 @@ use crate::frames::{
     CONTINUATION, DATA, END_HEADERS, END_STREAM, ENHANCE_YOUR_CALM, HEADERS, PING, PRIORITY, RESET,
     SETTINGS, WINDOW_UPDATE, Wire, field, frame, head, literal,
 };
-use crate::process::{Home, PATIENCE, Process};
+use crate::process::{Home, Process, STEP_TIMEOUT};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const MB: u64 = 1_000_000;
@@ -280,7 +280,7 @@ async fn a_client_that_reads_no_response_uses_bounded_memory() {
 #[tokio::test]
 async fn empty_frames_close_the_connection_of_an_unauthenticated_peer() {
     let target = Target::start().await;
-    let stranger = target.process.credentials.anonymous();
+    let anonymous = target.process.credentials.anonymous();
     for (name, flood) in [
         ("PRIORITY", frame(PRIORITY, 0, 1, &[0, 0, 0, 0, 16])),
         (
@@ -289,7 +289,7 @@ async fn empty_frames_close_the_connection_of_an_unauthenticated_peer() {
         ),
         ("unknown", frame(0xbe, 0, 0, b"anything")),
     ] {
-        let mut wire = Wire::open_as(&target.process, &stranger, &[]).await;
+        let mut wire = Wire::open_as(&target.process, &anonymous, &[]).await;
         for _ in 0..20 {
             wire.write(&flood.repeat(1_000)).await;
         }
@@ -424,7 +424,7 @@ async fn a_stalled_http1_watcher_uses_bounded_memory() {
         let mut stream = dial_narrow(&target.process.address, credentials, &["http/1.1"]).await;
         stream.write_all(watch.as_bytes()).await.unwrap();
         let mut start = [0; 12];
-        timeout(PATIENCE, stream.read_exact(&mut start))
+        timeout(STEP_TIMEOUT, stream.read_exact(&mut start))
             .await
             .expect("an answer")
             .unwrap();
@@ -440,11 +440,11 @@ async fn a_stalled_http1_watcher_uses_bounded_memory() {
 #[tokio::test]
 async fn a_body_is_not_read_if_the_request_is_rejected() {
     let target = Target::start().await;
-    let stranger = target.process.credentials.anonymous();
+    let anonymous = target.process.credentials.anonymous();
     for (credentials, token, expected) in [
-        (&stranger, "", "HTTP/1.1 403"),
+        (&anonymous, "", "HTTP/1.1 403"),
         (
-            &stranger,
+            &anonymous,
             "authorization: Bearer forged\r\n",
             "HTTP/1.1 401",
         ),
@@ -455,7 +455,7 @@ async fn a_body_is_not_read_if_the_request_is_rejected() {
         );
         stream.write_all(head.as_bytes()).await.unwrap();
         let mut answer = [0; 12];
-        timeout(PATIENCE, stream.read_exact(&mut answer))
+        timeout(STEP_TIMEOUT, stream.read_exact(&mut answer))
             .await
             .expect("an answer")
             .unwrap();
@@ -464,7 +464,7 @@ async fn a_body_is_not_read_if_the_request_is_rejected() {
     // The same a hundred times, with as much of the bodies as the server reads.
     let mut wires = Vec::new();
     for _ in 0..10 {
-        let mut wire = Wire::open_as(&target.process, &stranger, &[]).await;
+        let mut wire = Wire::open_as(&target.process, &anonymous, &[]).await;
         for number in 0..100u32 {
             let stream = 2 * number + 1;
             let mut bytes = frame(HEADERS, END_HEADERS, stream, &head("POST", CONFIG_MAPS));
@@ -544,7 +544,7 @@ async fn a_query_with_too_many_pairs_is_ignored() {
     );
     stream.write_all(long.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
-    let _ = timeout(PATIENCE, stream.read_to_end(&mut answer))
+    let _ = timeout(STEP_TIMEOUT, stream.read_to_end(&mut answer))
         .await
         .expect("an answer");
     assert!(String::from_utf8_lossy(&answer).starts_with("HTTP/1.1 414"));
@@ -577,7 +577,7 @@ async fn an_endless_chunked_body_is_rejected() {
                 sent += piece.len();
             }
         };
-        let _ = timeout(PATIENCE, pour).await;
+        let _ = timeout(STEP_TIMEOUT, pour).await;
         println!("{} KB of {:?}… were taken", sent >> 10, &piece[..6]);
         assert!(sent < 64 << 20, "the server took everything");
     }
@@ -588,9 +588,9 @@ async fn an_endless_chunked_body_is_rejected() {
 #[tokio::test]
 async fn requests_for_missing_resources_leave_no_metrics() {
     let target = Target::start().await;
-    let stranger = target.process.stranger().await;
+    let anonymous = target.process.anonymous().await;
     for number in 0..200 {
-        stranger
+        anonymous
             .get(&format!("/apis/g{number}.example/v1/things"))
             .await;
         target

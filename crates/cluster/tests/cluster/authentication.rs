@@ -8,7 +8,7 @@ use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
 use serde_json::json;
 
 use crate::client::{Client, Credentials};
-use crate::process::{Home, PATIENCE, Process};
+use crate::process::{Home, Process, STEP_TIMEOUT};
 
 const RSA: &str = include_str!("../keys/rsa.pkcs1.pem");
 const P256: &str = include_str!("../keys/p256.sec1.pem");
@@ -17,10 +17,10 @@ const ACCOUNTS: &str = "/api/v1/namespaces/default/serviceaccounts";
 
 /// The status code of a request with a token for a forbidden resource.
 async fn code(process: &Process, token: &str) -> u16 {
-    let stranger = process.stranger().await;
-    let request = Request::get(stranger.uri("/api/v1/secrets"))
+    let anonymous = process.anonymous().await;
+    let request = Request::get(anonymous.uri("/api/v1/secrets"))
         .header("authorization", format!("Bearer {token}"));
-    stranger
+    anonymous
         .fetch(request.body(Full::default()).unwrap())
         .await
         .unwrap()
@@ -172,7 +172,7 @@ async fn ask(client: &Client, other: &str) -> u16 {
 
 /// Asks until the answer is the expected one.
 async fn expect(expected: u16, mut ask: impl AsyncFnMut() -> u16) {
-    let waited = tokio::time::timeout(PATIENCE, async { while ask().await != expected {} });
+    let waited = tokio::time::timeout(STEP_TIMEOUT, async { while ask().await != expected {} });
     waited.await.unwrap_or_else(|_| panic!("never {expected}"));
 }
 
@@ -287,10 +287,10 @@ async fn anonymous_requests_are_allowed_at_configured_paths() {
     };
     write("anonymous: {enabled: true, conditions: [{path: /livez}]}");
     let process = home.start().await;
-    let stranger = process.stranger().await;
-    stranger.get("/livez").await.expect(200);
+    let anonymous = process.anonymous().await;
+    anonymous.get("/livez").await.expect(200);
     for path in ["/readyz", "/livez/ping", "/api/v1/secrets", "/version"] {
-        stranger.get(path).await.expect(401);
+        anonymous.get(path).await.expect(401);
     }
     process.admin().await.get("/readyz").await.expect(200);
 
@@ -381,9 +381,9 @@ async fn anonymous_requests_can_be_disabled() {
         .with("--anonymous-auth=false")
         .start()
         .await;
-    let stranger = process.stranger().await;
+    let anonymous = process.anonymous().await;
     for path in ["/livez", "/api/v1/secrets"] {
-        stranger.get(path).await.expect(401);
+        anonymous.get(path).await.expect(401);
     }
     process.admin().await.get("/livez").await.expect(200);
 }
@@ -397,7 +397,7 @@ async fn anonymous_requests_are_off_when_everything_is_allowed() {
             .logging();
         let process = home.start().await;
         for path in ["/livez", "/api/v1/secrets"] {
-            process.stranger().await.get(path).await.expect(401);
+            process.anonymous().await.get(path).await.expect(401);
         }
         process.admin().await.get("/livez").await.expect(200);
         let warning = "AnonymousAuth is not allowed with the AlwaysAllow authorizer.";
@@ -407,7 +407,7 @@ async fn anonymous_requests_are_off_when_everything_is_allowed() {
         .with("--authorization-mode=RBAC,AlwaysAllow")
         .start()
         .await;
-    several.stranger().await.get("/livez").await.expect(401);
+    several.anonymous().await.get("/livez").await.expect(401);
     // Kubernetes: what the file of authentication says stays.
     let home = Home::in_memory()
         .with("--authorization-mode=AlwaysAllow")
@@ -416,7 +416,7 @@ async fn anonymous_requests_are_off_when_everything_is_allowed() {
     std::fs::write(home.path().join("a.yaml"), text).unwrap();
     home.start()
         .await
-        .stranger()
+        .anonymous()
         .await
         .get("/livez")
         .await
@@ -427,12 +427,12 @@ async fn anonymous_requests_are_off_when_everything_is_allowed() {
 async fn a_control_plane_serves_only_health_to_anonymous_requests() {
     let check = async |home: Home, expected: [u16; 3]| {
         let process = home.start().await;
-        let stranger = process.stranger().await;
+        let anonymous = process.anonymous().await;
         for (path, status) in ["/livez", "/version", "/api/v1/secrets"]
             .into_iter()
             .zip(expected)
         {
-            stranger.get(path).await.expect(status);
+            anonymous.get(path).await.expect(status);
         }
     };
     check(Home::in_memory(), [200, 200, 403]).await;

@@ -25,7 +25,7 @@ use x509_parser::prelude::{FromDer as _, X509Certificate};
 
 use crate::client::{Client, Credentials};
 use crate::http::check_alive;
-use crate::process::{Home, PATIENCE, Process};
+use crate::process::{Home, Process, STEP_TIMEOUT};
 
 /// A user in `system:masters`.
 fn admin() -> CertificateParams {
@@ -124,7 +124,7 @@ async fn a_client_certificate_takes_precedence_over_a_token() {
             Full::from(r#"{"kind":"SelfSubjectReview","apiVersion":"authentication.k8s.io/v1"}"#);
         client.fetch(request.body(body).unwrap()).await.unwrap()
     };
-    let stranger = Credentials {
+    let anonymous = Credentials {
         user: None,
         ..process.credentials.clone()
     };
@@ -141,9 +141,9 @@ async fn a_client_certificate_takes_precedence_over_a_token() {
             .unwrap();
         assert!(id.starts_with("X509SHA256="), "{answer}");
     }
-    let answer = review(&stranger, "secret").await.expect(201).json();
+    let answer = review(&anonymous, "secret").await.expect(201).json();
     assert_eq!(answer["status"]["userInfo"]["username"], "jane");
-    assert_eq!(review(&stranger, "bad").await.status, 401);
+    assert_eq!(review(&anonymous, "bad").await.status, 401);
 }
 
 /// Presents a certificate and signs with a key, which need not match.
@@ -215,7 +215,9 @@ async fn show(
         stream.read_to_string(&mut answer).await?;
         std::io::Result::Ok(answer)
     };
-    let answer = timeout(PATIENCE, talk).await.expect("the server hangs up");
+    let answer = timeout(STEP_TIMEOUT, talk)
+        .await
+        .expect("the server hangs up");
     answer.unwrap_or_else(|error| error.to_string())
 }
 

@@ -22,7 +22,7 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-use crate::process::PATIENCE;
+use crate::process::STEP_TIMEOUT;
 
 /// The authority and the client certificate of a kubeconfig, as PEM.
 #[derive(Clone, Debug, PartialEq)]
@@ -124,7 +124,9 @@ async fn handshake(
         let name = ServerName::try_from("127.0.0.1").unwrap();
         connector.connect(name, tcp).await.unwrap()
     };
-    timeout(PATIENCE, connect).await.expect("connected in time")
+    timeout(STEP_TIMEOUT, connect)
+        .await
+        .expect("connected in time")
 }
 
 /// One connection. Clones share it.
@@ -238,7 +240,9 @@ impl Client {
                 body: response.into_body().collect().await?.to_bytes(),
             })
         };
-        timeout(PATIENCE, answer).await.expect("an answer in time")
+        timeout(STEP_TIMEOUT, answer)
+            .await
+            .expect("an answer in time")
     }
 
     /// The response with its body as a stream.
@@ -266,7 +270,7 @@ impl Client {
     /// A stream of events.
     pub(crate) async fn watch(&self, path: &str) -> Events {
         let request = Request::get(self.uri(path)).body(Full::default()).unwrap();
-        let response = timeout(PATIENCE, self.send(request))
+        let response = timeout(STEP_TIMEOUT, self.send(request))
             .await
             .expect("a watch in time")
             .unwrap();
@@ -293,7 +297,7 @@ impl Events {
                 let line: Vec<u8> = self.rest.drain(..=end).collect();
                 return Some(serde_json::from_slice(&line).unwrap());
             }
-            let frame = timeout(PATIENCE, self.body.frame())
+            let frame = timeout(STEP_TIMEOUT, self.body.frame())
                 .await
                 .expect("an event in time");
             match frame {

@@ -14,7 +14,7 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 use crate::client::{Client, Credentials};
-use crate::process::{Home, PATIENCE, Process, Speaking};
+use crate::process::{Home, LoggedCommand, Process, STEP_TIMEOUT};
 
 /// A free port.
 fn free_port() -> u16 {
@@ -41,9 +41,9 @@ async fn kubeconfig(home: &Home, user: &str) -> PathBuf {
 }
 
 /// Runs a component with these arguments until it prints that it is running.
-async fn run(home: &Home, arguments: &[String], kubeconfig: &Path) -> Speaking {
+async fn run(home: &Home, arguments: &[String], kubeconfig: &Path) -> LoggedCommand {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-    let mut component = Speaking::start(&arguments, kubeconfig);
+    let mut component = LoggedCommand::start(&arguments, kubeconfig);
     while !component.line().await.contains("running") {}
     let _ = home;
     component
@@ -104,15 +104,15 @@ async fn controllers_run_with_the_flags_of_kubeadm() {
     )
     .await;
     let certificate = home.path().join("certs/kube-controller-manager.crt");
-    let stranger = connect(port, &certificate, None).await;
-    assert_eq!(stranger.get("/healthz").await.expect(200).text(), "ok");
-    let refused = stranger.get("/metrics").await.expect(403).json();
+    let anonymous = connect(port, &certificate, None).await;
+    assert_eq!(anonymous.get("/healthz").await.expect(200).text(), "ok");
+    let refused = anonymous.get("/metrics").await.expect(403).json();
     assert_eq!(
         refused["message"],
         "forbidden: User \"system:anonymous\" cannot get path \"/metrics\""
     );
-    stranger.get("/livez").await.expect(200);
-    stranger.get("/readyz").await.expect(200);
+    anonymous.get("/livez").await.expect(200);
+    anonymous.get("/readyz").await.expect(200);
 
     let admin = connect(port, &certificate, Some(&process)).await;
     let checks = admin.get("/healthz?verbose").await.expect(200).text();
@@ -137,7 +137,7 @@ async fn controllers_run_with_the_flags_of_kubeadm() {
         "kube-controller-manager"
     );
     admin.get("/api/v1/pods").await.expect(404);
-    stranger.get("/debug/pprof/").await.expect(403);
+    anonymous.get("/debug/pprof/").await.expect(403);
     let profile = admin.get("/debug/pprof/profile?seconds=1").await;
     assert_eq!(
         Profile::decode(&profile.expect(200).body).sample_types,
@@ -189,10 +189,13 @@ async fn the_scheduler_delegates_authentication_and_authorization() {
         .get("/apis/coordination.k8s.io/v1/namespaces/default/leases/other")
         .await
         .expect(200);
-    let stranger = connect(port, &home.path().join("certs/kube-scheduler.crt"), None).await;
-    stranger.get("/livez").await.expect(200);
-    assert_eq!(stranger.get("/readyz").await.expect(200).text(), "ok");
-    stranger.get("/readyz/sched-handler-sync").await.expect(403);
+    let anonymous = connect(port, &home.path().join("certs/kube-scheduler.crt"), None).await;
+    anonymous.get("/livez").await.expect(200);
+    assert_eq!(anonymous.get("/readyz").await.expect(200).text(), "ok");
+    anonymous
+        .get("/readyz/sched-handler-sync")
+        .await
+        .expect(403);
 
     let accounts = "/api/v1/namespaces/default/serviceaccounts";
     server
@@ -213,7 +216,7 @@ async fn the_scheduler_delegates_authentication_and_authorization() {
             .header("authorization", &bearer)
             .body(Full::default())
             .unwrap();
-        stranger.fetch(request)
+        anonymous.fetch(request)
     };
     let refused = scrape().await.unwrap().expect(403).json();
     let user = "system:serviceaccount:default:scraper";
@@ -225,7 +228,7 @@ async fn the_scheduler_delegates_authentication_and_authorization() {
         .header("authorization", "Bearer x")
         .body(Full::default())
         .unwrap();
-    stranger.fetch(refused).await.unwrap().expect(401);
+    anonymous.fetch(refused).await.unwrap().expect(401);
 
     // Decisions are cached by the user, so another one is allowed.
     server
@@ -250,7 +253,7 @@ async fn the_scheduler_delegates_authentication_and_authorization() {
         .header("authorization", &bearer)
         .body(Full::default())
         .unwrap();
-    let metrics = stranger.fetch(request).await.unwrap().expect(200).text();
+    let metrics = anonymous.fetch(request).await.unwrap().expect(200).text();
     assert!(
         metrics.contains("leader_election_master_status{name=\"other\"} 1\n"),
         "{metrics}"
@@ -276,12 +279,12 @@ async fn nodes_serve_health_metrics_status_and_flags() {
     ];
     let _nodes = run(&home, &arguments, &admins).await;
     let certificate = home.path().join("certs/kubelet.crt");
-    let stranger = connect(port, &certificate, None).await;
+    let anonymous = connect(port, &certificate, None).await;
     for path in ["/healthz", "/livez", "/readyz"] {
-        assert_eq!(stranger.get(path).await.expect(200).text(), "ok", "{path}");
+        assert_eq!(anonymous.get(path).await.expect(200).text(), "ok", "{path}");
     }
     for path in ["/metrics", "/statusz", "/flagz"] {
-        stranger.get(path).await.expect(403);
+        anonymous.get(path).await.expect(403);
     }
     let admin = connect(port, &certificate, Some(&process)).await;
     let metrics = admin.get("/metrics").await.expect(200).text();
@@ -371,7 +374,7 @@ async fn secure_ports_default_to_upstreams() {
             .spawn()
             .unwrap();
         let mut said = BufReader::new(child.stderr.take().unwrap()).lines();
-        let line = timeout(PATIENCE, said.next_line())
+        let line = timeout(STEP_TIMEOUT, said.next_line())
             .await
             .expect("it says where");
         let line = line.unwrap().expect("it goes on");
@@ -410,7 +413,7 @@ async fn the_verbosity_of_the_log_is_set_while_the_server_runs() {
             .contains("<tr>v<br>")
     );
     process
-        .stranger()
+        .anonymous()
         .await
         .call("PUT", "/debug/flags/v", "9")
         .await
@@ -588,8 +591,8 @@ async fn profiles_are_served_as_in_go() {
     assert_eq!(moved.headers()["location"], "/debug/pprof/");
     let symbols = one.get("/debug/pprof/symbol?0x1+x").await.expect(200);
     assert_eq!(symbols.text(), "num_symbols: 1\n");
-    let stranger = process.stranger().await;
-    stranger
+    let anonymous = process.anonymous().await;
+    anonymous
         .get("/debug/pprof/profile?seconds=1")
         .await
         .expect(403);

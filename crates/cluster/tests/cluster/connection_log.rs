@@ -6,10 +6,10 @@ use std::process::Output;
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use crate::process::{Home, PATIENCE, Speaking, command};
+use crate::process::{Home, LoggedCommand, STEP_TIMEOUT, command};
 
 async fn ended(mut command: Command) -> Output {
-    timeout(PATIENCE, command.output())
+    timeout(STEP_TIMEOUT, command.output())
         .await
         .expect("it ends by itself")
         .unwrap()
@@ -37,7 +37,7 @@ async fn the_log_names_an_unreachable_server_and_the_reason() {
         &["scheduler", "--no-leader-elect"],
         &["node"],
     ] {
-        let mut command = Speaking::start(arguments, &home.kubeconfig());
+        let mut command = LoggedCommand::start(arguments, &home.kubeconfig());
         let line = command.line().await;
         assert!(line.contains(&expected), "{arguments:?}: {line}");
     }
@@ -58,7 +58,7 @@ async fn the_log_names_a_server_with_an_untrusted_certificate() {
             .to_owned()
     };
     let theirs = authority(&std::fs::read_to_string(other.kubeconfig()).unwrap());
-    let stranger = with(&home, "stranger", |text| {
+    let untrusted = with(&home, "untrusted", |text| {
         text.replace(&authority(text), &theirs)
     });
     let nonsense = with(&home, "nonsense", |text| {
@@ -70,7 +70,9 @@ async fn the_log_names_a_server_with_an_untrusted_certificate() {
         said.contains("nonsense: the certificate authority of the cluster has no certificate"),
         "{said}"
     );
-    let line = Speaking::start(&["controllers"], &stranger).line().await;
+    let line = LoggedCommand::start(&["controllers"], &untrusted)
+        .line()
+        .await;
     let expected = format!(
         "cannot reach https://{}: invalid peer certificate",
         process.address
@@ -95,10 +97,10 @@ async fn a_missing_permission_is_logged_once() {
         .output();
     let file = home.path().join("joe");
     std::fs::write(&file, joe.await.unwrap().stdout).unwrap();
-    let line = Speaking::start(&["controllers"], &file).line().await;
+    let line = LoggedCommand::start(&["controllers"], &file).line().await;
     let lease = "User \"joe\" cannot get resource \"leases\" in API group \"coordination.k8s.io\" in the namespace \"kube-system\"";
     assert!(line.contains(lease), "{line}");
-    let mut scheduler = Speaking::start(&["scheduler", "--no-leader-elect"], &file);
+    let mut scheduler = LoggedCommand::start(&["scheduler", "--no-leader-elect"], &file);
     let mut said = std::collections::HashSet::new();
     for _ in 0..10 {
         let line = scheduler.line().await;
@@ -145,7 +147,7 @@ async fn invalid_node_names_and_capacities_are_rejected() {
 async fn nodes_are_reported_as_running_once_they_are_registered() {
     let home = Home::in_memory();
     let process = home.start().await;
-    let line = Speaking::start(&["node", "--nodes", "40"], &home.kubeconfig())
+    let line = LoggedCommand::start(&["node", "--nodes", "40"], &home.kubeconfig())
         .line()
         .await;
     assert_eq!(line, "40 simulated nodes are running");
@@ -164,7 +166,7 @@ async fn nodes_are_reported_as_running_once_they_are_registered() {
 async fn node_errors_of_the_api_server_are_printed() {
     let home = Home::in_memory();
     let _process = home.start().await;
-    let mut nodes = Speaking::start(&["node", "--capacity", "pods=1500m"], &home.kubeconfig());
+    let mut nodes = LoggedCommand::start(&["node", "--capacity", "pods=1500m"], &home.kubeconfig());
     let line = nodes.line().await;
     assert!(
         line.contains("status.capacity.pods: Invalid value: \"1500m\": must be an integer"),
@@ -184,7 +186,7 @@ async fn nothing_panics_when_output_is_closed() {
             .unwrap()
     };
     let mut nobody = command(&["controllers"], Path::new("none"));
-    let status = timeout(PATIENCE, nobody.stderr(full()).status())
+    let status = timeout(STEP_TIMEOUT, nobody.stderr(full()).status())
         .await
         .expect("it ends by itself")
         .unwrap();

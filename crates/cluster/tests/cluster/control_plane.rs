@@ -7,7 +7,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use crate::process::{Home, PATIENCE};
+use crate::process::{Home, STEP_TIMEOUT};
 
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
 
@@ -25,7 +25,7 @@ async fn the_steps_of_a_deployment_are_printed() {
         .spawn()
         .unwrap();
     let mut said = BufReader::new(trace.stderr.take().unwrap()).lines();
-    let waiting = timeout(PATIENCE, said.next_line())
+    let waiting = timeout(STEP_TIMEOUT, said.next_line())
         .await
         .expect("it says that it waits")
         .unwrap();
@@ -44,7 +44,7 @@ async fn the_steps_of_a_deployment_are_printed() {
         .post(DEPLOYMENTS, deployment.to_string())
         .await
         .expect(201);
-    let output = timeout(PATIENCE, trace.wait_with_output())
+    let output = timeout(STEP_TIMEOUT, trace.wait_with_output())
         .await
         .expect("it becomes ready")
         .unwrap();
@@ -95,7 +95,7 @@ async fn components_need_a_valid_kubeconfig() {
         let output = Command::new(env!("CARGO_BIN_EXE_mizzen"))
             .args([part, "--kubeconfig", "/nonexistent"])
             .output();
-        let output = timeout(PATIENCE, output)
+        let output = timeout(STEP_TIMEOUT, output)
             .await
             .expect("ends by itself")
             .unwrap();
@@ -143,7 +143,9 @@ async fn standalone_components_work_as_in_the_control_plane() {
         }
         panic!("the watch ended");
     };
-    timeout(PATIENCE, ready).await.expect("a pod becomes ready");
+    timeout(STEP_TIMEOUT, ready)
+        .await
+        .expect("a pod becomes ready");
     let lease = client
         .get("/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/kube-controller-manager")
         .await;
@@ -164,7 +166,7 @@ async fn devices_are_allocated_and_given_back_under_the_roles_of_upstream() {
     let process = Home::in_memory().whole().start().await;
     let client = process.admin().await;
     let mut nodes = client.watch("/api/v1/nodes?watch=true").await;
-    let node = timeout(PATIENCE, nodes.next())
+    let node = timeout(STEP_TIMEOUT, nodes.next())
         .await
         .expect("a node comes")
         .unwrap();
@@ -211,7 +213,7 @@ async fn devices_are_allocated_and_given_back_under_the_roles_of_upstream() {
                 }
             }
         };
-        timeout(PATIENCE, seen)
+        timeout(STEP_TIMEOUT, seen)
             .await
             .expect("the claim comes to be so");
     };
@@ -222,7 +224,7 @@ async fn devices_are_allocated_and_given_back_under_the_roles_of_upstream() {
             "{PODS}?watch=true&fieldSelector=status.phase=Running"
         ))
         .await;
-    timeout(PATIENCE, pods.next())
+    timeout(STEP_TIMEOUT, pods.next())
         .await
         .expect("the pod runs")
         .unwrap();

@@ -7,7 +7,7 @@ use std::process::Output;
 use tokio::time::timeout;
 
 use crate::client::{Client, dial};
-use crate::process::{Home, PATIENCE, command};
+use crate::process::{Home, STEP_TIMEOUT, command};
 
 /// The output of a server that rejects its arguments.
 async fn refusal(arguments: &[&str]) -> String {
@@ -19,7 +19,7 @@ async fn refusal(arguments: &[&str]) -> String {
 /// The output of a component that rejects its arguments.
 async fn component_refusal(arguments: &[&str]) -> String {
     let output = command(arguments, Path::new("no.kubeconfig")).output();
-    let failed: Output = timeout(PATIENCE, output)
+    let failed: Output = timeout(STEP_TIMEOUT, output)
         .await
         .expect("it ends by itself")
         .unwrap();
@@ -448,7 +448,7 @@ async fn a_flag_serves_the_logs_of_the_host() {
         .await
         .expect(400);
     admin.call("DELETE", "/logs/", "").await.expect(405);
-    process.stranger().await.get("/logs/").await.expect(403);
+    process.anonymous().await.get("/logs/").await.expect(403);
     assert!(
         admin
             .get("/")

@@ -9,7 +9,7 @@ use tokio::time::timeout;
 use tokio_rustls::client::TlsStream;
 
 use crate::client::{Credentials, dial};
-use crate::process::{PATIENCE, Process};
+use crate::process::{Process, STEP_TIMEOUT};
 
 pub(crate) const DATA: u8 = 0;
 pub(crate) const HEADERS: u8 = 1;
@@ -113,7 +113,7 @@ impl Wire {
 
     /// The next frame; none when the server has closed the connection.
     pub(crate) async fn next(&mut self) -> Option<Frame> {
-        let read = timeout(PATIENCE, self.read())
+        let read = timeout(STEP_TIMEOUT, self.read())
             .await
             .expect("something in time");
         read.ok()

@@ -12,7 +12,7 @@ use crate::client::{Client, dial};
 use crate::frames::{
     DATA, END_HEADERS, END_STREAM, GO_AWAY, HEADERS, RESET, Wire, frame, head, literal,
 };
-use crate::process::{Home, PATIENCE, Process};
+use crate::process::{Home, Process, STEP_TIMEOUT};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 const MIB: usize = 1024 * 1024;
@@ -36,7 +36,9 @@ async fn raw(process: &Process, bytes: &[u8]) -> String {
         let _ = stream.write_all(bytes).await;
         let _ = stream.read_to_end(&mut answer).await;
     };
-    timeout(PATIENCE, talk).await.expect("the server hangs up");
+    timeout(STEP_TIMEOUT, talk)
+        .await
+        .expect("the server hangs up");
     String::from_utf8_lossy(&answer).into_owned()
 }
 
@@ -107,7 +109,7 @@ async fn a_response_to_head_has_only_headers() {
 #[tokio::test]
 async fn an_unauthenticated_connection_is_closed_after_one_request() {
     let process = Home::in_memory().start().await;
-    let stranger = process.credentials.anonymous();
+    let anonymous = process.credentials.anonymous();
     let token = [head("GET", "/version"), literal(0x0f, "")[..1].to_vec()].concat();
     let token = [&token[..], &[0x08], &literal(0, "Bearer forged")[1..]].concat();
     for question in [
@@ -115,7 +117,7 @@ async fn an_unauthenticated_connection_is_closed_after_one_request() {
         head("GET", "/api/v1/secrets"),
         token,
     ] {
-        let mut wire = Wire::open_as(&process, &stranger, &[]).await;
+        let mut wire = Wire::open_as(&process, &anonymous, &[]).await;
         assert!(
             wire.write(&frame(HEADERS, END_HEADERS | END_STREAM, 1, &question))
                 .await
@@ -170,7 +172,7 @@ async fn an_anonymous_client_reads_nothing() {
         .post("/api/v1/namespaces/default/secrets", secret)
         .await
         .expect(201);
-    let stranger = process.stranger().await;
+    let anonymous = process.anonymous().await;
     for path in [
         "/api/v1/secrets",
         "/api/v1/secrets?watch=1",
@@ -185,7 +187,7 @@ async fn an_anonymous_client_reads_nothing() {
         "/metrics",
         "/",
     ] {
-        let answer = stranger.get(path).await;
+        let answer = anonymous.get(path).await;
         assert!(
             matches!(answer.status, 401 | 403),
             "{path}: {}",
@@ -195,22 +197,22 @@ async fn an_anonymous_client_reads_nothing() {
         assert_eq!(answer.json()["kind"], "Status", "{path}");
     }
     for method in ["POST", "PUT", "PATCH", "DELETE"] {
-        let answer = stranger
+        let answer = anonymous
             .call(method, "/api/v1/namespaces/default/secrets/hidden", secret)
             .await;
         assert_eq!(answer.status, 403, "{method}: {}", answer.text());
     }
-    stranger.get("/readyz").await.expect(200);
+    anonymous.get("/readyz").await.expect(200);
 }
 
 #[tokio::test]
 async fn an_unknown_token_is_rejected() {
     let process = Home::in_memory().start().await;
-    let stranger = process.stranger().await;
+    let anonymous = process.anonymous().await;
     for token in ["forged", "é", "\u{fffd}"] {
-        let request = Request::get(stranger.uri("/healthz"))
+        let request = Request::get(anonymous.uri("/healthz"))
             .header("authorization", format!("Bearer {token}"));
-        let answer = stranger
+        let answer = anonymous
             .fetch(request.body(Full::default()).unwrap())
             .await
             .unwrap();
@@ -536,7 +538,7 @@ async fn a_connection_without_tls_is_closed() {
         let _ = stream.write_all(bytes).await;
         stream.shutdown().await.ok();
         let mut answer = Vec::new();
-        let _ = timeout(PATIENCE, stream.read_to_end(&mut answer))
+        let _ = timeout(STEP_TIMEOUT, stream.read_to_end(&mut answer))
             .await
             .expect("the server hangs up");
         assert!(!answer.starts_with(b"HTTP/1.1 200"));

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::client::Client;
-use crate::process::{Home, Speaking};
+use crate::process::{Home, LoggedCommand};
 
 const LEASES: &str = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases";
 
@@ -29,7 +29,9 @@ async fn a_second_component_waits_for_the_lease_and_names_the_leader() {
         ("scheduler", "kube-scheduler"),
         ("node", "node-nodes.mizzen.dev"),
     ] {
-        let line = Speaking::start(&[command], &home.kubeconfig()).line().await;
+        let line = LoggedCommand::start(&[command], &home.kubeconfig())
+            .line()
+            .await;
         let lease = lease(&client, name).await;
         let expected = format!(
             "waiting for the lease kube-system/{name}, held by {}",

@@ -114,7 +114,7 @@ async fn an_api_server_serves_statusz_and_flagz() {
     let index = admin.get("/").await.expect(200).json();
     let paths = index["paths"].as_array().unwrap();
     assert!(paths.contains(&json!("/statusz")) && paths.contains(&json!("/flagz")));
-    process.stranger().await.get("/statusz").await.expect(403);
+    process.anonymous().await.get("/statusz").await.expect(403);
     process.stop().await;
 }
 

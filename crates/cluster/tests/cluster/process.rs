@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use crate::client::{Client, Credentials};
 
 /// The timeout of a step of a test, on a slow and busy machine.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+pub(crate) const STEP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A directory for servers, one after the other.
 pub(crate) struct Home {
@@ -133,7 +133,7 @@ impl Home {
             .spawn()
             .unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap()).lines();
-        let line = timeout(PATIENCE, stdout.next_line())
+        let line = timeout(STEP_TIMEOUT, stdout.next_line())
             .await
             .expect("ready in time")
             .unwrap();
@@ -163,7 +163,7 @@ impl Home {
     /// The output of a server that fails to start with these arguments.
     pub(crate) async fn fail_with(&self, arguments: &[&str]) -> Output {
         let child = self.command().args(arguments).output();
-        timeout(PATIENCE, child)
+        timeout(STEP_TIMEOUT, child)
             .await
             .expect("ends by itself")
             .unwrap()
@@ -184,7 +184,7 @@ pub(crate) struct Process {
 
 impl Process {
     /// An anonymous client. Over HTTP/2 each of its connections would be closed after one request.
-    pub(crate) async fn stranger(&self) -> Client {
+    pub(crate) async fn anonymous(&self) -> Client {
         Client::connect(&self.address, &self.credentials.anonymous(), &["http/1.1"]).await
     }
 
@@ -200,7 +200,7 @@ impl Process {
 
     /// Waits for its exit status.
     pub(crate) async fn ended(&mut self) -> ExitStatus {
-        timeout(PATIENCE, self.child.wait())
+        timeout(STEP_TIMEOUT, self.child.wait())
             .await
             .expect("ends in time")
             .unwrap()
@@ -239,20 +239,20 @@ impl Process {
 }
 
 /// A command and its standard error.
-pub(crate) struct Speaking {
+pub(crate) struct LoggedCommand {
     _child: Child,
     said: Lines<BufReader<ChildStderr>>,
 }
 
-impl Speaking {
+impl LoggedCommand {
     /// Runs it against the server of a kubeconfig.
-    pub(crate) fn start(arguments: &[&str], kubeconfig: &Path) -> Speaking {
+    pub(crate) fn start(arguments: &[&str], kubeconfig: &Path) -> LoggedCommand {
         let mut child = command(arguments, kubeconfig)
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
         let said = BufReader::new(child.stderr.take().unwrap()).lines();
-        Speaking {
+        LoggedCommand {
             _child: child,
             said,
         }
@@ -260,7 +260,7 @@ impl Speaking {
 
     /// The next line.
     pub(crate) async fn line(&mut self) -> String {
-        let line = timeout(PATIENCE, self.said.next_line())
+        let line = timeout(STEP_TIMEOUT, self.said.next_line())
             .await
             .expect("it says something");
         line.unwrap().expect("it goes on")

@@ -58,7 +58,7 @@ async fn no_secret_is_in_logs_metrics_or_errors() {
     let home = home.with(format!("--token-auth-file={}", tokens.display()).leak());
     let process = home.start().await;
     let admin = process.admin().await;
-    let stranger = process.stranger().await;
+    let anonymous = process.anonymous().await;
     let old = Client::connect(
         &process.address,
         &process.credentials.anonymous(),
@@ -94,7 +94,7 @@ async fn no_secret_is_in_logs_metrics_or_errors() {
     let (good, forged, issued_bearer) = (bearer(STATIC), bearer(FORGED), bearer(&issued));
     let boot = bearer(&format!("abcdef.{BOOTSTRAP}"));
     let wrong_boot = bearer(&format!("abcdef.{}", BOOTSTRAP.replace('0', "1")));
-    for client in [&stranger, &old] {
+    for client in [&anonymous, &old] {
         let namespaces = "/api/v1/namespaces";
         call(client, "GET", namespaces, &[("authorization", &good)], "")
             .await

@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 
 use crate::client::{Client, dial};
-use crate::process::{Home, PATIENCE, Process};
+use crate::process::{Home, Process, STEP_TIMEOUT};
 
 /// The response headers of a request without a body.
 async fn head(process: &Process, request: &str) -> String {
@@ -19,7 +19,7 @@ async fn head(process: &Process, request: &str) -> String {
     let request = format!("{request}\r\nhost: x\r\nconnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
-    let _ = timeout(PATIENCE, stream.read_to_end(&mut answer))
+    let _ = timeout(STEP_TIMEOUT, stream.read_to_end(&mut answer))
         .await
         .expect("an answer");
     let text = String::from_utf8_lossy(&answer).to_lowercase();
@@ -103,7 +103,7 @@ async fn a_stopping_server_is_not_ready_first() {
     client.get("/readyz").await.expect(200);
     process.terminate();
     let unready = async { while client.get("/readyz").await.status == 200 {} };
-    timeout(PATIENCE, unready)
+    timeout(STEP_TIMEOUT, unready)
         .await
         .expect("not ready any more");
     client.get("/livez").await.expect(200);

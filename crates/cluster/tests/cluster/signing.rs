@@ -12,7 +12,7 @@ use tokio::time::timeout;
 use x509_parser::prelude::{FromDer as _, Pem, X509Certificate};
 
 use crate::client::Client;
-use crate::process::{Home, PATIENCE};
+use crate::process::{Home, STEP_TIMEOUT};
 
 const REQUESTS: &str = "/apis/certificates.k8s.io/v1/certificatesigningrequests";
 const CLIENT: &str = "kubernetes.io/kube-apiserver-client";
@@ -82,7 +82,7 @@ fn run(home: &Home, files: &[(&str, &Path)]) -> Child {
 }
 
 async fn refused(home: &Home, files: &[(&str, &Path)]) -> String {
-    let output = timeout(PATIENCE, command(home, files).output())
+    let output = timeout(STEP_TIMEOUT, command(home, files).output())
         .await
         .expect("ends by itself");
     let Output { status, stderr, .. } = output.unwrap();

@@ -100,8 +100,8 @@ async fn servers_in_one_place_do_not_share_memory() {
         .get(&format!("{CONFIG_MAPS}/mine"))
         .await
         .expect(404);
-    let stranger = second.stranger().await;
-    stranger.get(CONFIG_MAPS).await.expect(403);
+    let anonymous = second.anonymous().await;
+    anonymous.get(CONFIG_MAPS).await.expect(403);
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 
 use crate::client::{Client, dial};
-use crate::process::{Home, PATIENCE, Process};
+use crate::process::{Home, Process, STEP_TIMEOUT};
 
 const CONFIG_MAPS: &str = "/api/v1/namespaces/default/configmaps";
 /// Less than any of the server's limits on what a client may take.
@@ -83,7 +83,7 @@ async fn a_request_in_flight_is_answered_before_the_stop() {
     stream.write_all(rest.as_bytes()).await.unwrap();
     let mut answer = Vec::new();
     let read = stream.read_to_end(&mut answer);
-    timeout(PATIENCE, read)
+    timeout(STEP_TIMEOUT, read)
         .await
         .expect("answered in time")
         .unwrap();
@@ -103,5 +103,7 @@ async fn a_request_in_flight_is_answered_before_the_stop() {
 /// Waits until the server does not accept connections.
 async fn accepts_nobody(process: &Process) {
     let closed = async { while TcpStream::connect(&process.address).await.is_ok() {} };
-    timeout(PATIENCE, closed).await.expect("stops accepting");
+    timeout(STEP_TIMEOUT, closed)
+        .await
+        .expect("stops accepting");
 }

@@ -20,7 +20,7 @@ use tokio_rustls::rustls::{
     CipherSuite, ClientConfig, RootCertStore, SignatureScheme, SupportedProtocolVersion,
 };
 
-use crate::process::{Home, PATIENCE, Process};
+use crate::process::{Home, Process, STEP_TIMEOUT};
 
 /// A TLS client.
 struct Speaker<'a> {
@@ -64,7 +64,7 @@ impl Speaker<'_> {
             let _ = stream.read_to_end(&mut answer).await;
             std::io::Result::Ok(answer.starts_with(b"HTTP/1.1 200"))
         };
-        timeout(PATIENCE, talk)
+        timeout(STEP_TIMEOUT, talk)
             .await
             .expect("an answer or a refusal")
             .unwrap_or_default()

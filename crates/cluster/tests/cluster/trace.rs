@@ -8,7 +8,7 @@ use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
 use crate::client::Client;
-use crate::process::{Home, PATIENCE};
+use crate::process::{Home, STEP_TIMEOUT};
 
 const JOBS: &str = "/apis/batch/v1/namespaces/default/jobs";
 const DEPLOYMENTS: &str = "/apis/apps/v1/namespaces/default/deployments";
@@ -29,7 +29,7 @@ fn trace(kubeconfig: &Path, arguments: &[&str]) -> Child {
 }
 
 async fn end(trace: Child) -> (Output, String) {
-    let output = timeout(PATIENCE, trace.wait_with_output())
+    let output = timeout(STEP_TIMEOUT, trace.wait_with_output())
         .await
         .expect("it ends by itself")
         .unwrap();
@@ -106,7 +106,7 @@ async fn failures_are_printed_and_end_until_ready() {
             }
         }
     };
-    timeout(PATIENCE, refused)
+    timeout(STEP_TIMEOUT, refused)
         .await
         .expect("its pod is refused");
     let account = json!({"serviceAccountName": "default", "serviceAccount": "default"});

@@ -30,30 +30,29 @@ const INDEX: &str = "<html>\n<head>\n<title>/debug/pprof/</title>\n</head>\n<bod
 /// Serves `/debug/pprof`; none for other paths.
 pub(super) async fn serve(request: NonResourceRequest<'_>) -> Option<Response<Bytes>> {
     Some(match request.path.strip_prefix("/debug/pprof")? {
-        "" => redirect(request.method),
+        "" => {
+            // Go: `http.Redirect` writes a body only for GET.
+            let (body, is_html) = match *request.method {
+                Method::GET => ("<a href=\"/debug/pprof/\">Found</a>.\n\n", true),
+                Method::HEAD => ("", true),
+                _ => ("", false),
+            };
+            let mut response = Response::new(body.into());
+            *response.status_mut() = StatusCode::FOUND;
+            let headers = response.headers_mut();
+            headers.insert(header::LOCATION, HeaderValue::from_static("/debug/pprof/"));
+            if is_html {
+                let html = HeaderValue::from_static("text/html; charset=utf-8");
+                headers.insert(header::CONTENT_TYPE, html);
+            }
+            response
+        }
         "/" => ok("text/html; charset=utf-8", INDEX.into()),
         "/profile" => serve_profile(request.query).await,
         "/symbol" => serve_symbols(request).await,
         name if name.starts_with('/') => error(StatusCode::NOT_FOUND, "Unknown profile"),
         _ => return None,
     })
-}
-
-/// Go: `http.Redirect` writes a body only for GET.
-fn redirect(method: &Method) -> Response<Bytes> {
-    let body = match *method {
-        Method::GET => "<a href=\"/debug/pprof/\">Found</a>.\n\n",
-        _ => "",
-    };
-    let mut response = Response::new(body.into());
-    *response.status_mut() = StatusCode::FOUND;
-    let headers = response.headers_mut();
-    headers.insert(header::LOCATION, HeaderValue::from_static("/debug/pprof/"));
-    if matches!(*method, Method::GET | Method::HEAD) {
-        let html = HeaderValue::from_static("text/html; charset=utf-8");
-        headers.insert(header::CONTENT_TYPE, html);
-    }
-    response
 }
 
 /// Profiles the process for a time. It ends when the client disconnects.

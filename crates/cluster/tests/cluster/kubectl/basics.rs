@@ -6,7 +6,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::time::timeout;
 
 use super::{Kubectl, text};
-use crate::process::PATIENCE;
+use crate::process::STEP_TIMEOUT;
 
 #[tokio::test]
 async fn reads_an_empty_cluster() {
@@ -389,7 +389,7 @@ async fn watching_sees_a_change() {
     let mut child = watch.stdout(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     for colour in ["blue", "red"] {
-        let line = timeout(PATIENCE, lines.next_line())
+        let line = timeout(STEP_TIMEOUT, lines.next_line())
             .await
             .expect("an event in time")
             .unwrap();

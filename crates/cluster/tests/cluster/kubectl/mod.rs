@@ -16,7 +16,7 @@ use std::process::{Output, Stdio};
 use tokio::process::Command;
 use tokio::time::timeout;
 
-use crate::process::{Home, PATIENCE, Process};
+use crate::process::{Home, Process, STEP_TIMEOUT};
 
 /// The minor version of kubectl that first has a subcommand or flag, or speaks a version of it that is still served.
 /// Debian's kubectl is 1.20.
@@ -116,7 +116,7 @@ impl Kubectl {
     }
 
     async fn output(&self, mut command: Command) -> Output {
-        timeout(PATIENCE, command.output())
+        timeout(STEP_TIMEOUT, command.output())
             .await
             .expect("kubectl ends in time")
             .unwrap()

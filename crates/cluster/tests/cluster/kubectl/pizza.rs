@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::Kubectl;
-use crate::process::PATIENCE;
+use crate::process::STEP_TIMEOUT;
 
 const GROUP: &str = pizza::GROUP;
 
@@ -74,7 +74,7 @@ impl Restaurant {
     /// Stops serving.
     async fn close(mut self) {
         drop(self.stop.take());
-        timeout(PATIENCE, self.task)
+        timeout(STEP_TIMEOUT, self.task)
             .await
             .expect("ends in time")
             .unwrap();
@@ -153,7 +153,7 @@ struct Watch {
 impl Watch {
     /// The next line, its words one space apart.
     async fn next(&mut self) -> String {
-        let line = timeout(PATIENCE, self.lines.next_line())
+        let line = timeout(STEP_TIMEOUT, self.lines.next_line())
             .await
             .expect("an event in time")
             .unwrap();

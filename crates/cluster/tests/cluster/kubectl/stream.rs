@@ -8,7 +8,7 @@ use tokio::process::Command;
 use tokio::time::timeout;
 
 use super::{Kubectl, text};
-use crate::process::{Home, PATIENCE};
+use crate::process::{Home, STEP_TIMEOUT};
 
 /// A control plane with a running pod that serves HTTP and counts, and its Service.
 async fn start() -> Option<Kubectl> {
@@ -53,7 +53,7 @@ impl Kubectl {
         let mut stdin = child.stdin.take().unwrap();
         stdin.write_all(input.as_bytes()).await.unwrap();
         drop(stdin);
-        let output = timeout(PATIENCE, child.wait_with_output())
+        let output = timeout(STEP_TIMEOUT, child.wait_with_output())
             .await
             .expect("kubectl ends in time")
             .unwrap();
@@ -152,7 +152,7 @@ async fn fetch(port: &str, path: &str) -> String {
     let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     stream.write_all(request.as_bytes()).await.unwrap();
     let mut answer = String::new();
-    let read = timeout(PATIENCE, stream.read_to_string(&mut answer))
+    let read = timeout(STEP_TIMEOUT, stream.read_to_string(&mut answer))
         .await
         .expect("an answer in time");
     read.map(|_| answer).unwrap_or_default()
@@ -172,7 +172,7 @@ async fn a_port_of_a_pod_is_forwarded() {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let line = timeout(PATIENCE, lines.next_line())
+        let line = timeout(STEP_TIMEOUT, lines.next_line())
             .await
             .expect("forwarding in time")
             .unwrap()
@@ -201,7 +201,7 @@ async fn a_port_of_a_pod_is_forwarded() {
             .spawn()
             .unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let line = timeout(PATIENCE, lines.next_line())
+        let line = timeout(STEP_TIMEOUT, lines.next_line())
             .await
             .expect("forwarding in time")
             .unwrap()
@@ -214,7 +214,7 @@ async fn a_port_of_a_pod_is_forwarded() {
             .to_owned();
         assert_eq!(fetch(&port, "/").await, "");
         let mut errors = BufReader::new(child.stderr.take().unwrap()).lines();
-        let line = timeout(PATIENCE, errors.next_line())
+        let line = timeout(STEP_TIMEOUT, errors.next_line())
             .await
             .expect("an error in time")
             .unwrap()
