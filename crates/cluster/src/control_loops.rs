@@ -40,7 +40,7 @@ impl Dependencies {
         let (server, configuration) = (server.clone(), self.scheduler.clone());
         Box::new(move |readiness| {
             let options = scheduler::Options {
-                informers: informers.lend(),
+                informers: informers.scoped(),
                 configuration: configuration.clone(),
                 ..scheduler::Options::new(scheduler_client(&server))
             };
@@ -77,7 +77,7 @@ impl Dependencies {
         };
         Box::new(move |readiness| {
             let options = controllers::Options {
-                informers: Some(informers.lend()),
+                informers: Some(informers.scoped()),
                 ..options.clone()
             };
             let metrics = metrics.clone();
