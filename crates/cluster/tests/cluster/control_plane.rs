@@ -48,8 +48,8 @@ async fn the_steps_of_a_deployment_are_printed() {
         .await
         .expect("it becomes ready")
         .unwrap();
-    let told = String::from_utf8(output.stdout).unwrap();
-    let actors: Vec<&str> = told
+    let lines = String::from_utf8(output.stdout).unwrap();
+    let actors: Vec<&str> = lines
         .lines()
         .filter_map(|line| line.split_whitespace().nth(1))
         .collect();
@@ -57,7 +57,7 @@ async fn the_steps_of_a_deployment_are_printed() {
         actors
             .iter()
             .position(|one| *one == actor)
-            .unwrap_or_else(|| panic!("no {actor} in\n{told}"))
+            .unwrap_or_else(|| panic!("no {actor} in\n{lines}"))
     };
     let pods = client
         .get("/api/v1/namespaces/default/pods")
@@ -72,14 +72,13 @@ async fn the_steps_of_a_deployment_are_printed() {
         .collect();
     assert_eq!(names.len(), 2);
     assert!(
-        told.contains("deployment/web")
-            && told.lines().last().unwrap().contains("counts 2 ready of 2"),
-        "{told}"
+        lines.contains("deployment/web") && lines.lines().last().unwrap().contains("2 of 2 ready"),
+        "{lines}"
     );
     assert!(
         first("replicaset-controller") < first("scheduler")
             && first("scheduler") < first("kubelet"),
-        "{told}"
+        "{lines}"
     );
     let logs = client
         .get(&format!("/api/v1/namespaces/default/pods/{}/log", names[0]))

@@ -92,7 +92,7 @@ async fn a_server_survives_a_full_disk_without_a_restart() {
         home.log()
     );
 
-    // What was acknowledged is there after a kill.
+    // Acknowledged writes survive a kill.
     process.kill().await;
     let process = home.start().await;
     let list = process
