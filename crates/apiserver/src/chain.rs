@@ -233,8 +233,8 @@ async fn handle_authenticated(
     if let Err(rejected) = admitted {
         return Ok(terminated(rejected));
     }
-    if let Err(refusal) = authorization::authorize_request(server, request).await {
-        return Ok(refusal.into_response(request, |status| forbidden(server, request, status)));
+    if let Err(denial) = authorization::authorize_request(server, request).await {
+        return Ok(denial.into_response(request, |status| forbidden(server, request, status)));
     }
     let local = match aggregation::other_server(server, &request.info) {
         Some(OtherServer::Remote(other)) => {

@@ -98,10 +98,10 @@ impl Precondition {
     /// Go: checkPreconditions of net/http/fs.go.
     fn check(request: &Request, tag: &str, modified: i64, is_read: bool) -> Precondition {
         let date = |name: &str| parse_http_date(&request.header(name));
-        let (wanted, known) = (request.header("if-match"), request.header("if-none-match"));
-        let is_wanted = match wanted.is_empty() {
+        let (matching, known) = (request.header("if-match"), request.header("if-none-match"));
+        let is_wanted = match matching.is_empty() {
             true => date("if-unmodified-since").is_none_or(|date| modified <= date),
-            false => tags(&wanted).any(|wanted| wanted == "*" || wanted == tag),
+            false => tags(&matching).any(|matching| matching == "*" || matching == tag),
         };
         // Go compares seconds. A document without ETag is rendered for each request and may change within the second: clients
         // that cache it (kubectl the OpenAPI index) would miss a new CustomResourceDefinition.

@@ -41,12 +41,12 @@ impl Deadline {
     /// Kubernetes: a timeout that is zero, negative or longer than the server's is ignored
     /// (endpoints/filters/request_deadline.go).
     fn shortened(self, nanos: i64) -> Deadline {
-        let asked = u64::try_from(nanos)
+        let requested = u64::try_from(nanos)
             .ok()
             .filter(|nanos| *nanos > 0)
             .map(Duration::from_nanos);
         Deadline {
-            limit: asked.map_or(self.limit, |asked| asked.min(self.limit)),
+            limit: requested.map_or(self.limit, |requested| requested.min(self.limit)),
             ..self
         }
     }

@@ -358,14 +358,14 @@ mod tests {
 
     #[test]
     fn request_lines_are_rewritten_and_nothing_else() {
-        let odd = "G#T http://x/a#b HTTP/1.1\r\nx: #\r\n\r\n";
+        let unescaped = "G#T http://x/a#b HTTP/1.1\r\nx: #\r\n\r\n";
         let rewritten = "G#T /a%23b HTTP/1.1\r\nx: #\r\n\r\n";
         let hidden = format!(
-            "POST / HTTP/1.1\r\ncontent-length: {}\r\n\r\n{odd}",
-            odd.len()
+            "POST / HTTP/1.1\r\ncontent-length: {}\r\n\r\n{unescaped}",
+            unescaped.len()
         );
         check_rewritten(
-            &[SIZED, odd, &hidden, odd, CHUNKED].concat(),
+            &[SIZED, unescaped, &hidden, unescaped, CHUNKED].concat(),
             &[SIZED, rewritten, &hidden, rewritten, CHUNKED].concat(),
         );
         check_rewritten(
@@ -380,9 +380,10 @@ mod tests {
 
     #[test]
     fn nothing_is_rewritten_after_an_upgrade() {
-        let odd = "G /a#b HTTP/1.1\r\n";
-        let sent =
-            format!("{odd}Connection: Upgrade\r\nupgrade: websocket\r\n\r\n{odd}\u{1} #<>\n #");
+        let unescaped = "G /a#b HTTP/1.1\r\n";
+        let sent = format!(
+            "{unescaped}Connection: Upgrade\r\nupgrade: websocket\r\n\r\n{unescaped}\u{1} #<>\n #"
+        );
         check_rewritten(&sent, &sent.replacen("a#b", "a%23b", 1));
     }
 

@@ -77,8 +77,8 @@ impl RewriteStream for PathScanner {
                 continue;
             }
             let out = rewritten.get_or_insert_with(|| bytes[..start].to_vec());
-            let wanted = frame_size(&self.held).unwrap_or(FRAME_HEAD) - self.held.len();
-            let used = wanted.min(rest.len());
+            let n_missing = frame_size(&self.held).unwrap_or(FRAME_HEAD) - self.held.len();
+            let used = n_missing.min(rest.len());
             self.held.extend_from_slice(&rest[..used]);
             start += used;
             match frame_size(&self.held) {
@@ -197,9 +197,9 @@ impl PathField {
             Some(target) if self.representation != INDEXED => target,
             _ if self.representation != INDEXED => vec![REJECTED],
             _ => {
-                let mut refused = self.path.clone();
-                *refused.first_mut()? = REJECTED;
-                refused
+                let mut rejected = self.path.clone();
+                *rejected.first_mut()? = REJECTED;
+                rejected
             }
         };
         let mut literal = vec![self.representation | PATHS[0] as u8];
@@ -412,10 +412,10 @@ mod tests {
                 &[request(literal(0x14, expected))],
             );
             // An entry of the table keeps its size.
-            let refused = [&b"<"[..], &path[1..]].concat();
+            let rejected = [&b"<"[..], &path[1..]].concat();
             check(
                 &[request(literal(0x44, path))],
-                &[request(literal(0x44, &refused))],
+                &[request(literal(0x44, &rejected))],
             );
         }
     }

@@ -67,7 +67,7 @@ pub struct SecureServing {
     pub tls: Arc<ServerConfig>,
     /// Identifies clients by their certificates.
     pub identify: Identify,
-    /// How long requests may go on after the server was told to stop.
+    /// How long requests may continue after the server stops accepting.
     pub grace: Duration,
 }
 

@@ -107,16 +107,16 @@ impl ServiceResolver {
         if spec["type"].str() == "ExternalName" {
             return Ok(format!("{}:{port}", spec["externalName"].str()));
         }
-        let wanted = spec["ports"]
+        let service_port = spec["ports"]
             .list()
             .iter()
             .find(|known| known["port"].int() == i64::from(*port));
-        let Some(wanted) = wanted else {
+        let Some(service_port) = service_port else {
             return Err(unavailable(format!(
                 "no service port {port} found for service \"{name}\""
             )));
         };
-        if let Some(address) = self.endpoint(service, wanted["name"].str())? {
+        if let Some(address) = self.endpoint(service, service_port["name"].str())? {
             return Ok(address);
         }
         // A cluster IP leads to pods, and simulated nodes run none.

@@ -1,4 +1,4 @@
-//! Calls to a real little HTTPS server, and what is said when they fail.
+//! Requests to a real HTTPS server, and the errors when they fail.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,7 +70,7 @@ async fn post(client: &Client, url: &str, bundle: &str, milliseconds: u64) -> St
     }
 }
 
-/// Posts to a server of the given manner, and compares what comes of it. `$` stands for the server's address.
+/// Posts to a server with the given behaviour and compares the outcome. `$` stands for the server's address.
 async fn check(
     names: &[&str],
     react: impl Fn() -> Reaction + Send + Sync + 'static,
@@ -295,7 +295,7 @@ async fn a_service_is_where_its_ready_endpoints_are() {
     assert_eq!(services.resolve(&own).unwrap(), "127.0.0.1:1");
 }
 
-/// Posts to a path of a server that leads from `/1` on, and gives back what came of it and the requests that it saw.
+/// Posts to a path of a server that redirects from `/1` on; returns the outcome and the requests that it got.
 async fn redirected(
     code: u16,
     path: &str,

@@ -176,30 +176,30 @@ fn attributes<'a>(
     selectors: &'a ReviewSelectors,
 ) -> Attributes<'a> {
     let page = &spec["nonResourceAttributes"];
-    let wanted = &spec["resourceAttributes"];
-    if wanted.is_null() {
+    let requested = &spec["resourceAttributes"];
+    if requested.is_null() {
         return Attributes {
             user,
             verb: page["verb"].str(),
             target: Target::Page(page["path"].str()),
         };
     }
-    let version = Some(wanted["version"].str())
+    let version = Some(requested["version"].str())
         .filter(|version| !version.is_empty())
         .unwrap_or("*");
     let target = Target::Resource(Resource {
-        group: wanted["group"].str(),
+        group: requested["group"].str(),
         version,
-        resource: wanted["resource"].str(),
-        subresource: wanted["subresource"].str(),
-        namespace: wanted["namespace"].str(),
-        name: wanted["name"].str(),
+        resource: requested["resource"].str(),
+        subresource: requested["subresource"].str(),
+        namespace: requested["namespace"].str(),
+        name: requested["name"].str(),
         fields: &selectors.fields,
         labels: &selectors.labels,
     });
     Attributes {
         user,
-        verb: wanted["verb"].str(),
+        verb: requested["verb"].str(),
         target,
     }
 }

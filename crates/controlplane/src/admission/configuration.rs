@@ -99,7 +99,7 @@ impl Admission {
     /// Reads an AdmissionConfiguration; files that it names are below `base` unless their paths are absolute.
     pub fn read(text: &[u8], base: &Path) -> Result<Admission, ConfigurationError> {
         let mut admission = Admission::default();
-        let refused = |why: &dyn fmt::Display| {
+        let rejected = |why: &dyn fmt::Display| {
             ConfigurationError(format!("failed to read plugin config: {why}"))
         };
         let document = match decode_strictly(ADMISSION, text) {
@@ -107,18 +107,18 @@ impl Admission {
             Err(
                 error @ (ConfigFileError::Missing { .. } | ConfigFileError::NotRegistered { .. }),
             ) => {
-                let document = yaml::read(text).map_err(|error| refused(&error))?.value;
+                let document = yaml::read(text).map_err(|error| rejected(&error))?.value;
                 let mut legacy = LEGACY
                     .iter()
                     .filter(|(_, key)| document.get(key).is_some())
                     .peekable();
                 if legacy.peek().is_none() {
-                    return Err(refused(&error));
+                    return Err(rejected(&error));
                 }
                 legacy.try_for_each(|(name, _)| admission.configure(name, text))?;
                 return Ok(admission);
             }
-            Err(error) => return Err(refused(&error)),
+            Err(error) => return Err(rejected(&error)),
         };
         for plugin in document["plugins"].list() {
             let name = plugin["name"].str();
@@ -127,7 +127,7 @@ impl Admission {
                 (Value::Null, file) => {
                     let file = base.join(file);
                     std::fs::read(&file)
-                        .map_err(|error| refused(&format!("{}: {error}", file.display())))?
+                        .map_err(|error| rejected(&format!("{}: {error}", file.display())))?
                 }
                 (configuration, _) => json::to_string(configuration).into_bytes(),
             };
@@ -138,7 +138,7 @@ impl Admission {
 
     /// Configures one plug-in. Without a text it has its defaults.
     fn configure(&mut self, plugin: &str, text: &[u8]) -> Result<(), ConfigurationError> {
-        let refused = |why: String| {
+        let rejected = |why: String| {
             ConfigurationError(format!(
                 "couldn't init admission plugin {}: {why}",
                 json::quote(plugin)
@@ -163,11 +163,11 @@ impl Admission {
             return Ok(());
         }
         if !takes_configuration {
-            return Err(refused(
+            return Err(rejected(
                 "it takes no configuration here; remove its configuration".into(),
             ));
         }
-        self.read_plugin(plugin, text).map_err(refused)
+        self.read_plugin(plugin, text).map_err(rejected)
     }
 
     fn read_plugin(&mut self, plugin: &str, text: &[u8]) -> Result<(), String> {
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn refused(plugin: &str, expected: &str) {
+    fn rejected(plugin: &str, expected: &str) {
         let text = format!(
             r#"{{"apiVersion":"apiserver.config.k8s.io/v1","kind":"AdmissionConfiguration","plugins":[{plugin}]}}"#
         );
@@ -346,7 +346,7 @@ mod tests {
     #[test]
     fn what_makes_no_sense_is_refused() {
         let invalid = |plugin: &str, configuration: &str, expected: &str| {
-            refused(
+            rejected(
                 &format!(r#"{{"name":"{plugin}","configuration":{configuration}}}"#),
                 &format!("couldn't init admission plugin \"{plugin}\": {expected}"),
             );
@@ -376,7 +376,7 @@ mod tests {
             r#"{"kind":"Configuration","apiVersion":"resourcequota.admission.k8s.io/v1alpha1","limitedResources":[{"resources":"pods"}]}"#,
             "strict decoding error: unknown field \"limitedResources[0].resources\"",
         );
-        refused(
+        rejected(
             r#"{"name":"PodSecurity","config":{}}"#,
             "failed to read plugin config: strict decoding error: unknown field \"plugins[0].config\"",
         );
@@ -384,11 +384,11 @@ mod tests {
 
     #[test]
     fn a_plugin_that_is_unknown_or_takes_no_configuration_is_refused() {
-        refused(
+        rejected(
             r#"{"name":"Nobody"}"#,
             "failed to read plugin config: plugin \"Nobody\" is unknown",
         );
-        refused(
+        rejected(
             r#"{"name":"MutatingAdmissionWebhook","configuration":{"kind":"WebhookAdmissionConfiguration"}}"#,
             "couldn't init admission plugin \"MutatingAdmissionWebhook\": it takes no configuration here; remove its configuration",
         );
@@ -398,15 +398,15 @@ mod tests {
 
     #[test]
     fn a_file_of_another_kind_is_refused() {
-        let refused = |text: &str, expected: &str| {
+        let rejected = |text: &str, expected: &str| {
             let error = Admission::read(text.as_bytes(), Path::new("")).unwrap_err();
             assert_eq!(
                 error.to_string(),
                 format!("failed to read plugin config: {expected}")
             );
         };
-        refused("plugins: []", "Object 'Kind' is missing in 'plugins: []'");
-        refused(
+        rejected("plugins: []", "Object 'Kind' is missing in 'plugins: []'");
+        rejected(
             "kind: AdmissionConfiguration\napiVersion: apiserver.config.k8s.io/v1alpha1",
             "no kind \"AdmissionConfiguration\" is registered for version \"apiserver.config.k8s.io/v1alpha1\" in scheme \
              \"pkg/server/options/admission.go:51\"",

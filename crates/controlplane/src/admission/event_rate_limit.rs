@@ -214,8 +214,8 @@ mod tests {
         assert_eq!(accepted("a"), 1);
         tokio::time::advance(Duration::from_secs(60)).await;
         assert_eq!(accepted("a"), 3);
-        let refused = limits.0[0].accept("a").unwrap_err();
-        assert_eq!(refused, "limit reached on type Namespace for key a");
+        let rejected = limits.0[0].accept("a").unwrap_err();
+        assert_eq!(rejected, "limit reached on type Namespace for key a");
         assert_eq!(
             (accepted("c"), accepted("b")),
             (3, 3),
@@ -225,8 +225,8 @@ mod tests {
 
     #[track_caller]
     fn check(configuration: Value, expected: &str) {
-        let refused = EventRateLimit::read(&configuration).unwrap_err();
-        assert_eq!(refused.in_one().as_deref(), Some(expected));
+        let rejected = EventRateLimit::read(&configuration).unwrap_err();
+        assert_eq!(rejected.in_one().as_deref(), Some(expected));
     }
 
     #[test]

@@ -35,14 +35,14 @@ pub struct ImagePolicy {
 
 impl ImagePolicy {
     pub(super) fn read(configuration: &Value) -> Result<ImagePolicy, String> {
-        let said = &configuration["imagePolicy"];
+        let stated = &configuration["imagePolicy"];
         let second = Duration::from_secs(1);
         let ttl =
-            |field: &str, default| duration(&said[field], second, second, 1800 * second, default);
+            |field: &str, default| duration(&stated[field], second, second, 1800 * second, default);
         let (milli, nano) = (Duration::from_millis(1), Duration::from_nanos(1));
         Ok(ImagePolicy {
             retry_backoff: duration(
-                &said["retryBackoff"],
+                &stated["retryBackoff"],
                 milli,
                 nano,
                 300 * second,
@@ -50,8 +50,8 @@ impl ImagePolicy {
             )?,
             allow_ttl: ttl("allowTTL", 300 * second)?,
             deny_ttl: ttl("denyTTL", 30 * second)?,
-            default_allow: said["defaultAllow"].bool(),
-            kubeconfig: WebhookKubeconfig::load(Path::new(said["kubeConfigFile"].str()))
+            default_allow: stated["defaultAllow"].bool(),
+            kubeconfig: WebhookKubeconfig::load(Path::new(stated["kubeConfigFile"].str()))
                 .map_err(|error| error.to_string())?,
             remote: OnceLock::new(),
             answers: LruCache::new(MAX_CACHED),
@@ -100,14 +100,14 @@ impl ImagePolicy {
 
 /// A duration in `unit`; -1 is none, 0 the default.
 fn duration(
-    said: &Value,
+    stated: &Value,
     unit: Duration,
     least: Duration,
     most: Duration,
     default: Duration,
 ) -> Result<Duration, String> {
     let nanos = |duration: Duration| i64::try_from(duration.as_nanos()).unwrap_or(i64::MAX);
-    let value = match said.int() {
+    let value = match stated.int() {
         -1 => return Ok(Duration::ZERO),
         0 => return Ok(default),
         number => number.saturating_mul(nanos(unit)),
@@ -200,9 +200,9 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check_ttl(said: i64, expected: Result<u64, &str>) {
+    fn check_ttl(stated: i64, expected: Result<u64, &str>) {
         let second = Duration::from_secs(1);
-        let found = duration(&said.into(), second, second, 1800 * second, 30 * second);
+        let found = duration(&stated.into(), second, second, 1800 * second, 30 * second);
         assert_eq!(
             found,
             expected.map(Duration::from_secs).map_err(String::from)

@@ -381,13 +381,13 @@ mod tests {
 
     #[test]
     fn names_that_nobody_knows_are_refused() {
-        let refused = |outcome: Result<(), PluginError>| outcome.unwrap_err().to_string();
+        let rejected = |outcome: Result<(), PluginError>| outcome.unwrap_err().to_string();
         assert_eq!(
-            refused(Plugins::default().disable("Nonsense")),
+            rejected(Plugins::default().disable("Nonsense")),
             "disable-admission-plugins plugin \"Nonsense\" is unknown"
         );
         assert_eq!(
-            refused(Plugins::default().enable("podsecurity")),
+            rejected(Plugins::default().enable("podsecurity")),
             "enable-admission-plugins plugin \"podsecurity\" is unknown"
         );
     }
@@ -425,19 +425,19 @@ mod tests {
             plugins.iter().map(|plugin| plugin.name).collect::<Vec<_>>(),
             order
         );
-        let refused = |plugins: &Plugins| {
+        let rejected = |plugins: &Plugins| {
             plugins
                 .check(&Admission::default())
                 .unwrap_err()
                 .to_string()
         };
         assert_eq!(
-            refused(&plugins),
+            rejected(&plugins),
             "couldn't init admission plugin \"ImagePolicyWebhook\": no config specified"
         );
         plugins.disable(IMAGE_POLICY_WEBHOOK).unwrap();
         let expected = "couldn't init admission plugin \"EventRateLimit\": limits: Invalid value: null: must not be empty";
-        assert_eq!(refused(&plugins), expected);
+        assert_eq!(rejected(&plugins), expected);
         plugins.disable(EVENT_RATE_LIMIT).unwrap();
         assert_eq!(plugins.check(&Admission::default()), Ok(()));
     }

@@ -49,7 +49,7 @@ pub(super) fn check_size(attributes: &Attributes, pod: &Value) -> Result<(), Sta
         return Ok(());
     }
     let node = node_of(attributes, pod)?;
-    let refuse = |why: &str, reason: &str| {
+    let reject = |why: &str, reason: &str| {
         let mut status = attributes.forbidden(pod, why);
         if let Some(details) = &mut status.details {
             details.causes.push(Cause {
@@ -65,10 +65,10 @@ pub(super) fn check_size(attributes: &Attributes, pod: &Value) -> Result<(), Sta
         let name = node["metadata"]["name"].str();
         let why =
             format!("pod resize is only supported on linux nodes, node \"{name}\" is \"{system}\"");
-        return refuse(&why, "UnsupportedPlatform");
+        return reject(&why, "UnsupportedPlatform");
     }
     match too_large(pod, &amounts(&node["status"]["allocatable"])) {
-        Some(why) => refuse(&why, "NodeCapacity"),
+        Some(why) => reject(&why, "NodeCapacity"),
         None => Ok(()),
     }
 }

@@ -26,13 +26,13 @@ pub(super) fn check(attributes: &Attributes, pod: &Value) -> Result<(), Status> 
         return Ok(());
     }
     let class = class(attributes, pod)?.unwrap_or_default();
-    let (wanted, found) = (&class["overhead"], &pod["spec"]["overhead"]);
-    let why = match wanted.is_null() {
+    let (expected, found) = (&class["overhead"], &pod["spec"]["overhead"]);
+    let why = match expected.is_null() {
         true if found.is_empty() => return Ok(()),
         true => {
             "pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"
         }
-        false if same_overhead(wanted, found) => return Ok(()),
+        false if same_overhead(expected, found) => return Ok(()),
         false => DIFFERENT,
     };
     Err(attributes.forbidden(pod, why))
@@ -51,8 +51,8 @@ fn class(attributes: &Attributes, pod: &Value) -> Result<Option<Value>, Status> 
     })
 }
 
-fn same_overhead(wanted: &Value, found: &Value) -> bool {
-    wanted["podFixed"] == *found || wanted["podFixed"].is_empty() && found.is_empty()
+fn same_overhead(expected: &Value, found: &Value) -> bool {
+    expected["podFixed"] == *found || expected["podFixed"].is_empty() && found.is_empty()
 }
 
 /// Sets overhead, node selector and tolerations of the class.
@@ -68,14 +68,14 @@ fn apply_class(class: &Value, pod: &mut Value) -> Result<(), String> {
     if scheduling.is_null() {
         return Ok(());
     }
-    for (key, wanted) in scheduling["nodeSelector"].entries() {
-        let (wanted, found) = (wanted.str(), spec["nodeSelector"][key].as_str());
-        if let Some(found) = found.filter(|found| *found != wanted) {
+    for (key, expected) in scheduling["nodeSelector"].entries() {
+        let (expected, found) = (expected.str(), spec["nodeSelector"][key].as_str());
+        if let Some(found) = found.filter(|found| *found != expected) {
             return Err(format!(
-                "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {wanted}; pod.spec.nodeSelector[{key}] = {found}"
+                "conflict: runtimeClass.scheduling.nodeSelector[{key}] = {expected}; pod.spec.nodeSelector[{key}] = {found}"
             ));
         }
-        spec.entry("nodeSelector").set(key, wanted);
+        spec.entry("nodeSelector").set(key, expected);
     }
     let both = [&*spec, scheduling].map(|wishes| wishes["tolerations"].list());
     let merged = merge(&both.concat());

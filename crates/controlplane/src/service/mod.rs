@@ -217,18 +217,18 @@ impl Pool for AllocationRanges<'_> {
     fn take_address(
         &mut self,
         wanted_family: &str,
-        wanted: Option<&str>,
+        requested: Option<&str>,
     ) -> Result<String, Exhausted> {
         let mut ranges = range::ready(self.server);
         ranges.retain(|range| family(range.ip) == wanted_family);
-        if let Some(wanted) = wanted {
+        if let Some(requested) = requested {
             let given = |address: &IpAddr| ranges.iter().any(|range| range.gives(*address));
-            let Some(address) = wanted.parse().ok().filter(given) else {
+            let Some(address) = requested.parse().ok().filter(given) else {
                 let message = "the provided network does not match the current range";
                 return Err(Exhausted::Refused(message.into()));
             };
             return match self.claim_address(address) {
-                true => Ok(wanted.into()),
+                true => Ok(requested.into()),
                 false => Err(Exhausted::Refused(
                     "provided IP is already allocated".into(),
                 )),
@@ -249,19 +249,19 @@ impl Pool for AllocationRanges<'_> {
         Ok(address.to_string())
     }
 
-    fn take_port(&mut self, wanted: Option<i64>) -> Result<i64, Exhausted> {
+    fn take_port(&mut self, requested: Option<i64>) -> Result<i64, Exhausted> {
         let ports = &ControlPlane::of(self.server).service_node_ports;
         let (low, high) = (i64::from(*ports.start()), i64::from(*ports.end()));
-        if let Some(wanted) = wanted {
+        if let Some(requested) = requested {
             // Kubernetes: a dry run checks only whether ports are allocated (portallocator/operation.go).
-            if !(low..=high).contains(&wanted) && !self.dry_run {
+            if !(low..=high).contains(&requested) && !self.dry_run {
                 let message = format!(
                     "provided port is not in the valid range. The range of valid ports is {low}-{high}"
                 );
                 return Err(Exhausted::Refused(message));
             }
-            return match self.claim_port(wanted) {
-                true => Ok(wanted),
+            return match self.claim_port(requested) {
+                true => Ok(requested),
                 false => Err(Exhausted::Refused(
                     "provided port is already allocated".into(),
                 )),

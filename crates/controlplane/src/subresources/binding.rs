@@ -118,10 +118,10 @@ impl BindPod {
 
     /// Checks the resourceVersion of a binding. Another uid is rejected for that instead.
     fn check_version(&self, current: &Value) -> Result<(), Status> {
-        let (wanted, found) = (&self.binding["metadata"], &current["metadata"]);
-        let other = !wanted["uid"].is_empty() && wanted["uid"] != found["uid"];
+        let (expected, found) = (&self.binding["metadata"], &current["metadata"]);
+        let other = !expected["uid"].is_empty() && expected["uid"] != found["uid"];
         let (version, stored) = (
-            wanted["resourceVersion"].str(),
+            expected["resourceVersion"].str(),
             found["resourceVersion"].str(),
         );
         if other || version.is_empty() || version == stored {

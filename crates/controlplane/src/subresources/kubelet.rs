@@ -81,10 +81,10 @@ pub(super) fn endpoint(server: &Inner, node: &str) -> Result<(String, i64), Stat
         .get(&nodes, &Key::new("", node), "")?
         .value();
     let addresses = node["status"]["addresses"].list();
-    let of_type = |wanted: &String| {
+    let of_type = |address_type: &String| {
         addresses
             .iter()
-            .find(|address| address["type"].str() == wanted)
+            .find(|address| address["type"].str() == address_type)
     };
     let address_types = &ControlPlane::of(server).kubelet_address_types;
     let Some(address) = address_types.iter().find_map(of_type) else {

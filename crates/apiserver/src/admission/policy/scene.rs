@@ -160,7 +160,7 @@ impl<'a> EvaluationScope<'a> {
     ) -> Result<Result<cel::Value<'a>, String>, OutOfBudget> {
         let program = match &expression.compiled {
             Ok(program) => program,
-            Err(refusal) => return Ok(Err(format!("compilation error: {refusal}"))),
+            Err(problem) => return Ok(Err(format!("compilation error: {problem}"))),
         };
         self.bottom.store(stack(), Ordering::Relaxed);
         let evaluation = program.evaluate(
@@ -211,7 +211,7 @@ impl<'a> EvaluationScope<'a> {
         let program = expression
             .compiled
             .as_ref()
-            .map_err(|refusal| failed("compile", refusal))?;
+            .map_err(|problem| failed("compile", problem))?;
         let evaluation = program.evaluate(
             self,
             EvalLimits {

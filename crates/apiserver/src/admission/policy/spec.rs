@@ -20,11 +20,11 @@ impl PolicyExpression {
         compiler: &Compiler,
         text: &str,
         scope: Scope,
-        wanted: Wanted,
+        expected: Wanted,
     ) -> PolicyExpression {
         PolicyExpression {
             text: text.into(),
-            compiled: compiler.compile(text, scope, wanted),
+            compiled: compiler.compile(text, scope, expected),
         }
     }
 }
@@ -91,10 +91,10 @@ impl Policy {
             )
         });
         let variables = variables.collect();
-        let texts = |list: &str, field: &str, wanted: Wanted| {
+        let texts = |list: &str, field: &str, expected: Wanted| {
             let texts = spec[list].list().iter().map(|item| item[field].str());
             texts
-                .map(|text| PolicyExpression::new(&compiler, text, scope, wanted))
+                .map(|text| PolicyExpression::new(&compiler, text, scope, expected))
                 .collect()
         };
         Policy {
@@ -157,8 +157,13 @@ impl Mutation {
             patches: true,
             ..scope
         };
-        let expression = |field: &str, wanted: Wanted| {
-            PolicyExpression::new(compiler, mutation[field]["expression"].str(), scope, wanted)
+        let expression = |field: &str, expected: Wanted| {
+            PolicyExpression::new(
+                compiler,
+                mutation[field]["expression"].str(),
+                scope,
+                expected,
+            )
         };
         match mutation["patchType"].str() {
             "JSONPatch" => Mutation::Patch(expression("jsonPatch", Wanted::Patch)),

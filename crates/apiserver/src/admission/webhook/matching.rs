@@ -342,12 +342,12 @@ impl MatchRule {
     }
 }
 
-fn is(wanted: &str, actual: &str) -> bool {
-    wanted == "*" || wanted == actual
+fn is(pattern: &str, actual: &str) -> bool {
+    pattern == "*" || pattern == actual
 }
 
-fn has(wanted: &[Str], actual: &str) -> bool {
-    wanted.iter().any(|wanted| is(wanted, actual))
+fn has(pattern: &[Str], actual: &str) -> bool {
+    pattern.iter().any(|pattern| is(pattern, actual))
 }
 
 #[cfg(test)]

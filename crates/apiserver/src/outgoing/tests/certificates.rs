@@ -83,7 +83,7 @@ const CANNOT_SIGN: &str =
     "x509: invalid signature: parent certificate cannot sign this kind of certificate";
 const WRONG_SIGNATURE: &str = "x509: ECDSA verification failure";
 
-/// Go's words where a certificate of the right name did not fit.
+/// Go's message for a certificate of the right name that is not trusted.
 fn unknown(why: &str, candidate: &str) -> String {
     format!(
         "{UNKNOWN} (possibly because of \"{why}\" while trying to verify candidate authority certificate \"{candidate}\")"

@@ -321,10 +321,10 @@ pub(super) fn escalation(pod: &CheckedPod) -> Option<Finding> {
 }
 
 pub(super) fn non_root(pod: &CheckedPod) -> Option<Finding> {
-    let said = |context: &Value| context["runAsNonRoot"].as_bool();
-    let of_pod = said(&pod.spec["securityContext"]);
+    let given = |context: &Value| context["runAsNonRoot"].as_bool();
+    let of_pod = given(&pod.spec["securityContext"]);
     let refusing = bad(pod, |container| {
-        said(&container["securityContext"]) == Some(false)
+        given(&container["securityContext"]) == Some(false)
     });
     if of_pod == Some(false) || !refusing.is_empty() {
         let who = setters(of_pod == Some(false), &refusing);
@@ -334,7 +334,7 @@ pub(super) fn non_root(pod: &CheckedPod) -> Option<Finding> {
         );
     }
     let silent = bad(pod, |container| {
-        said(&container["securityContext"]).is_none()
+        given(&container["securityContext"]).is_none()
     });
     if of_pod.is_some() || silent.is_empty() {
         return None;
