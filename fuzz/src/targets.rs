@@ -96,7 +96,7 @@ pub fn json_patch(bytes: &[u8]) {
     };
     let mut pod = json::parse(POD_TEXT).expect("sound JSON");
     if patch.apply(&mut pod).is_ok() {
-        let _ = decode::restore(&POD.root, pod);
+        let _ = decode::from_unstructured(&POD.root, pod);
     }
 }
 
@@ -107,7 +107,7 @@ pub fn strategic_patch(bytes: &[u8]) {
     };
     let mut pod = json::parse(POD_TEXT).expect("sound JSON");
     if patch::strategic_merge(&POD.root, &mut pod, &mut patch).is_ok() {
-        let _ = decode::restore(&POD.root, pod);
+        let _ = decode::from_unstructured(&POD.root, pod);
     }
 }
 
@@ -154,7 +154,7 @@ pub fn structural_schema(bytes: &[u8]) {
     let mut object = next().unwrap_or_else(|| json::parse(POD_TEXT).expect("sound JSON"));
     let definition = DEFINITION_TEXT.replace("SCHEMA", &json::to_string(&schema));
     let definition = json::parse(definition.as_bytes()).expect("sound JSON");
-    let Ok(decoded) = decode::restore(&DEFINITION.root, definition) else {
+    let Ok(decoded) = decode::from_unstructured(&DEFINITION.root, definition) else {
         return;
     };
     let mut definition = decoded.value;

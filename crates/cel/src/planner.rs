@@ -241,12 +241,8 @@ impl Planner<'_> {
             ("_||_", _) => return Ok(Interpretable::Logical(arguments, true)),
             ("_?_:_", 3) => return Ok(Interpretable::conditional(arguments)),
             ("_==_" | "_!=_", 2) => {
-                let right = arguments
-                    .pop()
-                    .unwrap_or(Interpretable::Constant(Value::Null));
-                let left = arguments
-                    .pop()
-                    .unwrap_or(Interpretable::Constant(Value::Null));
+                let right = pop(&mut arguments);
+                let left = pop(&mut arguments);
                 return Ok(Interpretable::Equals(
                     Box::new((left, right)),
                     name == "_!=_",
@@ -257,12 +253,8 @@ impl Planner<'_> {
                     .iter()
                     .any(|overload| overload.id.starts_with("optional_or")) =>
             {
-                let right = arguments
-                    .pop()
-                    .unwrap_or(Interpretable::Constant(Value::Null));
-                let left = arguments
-                    .pop()
-                    .unwrap_or(Interpretable::Constant(Value::Null));
+                let right = pop(&mut arguments);
+                let left = pop(&mut arguments);
                 return Ok(Interpretable::OrElse(
                     Box::new((left, right)),
                     name == "orValue",
@@ -364,19 +356,9 @@ impl Interpretable {
                 test: false,
             },
         };
-        let otherwise = branch(
-            arguments
-                .pop()
-                .unwrap_or(Interpretable::Constant(Value::Null)),
-        );
-        let then = branch(
-            arguments
-                .pop()
-                .unwrap_or(Interpretable::Constant(Value::Null)),
-        );
-        let condition = arguments
-            .pop()
-            .unwrap_or(Interpretable::Constant(Value::Null));
+        let otherwise = branch(pop(&mut arguments));
+        let then = branch(pop(&mut arguments));
+        let condition = pop(&mut arguments);
         let root = AttributeRoot::Conditional(Box::new((condition, then, otherwise)));
         Interpretable::Attribute(Box::new(Attribute {
             root,
@@ -397,6 +379,11 @@ fn site(overloads: &[Arc<Overload>], arguments: &[Interpretable]) -> Result<Call
     Ok(CallSite {
         pattern: Some(Regexp::new(pattern)),
     })
+}
+
+/// The last argument, where the number of arguments is checked.
+fn pop(arguments: &mut Vec<Interpretable>) -> Interpretable {
+    arguments.pop().expect("the arity is checked")
 }
 
 const CONVERSIONS: [&str; 10] = [

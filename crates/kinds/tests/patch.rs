@@ -6,7 +6,7 @@ mod generate;
 use std::sync::LazyLock;
 
 use mizzen_kinds::{Catalog, catalog};
-use mizzen_object::decode::restore;
+use mizzen_object::decode::from_unstructured;
 use mizzen_object::patch::{strategic_diff, strategic_merge};
 use mizzen_object::schema::canonical;
 use mizzen_value::{Value, json};
@@ -45,7 +45,7 @@ proptest! {
     fn a_typed_object_is_restored_as_it_is(shape: u64, here: u64) {
         for kind in &CATALOG.kinds {
             let value = object(&kind.root, shape, here);
-            let restored = restore(&kind.root, value.clone());
+            let restored = from_unstructured(&kind.root, value.clone());
             let restored = restored.map_err(|error| TestCaseError::fail(format!("{}: {error}", kind.gvk.kind)))?;
             prop_assert_eq!(restored.value, value);
             prop_assert_eq!(restored.complaints, Vec::<String>::new());

@@ -18,6 +18,7 @@
 //! let mut object = decoded.value;
 //! default::apply(limits, &mut object);
 //! patch::merge(&mut object, value!({"burst": 20}));
+//! schema::canonical(limits, &mut object);
 //! assert_eq!(json::to_string(&object), r#"{"qps":5,"burst":20}"#);
 //! ```
 //!

@@ -55,7 +55,7 @@ fn add_extensions(schema: &mut Value, kind: &Kind, name: &str) {
 pub(super) fn list(dialect: SpecVersion, name: &str, kind: &Kind, prose: &Prose) -> Value {
     let list_kind = name.rsplit('.').next().unwrap_or_default();
     let words = format!("Standard list metadata. More info: {CONVENTIONS}#types-kinds");
-    let metadata = dialect.dress(
+    let metadata = dialect.with_attributes(
         dialect.reference(&format!("{META}.ListMeta")),
         Some(&words),
         Map::default(),
@@ -162,7 +162,7 @@ fn simplify(schema: &mut Value) {
 }
 
 fn add_properties(dialect: SpecVersion, schema: &mut Value, prose: &Prose) {
-    let metadata = dialect.dress(
+    let metadata = dialect.with_attributes(
         dialect.reference(&format!("{META}.ObjectMeta")),
         prose.field(MODEL, "metadata"),
         Map::default(),

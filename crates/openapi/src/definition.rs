@@ -37,7 +37,12 @@ impl SpecVersion {
     }
 
     /// A schema with the description and attributes of its field.
-    pub(super) fn dress(self, schema: Value, description: Option<&str>, additions: Map) -> Value {
+    pub(super) fn with_attributes(
+        self,
+        schema: Value,
+        description: Option<&str>,
+        additions: Map,
+    ) -> Value {
         let mut dressed = Map::default();
         if let Some(description) = description {
             dressed.insert("description", description);
@@ -226,7 +231,7 @@ impl<'a> DefinitionSet<'a> {
             }
             None => {
                 let description = self.prose.definition(name);
-                SpecVersion::V2.dress(
+                SpecVersion::V2.with_attributes(
                     opaque::schema(self.dialect, name)?,
                     description,
                     Map::default(),
@@ -278,7 +283,7 @@ impl<'a> DefinitionSet<'a> {
             schema.set("x-kubernetes-unions", vec![described]);
         }
         self.dialect
-            .dress(schema, self.prose.definition(name), Map::default())
+            .with_attributes(schema, self.prose.definition(name), Map::default())
     }
 
     /// The `x-kubernetes-group-version-kind` values of a type.
@@ -335,7 +340,7 @@ impl<'a> DefinitionSet<'a> {
             }
         });
         self.dialect
-            .dress(self.of_type(&field.ty), words.as_deref(), additions)
+            .with_attributes(self.of_type(&field.ty), words.as_deref(), additions)
     }
 
     /// A struct that is not a pointer is present even if it is not set.
@@ -385,7 +390,8 @@ impl<'a> DefinitionSet<'a> {
         if plain && self.dialect == SpecVersion::V3 {
             additions.insert("default", ty.zero());
         }
-        self.dialect.dress(self.of_type(ty), None, additions)
+        self.dialect
+            .with_attributes(self.of_type(ty), None, additions)
     }
 
     fn of_list(&self, name: &str, kind: &Kind) -> Value {
@@ -423,7 +429,7 @@ impl<'a> DefinitionSet<'a> {
             additions.insert("default", Value::object());
         }
         self.dialect
-            .dress(self.dialect.reference(definition), description, additions)
+            .with_attributes(self.dialect.reference(definition), description, additions)
     }
 }
 
@@ -475,7 +481,7 @@ pub(super) fn references(value: &Value, prefix: &str, found: &mut impl Extend<St
 }
 
 pub(super) fn described(ty: &str, description: Option<&str>) -> Value {
-    SpecVersion::V2.dress(value!({"type": ty}), description, Map::default())
+    SpecVersion::V2.with_attributes(value!({"type": ty}), description, Map::default())
 }
 
 fn merge(merge: &Merge, ty: &Type, additions: &mut Map) {

@@ -107,7 +107,7 @@ impl From<Kind> for Published {
 }
 
 impl Published {
-    fn is(&self, other: &Published) -> bool {
+    fn is_same(&self, other: &Published) -> bool {
         let schemas = match (&self.schema, &other.schema) {
             (Some(mine), Some(theirs)) => Arc::ptr_eq(mine, theirs),
             (mine, theirs) => mine.is_none() && theirs.is_none(),
@@ -229,7 +229,7 @@ impl OpenApi {
             next.context = self.context.clone();
         }
         for (path, page) in &mut next.pages {
-            if let Some(known) = self.pages.get(path).filter(|known| known.is(page)) {
+            if let Some(known) = self.pages.get(path).filter(|known| known.is_same(page)) {
                 *page = known.clone();
             }
         }
@@ -357,14 +357,14 @@ impl SpecPage {
         }
     }
 
-    fn is(&self, other: &SpecPage) -> bool {
+    fn is_same(&self, other: &SpecPage) -> bool {
         self.subject == other.subject
             && self.kinds.len() == other.kinds.len()
             && self
                 .kinds
                 .iter()
                 .zip(&other.kinds)
-                .all(|(mine, theirs)| mine.is(theirs))
+                .all(|(mine, theirs)| mine.is_same(theirs))
     }
 
     fn hash(&self, context: &SpecContext) -> &str {

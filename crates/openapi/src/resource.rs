@@ -233,7 +233,7 @@ impl<'a> ResourcePaths<'a> {
         } else {
             speaks
         };
-        let spoken = Spoken {
+        let operation_kind = OperationKind {
             kind: about,
             definition: self.definition_of(speaks),
         };
@@ -244,19 +244,23 @@ impl<'a> ResourcePaths<'a> {
                 "get" => self.read(
                     self.id("read", "", &suffix),
                     format!("read {name} of the specified {kind}"),
-                    &spoken,
+                    &operation_kind,
                 ),
                 "update" => {
                     let description = format!("replace {name} of the specified {kind}");
-                    self.replace(self.id("replace", "", &suffix), description, &spoken)
+                    self.replace(
+                        self.id("replace", "", &suffix),
+                        description,
+                        &operation_kind,
+                    )
                 }
                 "create" => {
                     let description = format!("create {name} of {}", with_article(kind));
-                    self.create(self.id("create", "", &suffix), description, &spoken)
+                    self.create(self.id("create", "", &suffix), description, &operation_kind)
                 }
                 "patch" => {
                     let description = format!("partially update {name} of the specified {kind}");
-                    self.patch(self.id("patch", "", &suffix), description, &spoken)
+                    self.patch(self.id("patch", "", &suffix), description, &operation_kind)
                 }
                 _ => return None,
             })
@@ -372,7 +376,12 @@ impl<'a> ResourcePaths<'a> {
         }
     }
 
-    fn read(&self, id: String, description: String, spoken: &Spoken) -> PathOperation {
+    fn read(
+        &self,
+        id: String,
+        description: String,
+        operation_kind: &OperationKind,
+    ) -> PathOperation {
         // Kubernetes: built-in kinds do not document GetOptions
         // (apiserver/pkg/endpoints/installer.go).
         let options: &[&str] = if self.published.schema.is_some() {
@@ -385,11 +394,11 @@ impl<'a> ResourcePaths<'a> {
             id,
             description,
             action: "get",
-            kind: Some(spoken.kind.clone()),
+            kind: Some(operation_kind.kind.clone()),
             parameters: self.with_pretty(options),
             consumes: self.sent,
             produces: self.objects,
-            answers: (OK, Some(spoken.definition.clone())),
+            answers: (OK, Some(operation_kind.definition.clone())),
             ..PathOperation::default()
         }
     }
@@ -406,19 +415,29 @@ impl<'a> ResourcePaths<'a> {
         operation
     }
 
-    fn create(&self, id: String, description: String, spoken: &Spoken) -> PathOperation {
+    fn create(
+        &self,
+        id: String,
+        description: String,
+        operation_kind: &OperationKind,
+    ) -> PathOperation {
         PathOperation {
             method: "post",
             action: "post",
-            ..self.write(id, description, spoken, CREATED_OR_ACCEPTED)
+            ..self.write(id, description, operation_kind, CREATED_OR_ACCEPTED)
         }
     }
 
-    fn replace(&self, id: String, description: String, spoken: &Spoken) -> PathOperation {
+    fn replace(
+        &self,
+        id: String,
+        description: String,
+        operation_kind: &OperationKind,
+    ) -> PathOperation {
         PathOperation {
             method: "put",
             action: "put",
-            ..self.write(id, description, spoken, CREATED)
+            ..self.write(id, description, operation_kind, CREATED)
         }
     }
 
@@ -426,26 +445,31 @@ impl<'a> ResourcePaths<'a> {
         &self,
         id: String,
         description: String,
-        spoken: &Spoken,
+        operation_kind: &OperationKind,
         codes: &'static [&'static str],
     ) -> PathOperation {
         PathOperation {
             id,
             description,
-            kind: Some(spoken.kind.clone()),
+            kind: Some(operation_kind.kind.clone()),
             parameters: self.with_pretty(parameter::WRITE),
             body: Some(RequestBody {
-                definition: spoken.definition.clone(),
+                definition: operation_kind.definition.clone(),
                 required: true,
             }),
             consumes: self.sent,
             produces: self.objects,
-            answers: (codes, Some(spoken.definition.clone())),
+            answers: (codes, Some(operation_kind.definition.clone())),
             ..PathOperation::default()
         }
     }
 
-    fn patch(&self, id: String, description: String, spoken: &Spoken) -> PathOperation {
+    fn patch(
+        &self,
+        id: String,
+        description: String,
+        operation_kind: &OperationKind,
+    ) -> PathOperation {
         let codes = if self.published.schema.is_some() {
             OK
         } else {
@@ -462,7 +486,7 @@ impl<'a> ResourcePaths<'a> {
                 required: true,
             }),
             consumes: self.patches,
-            ..self.write(id, description, spoken, codes)
+            ..self.write(id, description, operation_kind, codes)
         }
     }
 
@@ -594,8 +618,8 @@ impl<'a> ResourcePaths<'a> {
             .collect()
     }
 
-    fn itself(&self) -> Spoken<'_> {
-        Spoken {
+    fn itself(&self) -> OperationKind<'_> {
+        OperationKind {
             kind: &self.published.kind.gvk,
             definition: self.definition.clone(),
         }
@@ -626,7 +650,7 @@ struct ConnectSubresource<'a> {
 }
 
 /// What a request to a path is about.
-struct Spoken<'a> {
+struct OperationKind<'a> {
     kind: &'a GroupVersionKind,
     definition: String,
 }

@@ -1,6 +1,6 @@
 //! Server-side apply.
 
-use mizzen_object::decode::restore;
+use mizzen_object::decode::from_unstructured;
 use mizzen_object::{Action, Kind, Status};
 use mizzen_registry::{Change, Future, Update};
 use mizzen_value::time::to_unix;
@@ -155,7 +155,7 @@ impl Applied<'_> {
                 metadata["name"].str()
             )
         };
-        let restored = restore(&kind.root, merged).map_err(|error| {
+        let restored = from_unstructured(&kind.root, merged).map_err(|error| {
             Status::unknown(format!(
                 "failed to convert new object ({}) to proper version: unable to convert unstructured object to {gvk}: \
                  {error}",

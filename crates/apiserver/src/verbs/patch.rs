@@ -1,7 +1,7 @@
 //! `PATCH` of one object: JSON patch, merge patch, strategic merge patch. Server-side apply is in `apply`.
 
 use bytes::Bytes;
-use mizzen_object::decode::{Decoded, decode, restore};
+use mizzen_object::decode::{Decoded, decode, from_unstructured};
 use mizzen_object::patch::{
     JsonPatch, JsonPatchError, StrategicError, go_text, merge, repeated_keys, strategic_merge,
 };
@@ -160,7 +160,7 @@ pub(crate) fn read(
     }
     let is_custom = root.rest().is_some();
     let decoded = match strategic {
-        true => restore(root, patched.value),
+        true => from_unstructured(root, patched.value),
         false if has_hub && !is_custom && patched.value["apiVersion"].is_empty() => {
             Ok(decode_without_version(root, &patched.value))
         }

@@ -6,12 +6,12 @@
 //!
 //! Invariant: the result is canonical.
 
+mod from_unstructured;
 mod literal;
-mod loose;
-mod restore;
 mod type_meta;
+mod unstructured;
 
-pub use restore::restore;
+pub use from_unstructured::from_unstructured;
 pub use type_meta::{TypeMeta, type_meta};
 
 use std::collections::HashSet;
@@ -57,7 +57,7 @@ pub enum DecodeError {
 /// Decodes an object of type `ty`.
 pub fn decode(ty: &Struct, text: &[u8]) -> Result<Decoded, DecodeError> {
     match ty.rest() {
-        Some(rest) => loose::decode(ty, rest, text, loose::Pruning::Done),
+        Some(rest) => unstructured::decode(ty, rest, text, unstructured::Pruning::Done),
         None => read(ty, text, true),
     }
 }

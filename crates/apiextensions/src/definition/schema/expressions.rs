@@ -58,17 +58,17 @@ fn told(rule: &Value, verdict: &RuleVerdict, around: &Around, place: &Path, foun
         .cost
         .saturating_mul(around.cardinality.unwrap_or(verdict.cardinality));
     costs.add("rule", cost, limited, &path, violations);
-    if let Some(refusal) = &verdict.refusal {
+    if let Some(refusal) = &verdict.error {
         violations.invalid(path, shown::rule(rule), refusal);
     }
     let message = place.child("messageExpression");
-    if let Some(refusal) = &verdict.message_refusal {
+    if let Some(refusal) = &verdict.message_error {
         violations.invalid(message, shown::rule(rule), refusal);
     }
     if let Some(cost) = verdict.message_cost {
         costs.add("messageExpression", cost, limited, &message, violations);
     }
-    if let Some(uncorrelated) = around.uncorrelated.filter(|_| verdict.asks_for_old) {
+    if let Some(uncorrelated) = around.uncorrelated.filter(|_| verdict.uses_old_self) {
         let detail = format!(
             "oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelated}"
         );
@@ -76,7 +76,7 @@ fn told(rule: &Value, verdict: &RuleVerdict, around: &Around, place: &Path, foun
     }
     if let Some(optional) = rule
         .get("optionalOldSelf")
-        .filter(|_| !verdict.asks_for_old)
+        .filter(|_| !verdict.uses_old_self)
     {
         let detail = "may not be set if oldSelf is not used in rule";
         violations.invalid(place.child("optionalOldSelf"), optional.bool(), detail);

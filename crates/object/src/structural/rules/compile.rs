@@ -12,7 +12,7 @@ pub(super) struct Compiled {
     /// In the order of the schema.
     pub rules: Vec<CompiledRule>,
     /// Whether any rule refers to `oldSelf`.
-    pub asks_for_old: bool,
+    pub uses_old_self: bool,
 }
 
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ pub(super) struct CompiledRule {
     /// The `messageExpression`. `None` if it is empty, or if the rule does not compile.
     pub message: Option<Result<Program, String>>,
     /// Whether it refers to `oldSelf`.
-    pub asks_for_old: bool,
+    pub uses_old_self: bool,
 }
 
 /// The CEL environment version of rules.
@@ -35,11 +35,11 @@ impl Compiled {
             Some(shape) => compile_all(rules, shape),
             None => Vec::new(),
         };
-        let asks_for_old = rules.iter().any(|rule| rule.asks_for_old);
+        let uses_old_self = rules.iter().any(|rule| rule.uses_old_self);
         Compiled {
             shape,
             rules,
-            asks_for_old,
+            uses_old_self,
         }
     }
 }
@@ -79,7 +79,7 @@ fn compile(rule: &ValidationRule, environment: &Environment) -> CompiledRule {
     };
     let message = Some(&rule.message_expression).filter(|text| !text.is_empty());
     CompiledRule {
-        asks_for_old: program.refers_to("oldSelf"),
+        uses_old_self: program.refers_to("oldSelf"),
         program: Some(Ok(program)),
         message: message
             .map(|text| self::program(text, environment, &Type::String, "messageExpression ")),

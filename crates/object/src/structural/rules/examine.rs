@@ -10,9 +10,9 @@ use mizzen_value::Value;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RuleVerdict {
     /// The compile error of the rule.
-    pub refusal: Option<String>,
+    pub error: Option<String>,
     /// The compile error of its `messageExpression`.
-    pub message_refusal: Option<String>,
+    pub message_error: Option<String>,
     /// The maximum estimated cost.
     pub cost: u64,
     /// The maximum estimated cost of its `messageExpression`, if it has one.
@@ -20,7 +20,7 @@ pub struct RuleVerdict {
     /// The maximum number of occurrences of the value in an object, if nothing around it bounds it.
     pub cardinality: u64,
     /// Whether it refers to `oldSelf`.
-    pub asks_for_old: bool,
+    pub uses_old_self: bool,
 }
 
 /// Checks the rules of a schema, without those of nested schemas; one result for each. `resource`
@@ -44,7 +44,7 @@ pub fn examine(schema: &Value, resource: bool) -> Option<Vec<RuleVerdict>> {
 
 impl RuleVerdict {
     fn new(rule: &CompiledRule, declared: DeclaredNode) -> RuleVerdict {
-        let refusal =
+        let error =
             |program: &Option<Result<Program, String>>| program.as_ref()?.as_ref().err().cloned();
         let cost = |program: &Option<Result<Program, String>>| {
             program
@@ -54,12 +54,12 @@ impl RuleVerdict {
                 .map(|program| program.estimate(&declared).max)
         };
         RuleVerdict {
-            refusal: refusal(&rule.program),
-            message_refusal: refusal(&rule.message),
+            error: error(&rule.program),
+            message_error: error(&rule.message),
             cost: cost(&rule.program).unwrap_or_default(),
             message_cost: cost(&rule.message),
             cardinality: cardinality(declared),
-            asks_for_old: rule.asks_for_old,
+            uses_old_self: rule.uses_old_self,
         }
     }
 }

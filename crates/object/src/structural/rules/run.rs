@@ -78,7 +78,7 @@ impl RuleWalk<'_> {
         if place.walk.budget <= 0 {
             return Err(place.ended(NO_BUDGET));
         }
-        let variables = Variables::new(new, target.old.filter(|_| compiled.asks_for_old), shape);
+        let variables = Variables::new(new, target.old.filter(|_| compiled.uses_old_self), shape);
         place.run_all(&rules.rules, compiled, &variables)
     }
 }
@@ -97,7 +97,7 @@ impl RuleRun<'_, '_, '_> {
         compiled: &Compiled,
         plain: &Variables,
     ) -> Result<(), BudgetExhausted> {
-        let optional = compiled.asks_for_old.then(|| plain.optional());
+        let optional = compiled.uses_old_self.then(|| plain.optional());
         for (rule, ready) in rules.iter().zip(&compiled.rules) {
             let program = match &ready.program {
                 None => continue,
@@ -108,7 +108,7 @@ impl RuleRun<'_, '_, '_> {
                 }
             };
             // A transition rule does not run without an old value.
-            if ready.asks_for_old && plain.old.is_none() && !rule.optional_old_self {
+            if ready.uses_old_self && plain.old.is_none() && !rule.optional_old_self {
                 continue;
             }
             let variables = optional
@@ -208,7 +208,7 @@ impl RuleRun<'_, '_, '_> {
     /// Whether a violation is tolerated: the value is unchanged and the rule is not a transition
     /// rule.
     fn is_tolerated(&self, ready: &CompiledRule) -> bool {
-        !ready.asks_for_old && self.past.is_same()
+        !ready.uses_old_self && self.past.is_same()
     }
 
     /// Charges the cost of an evaluation; returns whether the budget suffices.

@@ -29,7 +29,7 @@ pub(super) fn decode(
 ) -> Result<Decoded, DecodeError> {
     let mut decoder = JsonDecoder::new(text);
     let mut value = match decoder.scanner.peek()? {
-        b'{' | b'n' => decoder.loose()?,
+        b'{' | b'n' => decoder.unstructured()?,
         _ => {
             let word = decoder.skip_word()?;
             let message = format!(
@@ -110,10 +110,10 @@ fn shape(
 
 impl JsonDecoder<'_> {
     /// Decodes any value; the last of duplicate keys wins and is reported.
-    fn loose(&mut self) -> Result<Value, SyntaxError> {
+    fn unstructured(&mut self) -> Result<Value, SyntaxError> {
         match self.scanner.peek()? {
-            b'{' => self.loose_map(),
-            b'[' => self.loose_list(),
+            b'{' => self.unstructured_map(),
+            b'[' => self.unstructured_list(),
             b'-' | b'0'..=b'9' => {
                 let literal = self.scanner.number()?;
                 let number = json::free_number(literal);
@@ -126,7 +126,7 @@ impl JsonDecoder<'_> {
         }
     }
 
-    fn loose_map(&mut self) -> Result<Value, SyntaxError> {
+    fn unstructured_map(&mut self) -> Result<Value, SyntaxError> {
         let mut map = Map::default();
         let length = self.strict_path.len();
         let mut given = HashSet::new();
@@ -136,20 +136,20 @@ impl JsonDecoder<'_> {
                 self.complain("duplicate", &key);
             }
             self.enter(&key);
-            let value = self.loose()?;
+            let value = self.unstructured()?;
             map.insert(key, value);
             self.strict_path.truncate(length);
         }
         Ok(Value::Map(map))
     }
 
-    fn loose_list(&mut self) -> Result<Value, SyntaxError> {
+    fn unstructured_list(&mut self) -> Result<Value, SyntaxError> {
         let mut items = Vec::new();
         let length = self.strict_path.len();
         self.scanner.open_list()?;
         while self.scanner.item()? {
             self.strict_path += &format!("[{}]", items.len());
-            items.push(self.loose()?);
+            items.push(self.unstructured()?);
             self.strict_path.truncate(length);
         }
         Ok(Value::List(items))

@@ -5,7 +5,7 @@
 //! own messages and rules: it stops at the first type error, in field order, and integers that are
 //! too large lose their upper bits.
 
-use super::loose::{self, Pruning};
+use super::unstructured::{self, Pruning};
 use super::{DecodeError, Decoded, decode, zero_if_null};
 use crate::schema::{Alternative, Shape, Struct, Type, canonical};
 use mizzen_value::go_base64;
@@ -17,10 +17,10 @@ use mizzen_value::{Map, Str, Value, go_int};
 /// Converts `value` to an object of type `ty`. Unknown fields are dropped and reported; those of a
 /// custom kind stay. Kubernetes: an applied object is not decoded, so nothing is pruned from it,
 /// nulls included.
-pub fn restore(ty: &Struct, value: Value) -> Result<Decoded, DecodeError> {
+pub fn from_unstructured(ty: &Struct, value: Value) -> Result<Decoded, DecodeError> {
     if let Some(rest) = ty.rest() {
         let text = json::to_string(&value);
-        return loose::decode(ty, rest, text.as_bytes(), Pruning::Skipped);
+        return unstructured::decode(ty, rest, text.as_bytes(), Pruning::Skipped);
     }
     let mut converter = UnstructuredConverter::default();
     let mut value = converter.top(ty, value).map_err(DecodeError::Type)?;
@@ -293,7 +293,7 @@ type Part
     fn check(text: &str, expect: Expect) {
         let types = parse([("test.kinds", TYPES)]).unwrap();
         let value = json::parse(text.as_bytes()).unwrap();
-        let answer = match restore(&types.types["example/v1.Thing"], value) {
+        let answer = match from_unstructured(&types.types["example/v1.Thing"], value) {
             Ok(Decoded { value, complaints }) => [vec![json::to_string(&value)], complaints]
                 .concat()
                 .join("\n"),
