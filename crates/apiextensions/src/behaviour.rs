@@ -1,9 +1,80 @@
-//! A kind's hooks as a table of functions, so that each file gives only what its kinds need.
+//! The hooks of kinds as strategies.
+//!
+//! A kind's file implements [`KindStrategy`]; [`Behaviour`] is the same as a table of functions, so that another version of a
+//! kind replaces some functions and inherits the rest.
 
 use mizzen_object::{Context, Hooks, Violations};
 use mizzen_value::{Str, Value};
 
-/// What data cannot say about a kind. See [`Hooks`] for what each function is for.
+/// The functions of a kind that its data cannot describe: upstream's defaults.go, strategy.go, validation.go and
+/// conversion.go. See [`Hooks`] for the contract of each.
+pub trait KindStrategy {
+    /// See [`Hooks::default`].
+    fn default(_object: &mut Value) {}
+
+    /// See [`Hooks::read`].
+    fn read(_object: &mut Value) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// See [`Hooks::prepare`].
+    fn prepare(_new: &mut Value, _old: Option<&Value>, _context: &Context) {}
+
+    /// See [`Hooks::foresee`].
+    fn foresee(_object: &Value) -> Option<Value> {
+        None
+    }
+
+    /// See [`Hooks::validate`].
+    fn validate(
+        _new: &Value,
+        _old: Option<&Value>,
+        _context: &Context,
+        _violations: &mut Violations,
+    ) {
+    }
+
+    /// See [`Hooks::validate_unconverted`].
+    fn validate_unconverted(_new: &Value, _violations: &mut Violations) {}
+
+    /// See [`Hooks::warnings`].
+    fn warnings(_new: &Value, _old: Option<&Value>, _context: &Context) -> Vec<String> {
+        Vec::new()
+    }
+
+    /// See [`Hooks::selectable`].
+    fn selectable(_object: &Value, _field: &str) -> Option<Str> {
+        None
+    }
+
+    /// See [`Hooks::grace`].
+    fn grace(_object: &Value, _asked: Option<i64>) -> Option<i64> {
+        None
+    }
+
+    /// See [`Hooks::mark_deleted`].
+    fn mark_deleted(_object: &mut Value, _now: &str) -> bool {
+        false
+    }
+
+    /// See [`Hooks::is_held`].
+    fn is_held(_object: &Value) -> bool {
+        false
+    }
+
+    /// See [`Hooks::to_stored`].
+    fn to_stored(_object: &mut Value) {}
+
+    /// See [`Hooks::from_stored`].
+    fn from_stored(_object: &mut Value) {}
+}
+
+/// The strategy of a kind that its data describes completely.
+struct DataOnly;
+
+impl KindStrategy for DataOnly {}
+
+/// The hooks of a kind as a table. See [`Hooks`] for the contract of each.
 #[derive(Clone, Copy)]
 pub struct Behaviour {
     /// See [`Hooks::default`].
@@ -41,25 +112,30 @@ pub struct Behaviour {
 }
 
 impl Behaviour {
-    /// A kind that data describes whole.
-    pub const NONE: Behaviour = Behaviour {
-        default: |_| {},
-        read: |_| Ok(()),
-        prepare: |_, _, _| {},
-        foresee: |_| None,
-        validate: |_, _, _, _| {},
-        validate_unconverted: |_, _| {},
-        warnings: |_, _, _| Vec::new(),
-        selectable: |_, _| None,
-        cells: |_, _| Vec::new(),
-        row_rank: None,
-        row_conditions: |_| Vec::new(),
-        grace: |_, _| None,
-        mark_deleted: |_, _| false,
-        is_held: |_| false,
-        to_stored: |_| {},
-        from_stored: |_| {},
-    };
+    /// A kind that its data describes completely.
+    pub const NONE: Behaviour = Behaviour::of::<DataOnly>();
+
+    /// The functions of a strategy.
+    pub const fn of<S: KindStrategy>() -> Behaviour {
+        Behaviour {
+            default: S::default,
+            read: S::read,
+            prepare: S::prepare,
+            foresee: S::foresee,
+            validate: S::validate,
+            validate_unconverted: S::validate_unconverted,
+            warnings: S::warnings,
+            selectable: S::selectable,
+            cells: |_, _| Vec::new(),
+            row_rank: None,
+            row_conditions: |_| Vec::new(),
+            grace: S::grace,
+            mark_deleted: S::mark_deleted,
+            is_held: S::is_held,
+            to_stored: S::to_stored,
+            from_stored: S::from_stored,
+        }
+    }
 }
 
 impl Hooks for Behaviour {

@@ -1,4 +1,4 @@
-//! Bytes, which JSON carries in base64.
+//! Byte values, base64 in JSON.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -1,4 +1,4 @@
-//! How does the server reach a webhook: by URL, or through a service?
+//! Webhook client configuration: a URL or a service reference.
 
 use mizzen_object::validate::names;
 use mizzen_object::{Path, Violations};
@@ -8,7 +8,27 @@ use mizzen_value::{Value, json};
 pub fn validate(client: &Value, path: &Path, violations: &mut Violations) {
     match (client["url"].as_str(), client.get("service")) {
         (Some(url), None) => validate_url(url, &path.child("url"), violations),
-        (None, Some(service)) => validate_service(service, &path.child("service"), violations),
+        (None, Some(service)) => {
+            // Kubernetes: upstream passes the service's name and namespace in the wrong order, so that each is missed
+            // under the other's name.
+            let path = path.child("service");
+            if service["namespace"].is_empty() {
+                violations.required(path.child("name"), "");
+            }
+            if service["name"].is_empty() {
+                violations.required(path.child("namespace"), "");
+            }
+            let port = service["port"].int();
+            let wrong = names::is_port_number(port);
+            if !wrong.is_empty() {
+                violations.invalid(
+                    path.child("port"),
+                    port,
+                    &format!("port is not valid: {}", wrong.join(", ")),
+                );
+            }
+            validate_path(service["path"].str(), &path.child("path"), violations);
+        }
         _ => violations.required(path, "exactly one of url or service is required"),
     }
 }
@@ -16,7 +36,7 @@ pub fn validate(client: &Value, path: &Path, violations: &mut Violations) {
 const FORM: &str = "; desired format: https://host[/path]";
 
 fn validate_url(text: &str, path: &Path, violations: &mut Violations) {
-    let url = match Url::parse(text) {
+    let url = match ParsedUrl::parse(text) {
         Ok(url) => url,
         Err(error) => {
             let text = json::quote(text);
@@ -46,8 +66,8 @@ fn validate_url(text: &str, path: &Path, violations: &mut Violations) {
     }
 }
 
-/// The parts of a URL that are looked at.
-pub(crate) struct Url<'a> {
+/// The parts of a URL that are validated.
+pub(crate) struct ParsedUrl<'a> {
     pub(crate) scheme: String,
     user: Option<&'a str>,
     pub(crate) host: &'a str,
@@ -55,17 +75,28 @@ pub(crate) struct Url<'a> {
     fragment: &'a str,
 }
 
-impl<'a> Url<'a> {
+impl<'a> ParsedUrl<'a> {
     /// Takes a URL apart as Go does.
-    pub(crate) fn parse(text: &'a str) -> Result<Url<'a>, String> {
+    pub(crate) fn parse(text: &'a str) -> Result<ParsedUrl<'a>, String> {
         if text.bytes().any(|byte| byte < b' ' || byte == 0x7f) {
             return Err("net/url: invalid control character in URL".into());
         }
         let (rest, fragment) = text.split_once('#').unwrap_or((text, ""));
-        let (scheme, rest) = split_scheme(rest)?;
+        let end = rest
+            .find(|char: char| !(char.is_ascii_alphanumeric() || matches!(char, '+' | '-' | '.')));
+        let (scheme, rest) = match end {
+            Some(0) if rest.starts_with(':') => return Err("missing protocol scheme".into()),
+            Some(end)
+                if rest[end..].starts_with(':')
+                    && rest.starts_with(|char: char| char.is_ascii_alphabetic()) =>
+            {
+                (rest[..end].to_ascii_lowercase(), &rest[end + 1..])
+            }
+            _ => (String::new(), rest),
+        };
         let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
         let Some(rest) = rest.strip_prefix("//") else {
-            return Url::without_host(scheme, rest, query, fragment);
+            return ParsedUrl::without_host(scheme, rest, query, fragment);
         };
         let (authority, tail) = rest.split_at(rest.find('/').unwrap_or(rest.len()));
         let (user, host) = match authority.rsplit_once('@') {
@@ -74,7 +105,7 @@ impl<'a> Url<'a> {
         };
         check_host(host)?;
         check_escapes(tail)?;
-        Ok(Url {
+        Ok(ParsedUrl {
             scheme,
             user,
             host,
@@ -88,34 +119,19 @@ impl<'a> Url<'a> {
         rest: &str,
         query: &'a str,
         fragment: &'a str,
-    ) -> Result<Url<'a>, String> {
+    ) -> Result<ParsedUrl<'a>, String> {
         let segment = rest.split('/').next().unwrap_or_default();
         if scheme.is_empty() && segment.contains(':') {
             return Err("first path segment in URL cannot contain colon".into());
         }
         check_escapes(rest)?;
-        Ok(Url {
+        Ok(ParsedUrl {
             scheme,
             user: None,
             host: "",
             query,
             fragment,
         })
-    }
-}
-
-fn split_scheme(text: &str) -> Result<(String, &str), String> {
-    let end =
-        text.find(|char: char| !(char.is_ascii_alphanumeric() || matches!(char, '+' | '-' | '.')));
-    match end {
-        Some(0) if text.starts_with(':') => Err("missing protocol scheme".into()),
-        Some(end)
-            if text[end..].starts_with(':')
-                && text.starts_with(|char: char| char.is_ascii_alphabetic()) =>
-        {
-            Ok((text[..end].to_ascii_lowercase(), &text[end + 1..]))
-        }
-        _ => Ok((String::new(), text)),
     }
 }
 
@@ -152,27 +168,6 @@ fn check_escapes(text: &str) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// Kubernetes: upstream passes the service's name and namespace in the wrong order, so that each is missed
-/// under the other's name.
-fn validate_service(service: &Value, path: &Path, violations: &mut Violations) {
-    if service["namespace"].is_empty() {
-        violations.required(path.child("name"), "");
-    }
-    if service["name"].is_empty() {
-        violations.required(path.child("namespace"), "");
-    }
-    let port = service["port"].int();
-    let wrong = names::is_port_number(port);
-    if !wrong.is_empty() {
-        violations.invalid(
-            path.child("port"),
-            port,
-            &format!("port is not valid: {}", wrong.join(", ")),
-        );
-    }
-    validate_path(service["path"].str(), &path.child("path"), violations);
 }
 
 fn validate_path(text: &str, path: &Path, violations: &mut Violations) {

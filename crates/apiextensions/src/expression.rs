@@ -1,4 +1,4 @@
-//! Which variables do the expressions of admission have, and what must they yield?
+//! The CEL environments of admission expressions: variables and result types.
 //!
 //! Validation of policies and webhooks compiles expressions here, and so does their evaluation.
 
@@ -243,23 +243,7 @@ pub fn typed_environment(object: Type, params: Option<Type>) -> Environment {
         .with_variable("oldObject", object)
         .with_variable("namespaceObject", Type::object("kubernetes.Namespace"))
         .with_variable("request", Type::object("kubernetes.AdmissionRequest"));
-    let environment = with_namespace(with_request(environment));
-    match params {
-        Some(kind) => environment.with_variable("params", kind),
-        None => environment,
-    }
-}
 
-fn with_fields(environment: Environment, name: &str, fields: &[(&str, Type)]) -> Environment {
-    environment.with_object(
-        name,
-        fields
-            .iter()
-            .map(|(name, kind)| (Str::from(*name), kind.clone())),
-    )
-}
-
-fn with_request(environment: Environment) -> Environment {
     use Type::String as Text;
     let texts = Type::list(Text);
     let (kind, resource) = (
@@ -297,7 +281,21 @@ fn with_request(environment: Environment) -> Environment {
         &[("group", Text), ("version", Text), ("resource", Text)],
     );
     let environment = with_fields(environment, "kubernetes.UserInfo", &user);
-    with_fields(environment, "kubernetes.AdmissionRequest", &request)
+    let environment = with_fields(environment, "kubernetes.AdmissionRequest", &request);
+    let environment = with_namespace(environment);
+    match params {
+        Some(kind) => environment.with_variable("params", kind),
+        None => environment,
+    }
+}
+
+fn with_fields(environment: Environment, name: &str, fields: &[(&str, Type)]) -> Environment {
+    environment.with_object(
+        name,
+        fields
+            .iter()
+            .map(|(name, kind)| (Str::from(*name), kind.clone())),
+    )
 }
 
 fn with_namespace(environment: Environment) -> Environment {

@@ -1,4 +1,4 @@
-//! How does a message show a part of an object?
+//! Parts of objects in messages.
 //!
 //! Kubernetes: messages print upstream's internal types as JSON: Go's names in Go's order, and no field left out.
 
@@ -156,43 +156,40 @@ pub fn shown(ty: &str, value: &Value) -> Value {
         .map_or("", |(_, fields)| fields);
     fields
         .split_whitespace()
-        .map(|field| shown_field(field, value))
+        .map(|field| {
+            let (names, ty) = field.split_once(':').unwrap_or((field, "?"));
+            let (go, name) = match names.split_once('=') {
+                Some((go, name)) => (go, name.to_string()),
+                None => (
+                    names,
+                    format!("{}{}", names[..1].to_ascii_lowercase(), &names[1..]),
+                ),
+            };
+            let value = &value[name.as_str()];
+
+            let (mark, name) = ty.split_at(
+                ty.find(|char: char| char.is_ascii_alphabetic())
+                    .unwrap_or(ty.len()),
+            );
+            let member = match (mark, name) {
+                ("", "s") => value.str().into(),
+                ("", "i") => value.int().into(),
+                ("", "b") => value.bool().into(),
+                ("?", "") => value.clone(),
+                ("", name) => shown(name, value),
+                (_, _) if value.is_null() => Value::Null,
+                ("[]", name) => value
+                    .list()
+                    .iter()
+                    .map(|item| shown(name, item))
+                    .collect::<Vec<_>>()
+                    .into(),
+                (_, name) => shown(name, value),
+            };
+            (go.to_string(), member)
+        })
         .collect::<Map>()
         .into()
-}
-
-fn shown_field(field: &str, value: &Value) -> (String, Value) {
-    let (names, ty) = field.split_once(':').unwrap_or((field, "?"));
-    let (go, name) = match names.split_once('=') {
-        Some((go, name)) => (go, name.to_string()),
-        None => (
-            names,
-            format!("{}{}", names[..1].to_ascii_lowercase(), &names[1..]),
-        ),
-    };
-    (go.to_string(), shown_member(ty, &value[name.as_str()]))
-}
-
-fn shown_member(ty: &str, value: &Value) -> Value {
-    let (mark, name) = ty.split_at(
-        ty.find(|char: char| char.is_ascii_alphabetic())
-            .unwrap_or(ty.len()),
-    );
-    match (mark, name) {
-        ("", "s") => value.str().into(),
-        ("", "i") => value.int().into(),
-        ("", "b") => value.bool().into(),
-        ("?", "") => value.clone(),
-        ("", name) => shown(name, value),
-        (_, _) if value.is_null() => Value::Null,
-        ("[]", name) => value
-            .list()
-            .iter()
-            .map(|item| shown(name, item))
-            .collect::<Vec<_>>()
-            .into(),
-        (_, name) => shown(name, value),
-    }
 }
 
 #[cfg(test)]

@@ -20,5 +20,5 @@ pub mod internal;
 pub mod pem;
 pub mod rules;
 
-pub use behaviour::Behaviour;
+pub use behaviour::{Behaviour, KindStrategy};
 pub use definition::{approval_condition, structural_condition};

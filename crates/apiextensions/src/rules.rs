@@ -1,11 +1,11 @@
-//! Small rules that kinds of several groups share.
+//! Checks that kinds of several groups share.
 
 use mizzen_object::validate::{field, names, selector};
 use mizzen_object::{Path, Violations};
 use mizzen_value::Value;
 use mizzen_value::quantity::Quantity;
 
-/// Looks at a text and says all that is wrong with it.
+/// A check of a text; returns all error messages.
 pub type Check = fn(&str) -> Vec<String>;
 
 /// Each message of a check of `text` is a violation of its own.
@@ -72,7 +72,7 @@ pub fn lenient_selector(new: &Value, any_values: bool, path: &Path, violations: 
     selector::label_selector(new, options, path, violations);
 }
 
-/// Whether something is wrong with a label selector.
+/// Whether a label selector is invalid.
 pub fn is_bad_selector(value: &Value) -> bool {
     let mut violations = Violations::default();
     selector::label_selector(

@@ -1,4 +1,4 @@
-//! How much of everything: amounts by the name of what they are of.
+//! Resource amounts by resource name.
 
 use std::collections::BTreeMap;
 

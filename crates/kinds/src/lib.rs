@@ -1,4 +1,4 @@
-//! Which kinds ship with us? Every built-in kind with its hooks, and rules that several components share.
+//! The built-in kinds: their hooks, joined with their data, and rules that several components share.
 //!
 //! `mizzen-schemas` has a data file per group; [`catalog`] joins each kind of them with its [`Behaviour`].
 //!
@@ -59,7 +59,7 @@ pub struct Catalog {
 pub fn behaviour(gvk: &GroupVersionKind) -> Behaviour {
     let (version, kind) = (gvk.version.as_str(), gvk.kind.as_str());
     let behaviour = match gvk.group.as_str() {
-        "" if kind == "Pod" => pod::behaviour(),
+        "" if kind == "Pod" => pod::BEHAVIOUR,
         "" => crate::core::behaviour(kind),
         "apps" => apps::behaviour(version, kind),
         "batch" => batch::behaviour(kind),
@@ -86,7 +86,7 @@ pub fn subresource(gvk: &GroupVersionKind, name: &str) -> Option<Behaviour> {
                 })
             },
             row_conditions: table::row_conditions(gvk),
-            ..pod::behaviour()
+            ..pod::BEHAVIOUR
         }),
         ("", "Pod", "resize") => Some(Behaviour {
             prepare: |new, old, _| with(old, |old| prepare_resize(new, old)),
@@ -94,7 +94,7 @@ pub fn subresource(gvk: &GroupVersionKind, name: &str) -> Option<Behaviour> {
                 with(old, |old| validate_resize(new, old, violations))
             },
             row_conditions: table::row_conditions(gvk),
-            ..pod::behaviour()
+            ..pod::BEHAVIOUR
         }),
         ("certificates.k8s.io", "CertificateSigningRequest", "approval") => {
             Some(groups::behaviour(
@@ -135,15 +135,7 @@ pub fn legacy_catalog() -> Catalog {
 fn read(schemas: &Schemas) -> Catalog {
     let mut schemas = schemas.clone();
     let mut kinds = std::mem::take(&mut schemas.kinds);
-    inherit_columns(&mut kinds);
-    Catalog {
-        kinds: kinds.into_iter().map(kind).collect(),
-        schemas,
-    }
-}
-
-/// A kind that is stored as another has the table of that one unless it has one of its own.
-fn inherit_columns(kinds: &mut [KindData]) {
+    // A kind that is stored as another has the table of that one unless it has one of its own.
     let tables: HashMap<GroupVersionKind, Vec<Column>> = kinds
         .iter()
         .map(|kind| (kind.gvk.clone(), kind.columns.clone()))
@@ -152,6 +144,10 @@ fn inherit_columns(kinds: &mut [KindData]) {
         let table = kind.stored.as_ref().and_then(|stored| tables.get(stored));
         kind.columns = table.cloned().unwrap_or_default();
         kind.rules.shown_as_stored = true;
+    }
+    Catalog {
+        kinds: kinds.into_iter().map(kind).collect(),
+        schemas,
     }
 }
 

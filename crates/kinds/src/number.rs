@@ -1,4 +1,4 @@
-//! Is it a number? What is none is complained about as Go does.
+//! Integers in text, with the error messages of Go's `strconv`.
 
 use std::num::IntErrorKind::{NegOverflow, PosOverflow};
 

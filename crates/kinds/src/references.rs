@@ -1,4 +1,4 @@
-//! Which other objects does a pod use, or a volume? By name, as far as the object itself says.
+//! Names of the objects that a pod or a volume refers to.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! What does the name of a resource say of it?
+//! Classification of resource names.
 //!
 //! Kubernetes: pkg/apis/core/helper/helpers.go.
 

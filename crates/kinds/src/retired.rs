@@ -1,5 +1,5 @@
-//! Kinds that objects may say they are of although the server does not serve them: they were served once, are not yet, or
-//! are no resources. A client that sends one gets an error of its own, not that the kind does not exist.
+//! Kinds that are registered upstream but not served here: removed versions, alpha versions, and types that are no
+//! resources. A client that sends one gets another error than for an unknown kind.
 
 use std::sync::LazyLock;
 
@@ -20,26 +20,28 @@ pub struct LegacyKind {
 
 /// The kinds of [`legacy_catalog`](crate::legacy_catalog) that [`catalog`](crate::catalog) does not have.
 pub fn legacy_kinds() -> &'static [LegacyKind] {
-    static KINDS: LazyLock<Vec<LegacyKind>> =
-        LazyLock::new(|| LEGACY.iter().flat_map(|(_, text)| kinds_of(text)).collect());
+    static KINDS: LazyLock<Vec<LegacyKind>> = LazyLock::new(|| {
+        LEGACY
+            .iter()
+            .flat_map(|(_, text)| {
+                let (mut group, mut version, mut kinds) = ("", "", Vec::new());
+                for line in text.lines() {
+                    match line.split_once(' ') {
+                        Some(("group", name)) => group = name,
+                        Some(("version", name)) => version = name,
+                        Some(("kind", kind)) => kinds.push(LegacyKind {
+                            group,
+                            version,
+                            kind,
+                        }),
+                        _ => {}
+                    }
+                }
+                kinds
+            })
+            .collect()
+    });
     &KINDS
-}
-
-fn kinds_of(text: &'static str) -> Vec<LegacyKind> {
-    let (mut group, mut version, mut kinds) = ("", "", Vec::new());
-    for line in text.lines() {
-        match line.split_once(' ') {
-            Some(("group", name)) => group = name,
-            Some(("version", name)) => version = name,
-            Some(("kind", kind)) => kinds.push(LegacyKind {
-                group,
-                version,
-                kind,
-            }),
-            _ => {}
-        }
-    }
-    kinds
 }
 
 /// Group, version and kinds that v1.36 knows besides those of our catalogs.

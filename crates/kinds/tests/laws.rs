@@ -94,7 +94,7 @@ fn applicable() -> impl Iterator<Item = &'static Kind> {
         .filter(|kind| kind.verbs.iter().any(|verb| verb == "patch"))
 }
 
-/// What somebody might apply: nothing in it is empty, for what is empty is gone when it is stored, and no item of a
+/// An applied configuration: nothing in it is empty, because empty values are dropped when it is stored, and no item of a
 /// list is there twice.
 fn config(kind: &Kind, seed: u64) -> Value {
     let mut config = object(&kind.root, scatter(seed, 3), scatter(seed, 4));

@@ -1,4 +1,4 @@
-//! How do objects get from one version to another?
+//! Validation of a CustomResourceDefinition's conversion.
 
 use mizzen_object::validate::{field, names};
 use mizzen_object::{Path, Violations};
@@ -61,7 +61,7 @@ pub(super) fn validate(
 }
 
 /// Once a kind is served, a webhook's authorities must be some; who had none that can be read keeps them.
-/// What is inside a certificate is not looked at.
+/// The contents of certificates are not validated.
 pub(super) fn validate_authorities(
     definition: &Value,
     old: Option<&Value>,
@@ -91,7 +91,7 @@ pub(super) fn validate_authorities(
     }
 }
 
-/// What is wrong with a bundle of certificates that is not empty.
+/// The error of a CA bundle that is not empty.
 fn wrong_authorities(bundle: &str) -> Option<&'static str> {
     let bytes = bytes::decode(bundle);
     let text = String::from_utf8_lossy(&bytes);
@@ -110,11 +110,10 @@ fn wrong_authorities(bundle: &str) -> Option<&'static str> {
 
 /// Whether one of them is a version that the server speaks, or there is none.
 fn has_known(versions: &[Value]) -> bool {
-    versions.is_empty() || versions.iter().any(is_known)
-}
-
-fn is_known(version: &Value) -> bool {
-    matches!(version.str(), "v1" | "v1beta1")
+    versions.is_empty()
+        || versions
+            .iter()
+            .any(|version| matches!(version.str(), "v1" | "v1beta1"))
 }
 
 fn validate_versions(

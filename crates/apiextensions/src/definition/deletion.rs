@@ -1,4 +1,4 @@
-//! How a definition shows that it goes away: its objects go first.
+//! The Terminating condition of a CustomResourceDefinition.
 
 use mizzen_value::{Value, value};
 

@@ -1,10 +1,10 @@
-//! What may a kind be called, and in whose name?
+//! Validation of a CustomResourceDefinition's group, names and API approval.
 
 use mizzen_object::validate::names;
 use mizzen_object::{Path, Violations};
 use mizzen_value::{Value, json};
 
-use crate::client::Url;
+use crate::client::ParsedUrl;
 
 /// A definition is called after its plural and group.
 pub(super) fn validate_name(definition: &Value, violations: &mut Violations) {
@@ -38,10 +38,22 @@ pub(super) fn validate_group(group: &str, path: &Path, violations: &mut Violatio
 /// The names that are given or accepted.
 pub(super) fn validate_names(names: &Value, path: &Path, violations: &mut Violations) {
     for name in ["plural", "singular"] {
-        validate_label(names[name].str(), &path.child(name), violations);
+        let label = names[name].str();
+        let wrong = names::is_dns1035_label(label);
+        if !label.is_empty() && !wrong.is_empty() {
+            violations.invalid(path.child(name), label, &wrong.join(","));
+        }
     }
     for name in ["kind", "listKind"] {
-        validate_kind(names[name].str(), &path.child(name), violations);
+        let kind = names[name].str();
+        let wrong = names::is_dns1035_label(&kind.to_lowercase());
+        if !kind.is_empty() && !wrong.is_empty() {
+            let detail = format!(
+                "may have mixed case, but should otherwise match: {}",
+                wrong.join(",")
+            );
+            violations.invalid(path.child(name), kind, &detail);
+        }
     }
     validate_labels(
         names["shortNames"].list(),
@@ -61,24 +73,6 @@ pub(super) fn validate_names(names: &Value, path: &Path, violations: &mut Violat
         &path.child("categories"),
         violations,
     );
-}
-
-fn validate_label(name: &str, path: &Path, violations: &mut Violations) {
-    let wrong = names::is_dns1035_label(name);
-    if !name.is_empty() && !wrong.is_empty() {
-        violations.invalid(path, name, &wrong.join(","));
-    }
-}
-
-fn validate_kind(kind: &str, path: &Path, violations: &mut Violations) {
-    let wrong = names::is_dns1035_label(&kind.to_lowercase());
-    if !kind.is_empty() && !wrong.is_empty() {
-        let detail = format!(
-            "may have mixed case, but should otherwise match: {}",
-            wrong.join(",")
-        );
-        violations.invalid(path, kind, &detail);
-    }
 }
 
 fn validate_labels(labels: &[Value], path: &Path, violations: &mut Violations) {
@@ -106,7 +100,7 @@ impl Approval {
         match definition["metadata"]["annotations"][APPROVED].str() {
             "" => Approval::Missing,
             reason if reason.starts_with("unapproved") => Approval::Bypassed,
-            url if Url::parse(url)
+            url if ParsedUrl::parse(url)
                 .is_ok_and(|url| !url.scheme.is_empty() && !url.host.is_empty()) =>
             {
                 Approval::Given
@@ -147,7 +141,7 @@ pub fn approval_condition(definition: &Value) -> Option<(&'static str, &'static 
     })
 }
 
-/// Kubernetes' own domains ask for a word on who agreed.
+/// Groups under Kubernetes' own domains need an API approval annotation.
 pub(super) fn validate_approval(
     definition: &Value,
     old: Option<&Value>,

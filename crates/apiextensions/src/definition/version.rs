@@ -1,4 +1,4 @@
-//! In which versions is a kind served, and what does each look like?
+//! Validation of the versions of a CustomResourceDefinition.
 //!
 //! Kubernetes: what all versions have alike belongs to the definition as a whole, and messages say so: to
 //! `spec.subresources` if it is the same in each, to `spec.versions[0].subresources` otherwise.
@@ -8,7 +8,7 @@ use mizzen_object::validate::names;
 use mizzen_object::{Path, Violations};
 use mizzen_value::Value;
 
-use super::schema::{self, Options};
+use super::schema::{self, SchemaOptions};
 use crate::internal;
 
 /// What versions have of their own, unless they all have the same: the API's name, and the whole's.
@@ -41,7 +41,7 @@ pub(super) fn validate_versions(
     violations: &mut Violations,
 ) {
     let (versions, path) = (spec["versions"].list(), path.child("versions"));
-    let options = Options::new(spec, old);
+    let options = SchemaOptions::new(spec, old);
     validate_presence(spec, old, &path, violations);
     for (index, version) in versions.iter().enumerate() {
         let path = path.index(index);
@@ -52,9 +52,30 @@ pub(super) fn validate_versions(
         if !wrong.is_empty() {
             violations.invalid(path.child("name"), name, &wrong.join(","));
         }
-        validate_deprecation(version, &path.child("deprecationWarning"), violations);
+        let place = path.child("deprecationWarning");
+        if let Some(warning) = version["deprecationWarning"].as_str() {
+            if !version["deprecated"].bool() {
+                violations.invalid(place, warning, "can only be set for deprecated versions");
+            } else {
+                if warning.len() > 256 {
+                    violations.invalid(place, warning, "must be <= 256 characters long");
+                }
+                if warning.is_empty() {
+                    violations.invalid(place, warning, "must not be an empty string");
+                }
+                if let Some((index, _)) = warning
+                    .char_indices()
+                    .find(|(_, char)| *char != ' ' && (char.is_control() || char.is_whitespace()))
+                {
+                    let detail = format!(
+                        "must only contain printable UTF-8 characters; non-printable character found at index {index}"
+                    );
+                    violations.invalid(place, warning, &detail);
+                }
+            }
+        }
         for (name, _) in SHARED.iter().filter(|(name, _)| !is_shared(spec, name)) {
-            let part = Part {
+            let part = VersionPart {
                 spec,
                 version: Some(version),
                 name,
@@ -84,7 +105,17 @@ pub(super) fn validate_versions(
             "must have exactly one version marked as storage version",
         );
     }
-    validate_first(versions, violations);
+    // Kubernetes: the first version is also that of the definition as a whole.
+    if let Some(name) = versions
+        .first()
+        .map(|version| version["name"].str())
+        .filter(|name| !name.is_empty())
+    {
+        let wrong = names::is_dns1035_label(name);
+        if !wrong.is_empty() {
+            violations.invalid("spec.version", name, &wrong.join(","));
+        }
+    }
     schema::validate_sizes(spec, old, &path, violations);
 }
 
@@ -106,18 +137,15 @@ fn validate_presence(spec: &Value, old: Option<&Value>, path: &Path, violations:
         }
     }
     if preserves
-        && spec["versions"]
-            .list()
-            .iter()
-            .any(|version| schema::any(schema_of(version), &has_default))
+        && spec["versions"].list().iter().any(|version| {
+            schema::any(schema_of(version), &|schema| {
+                schema.get("default").is_some()
+            })
+        })
     {
         let detail = "must be false in order to use defaults in the schema";
         violations.invalid("spec.preserveUnknownFields", true, detail);
     }
-}
-
-fn has_default(schema: &Value) -> bool {
-    schema.get("default").is_some()
 }
 
 fn schema_of(version: &Value) -> &Value {
@@ -140,21 +168,6 @@ pub(super) fn unknown_formats(definition: &Value) -> Vec<String> {
 
 fn has_schema(version: &Value) -> bool {
     version["schema"].get("openAPIV3Schema").is_some()
-}
-
-/// Kubernetes: the first version is also that of the definition as a whole.
-fn validate_first(versions: &[Value], violations: &mut Violations) {
-    let Some(name) = versions
-        .first()
-        .map(|version| version["name"].str())
-        .filter(|name| !name.is_empty())
-    else {
-        return;
-    };
-    let wrong = names::is_dns1035_label(name);
-    if !wrong.is_empty() {
-        violations.invalid("spec.version", name, &wrong.join(","));
-    }
 }
 
 /// The versions as messages show them, without what they share.
@@ -180,10 +193,10 @@ pub(super) fn validate_shared(
     path: &Path,
     violations: &mut Violations,
 ) {
-    let options = Options::new(spec, old);
+    let options = SchemaOptions::new(spec, old);
     for (name, whole) in SHARED {
         if is_shared(spec, name) {
-            Part {
+            VersionPart {
                 spec,
                 version: None,
                 name,
@@ -196,15 +209,15 @@ pub(super) fn validate_shared(
 }
 
 /// A part of a version, or of all versions together.
-struct Part<'a> {
+struct VersionPart<'a> {
     spec: &'a Value,
     version: Option<&'a Value>,
     name: &'a str,
     old: Option<&'a Value>,
-    options: Options,
+    options: SchemaOptions,
 }
 
-impl Part<'_> {
+impl VersionPart<'_> {
     fn validate(&self, path: &Path, violations: &mut Violations) {
         let part = self.value(self.name);
         match self.name {
@@ -223,7 +236,41 @@ impl Part<'_> {
                     violations,
                 );
             }
-            "subresources" => validate_scale(&part["scale"], path, violations),
+            "subresources" => {
+                let scale = &part["scale"];
+                if !scale.is_null() {
+                    let rules: [(&str, &[&str], &str); 3] = [
+                        ("specReplicasPath", &[".spec."], ".spec"),
+                        ("statusReplicasPath", &[".status."], ".status"),
+                        (
+                            "labelSelectorPath",
+                            &[".spec.", ".status."],
+                            "either .spec or .status",
+                        ),
+                    ];
+                    for (name, roots, where_to) in rules {
+                        let (text, place) = (scale[name].str(), format!("scale.{name}"));
+                        let place = path.child(&place);
+                        if text.is_empty() && name != "labelSelectorPath" {
+                            violations.required(place, "");
+                        } else if !text.is_empty() && !text.starts_with('.') {
+                            violations.invalid(
+                                place,
+                                text,
+                                "must be a simple json path starting with .",
+                            );
+                        } else if !text.is_empty()
+                            && !roots.iter().any(|root| text.starts_with(root))
+                        {
+                            violations.invalid(
+                                place,
+                                text,
+                                &format!("should be a json path under {where_to}"),
+                            );
+                        }
+                    }
+                }
+            }
             "additionalPrinterColumns" => {
                 for (index, column) in part.list().iter().enumerate() {
                     validate_column(column, &path.index(index), violations);
@@ -285,13 +332,31 @@ impl Part<'_> {
         let mut seen = Vec::new();
         for (index, field) in fields.iter().enumerate() {
             let path = path.index(index);
-            validate_field(
-                field["jsonPath"].str(),
-                schema,
-                &mut seen,
-                &path.child("jsonPath"),
-                violations,
-            );
+            let text = field["jsonPath"].str();
+            let path = path.child("jsonPath");
+            if text.is_empty() {
+                violations.required(path, "");
+                continue;
+            }
+            let place = match resolve(text, schema, false) {
+                Ok(place) => place,
+                Err(error) => {
+                    violations.invalid(path, text, &format!("is an invalid path: {error}"));
+                    continue;
+                }
+            };
+            if place.root == "metadata" {
+                violations.invalid(path, text, "must not point to fields in metadata");
+            }
+            if !matches!(place.schema["type"].str(), "string" | "boolean" | "integer") {
+                let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
+                violations.invalid(path, text, detail);
+            }
+            if seen.contains(&place.path) {
+                violations.duplicate(path, text);
+            } else {
+                seen.push(place.path);
+            }
         }
         if seen.len() > MAX_SELECTABLE && !self.had_as_many(fields) {
             violations.too_many(path, seen.len(), MAX_SELECTABLE);
@@ -315,95 +380,6 @@ impl Part<'_> {
 }
 
 const MAX_SELECTABLE: usize = 8;
-
-fn validate_field(
-    text: &str,
-    schema: &Value,
-    seen: &mut Vec<String>,
-    path: &Path,
-    violations: &mut Violations,
-) {
-    if text.is_empty() {
-        return violations.required(path, "");
-    }
-    let place = match resolve(text, schema, false) {
-        Ok(place) => place,
-        Err(error) => {
-            return violations.invalid(path, text, &format!("is an invalid path: {error}"));
-        }
-    };
-    if place.root == "metadata" {
-        violations.invalid(path, text, "must not point to fields in metadata");
-    }
-    if !matches!(place.schema["type"].str(), "string" | "boolean" | "integer") {
-        let detail = "must point to a field of type string, boolean or integer. Enum string fields and strings with formats are allowed.";
-        violations.invalid(path, text, detail);
-    }
-    if seen.contains(&place.path) {
-        violations.duplicate(path, text);
-    } else {
-        seen.push(place.path);
-    }
-}
-
-fn validate_deprecation(version: &Value, path: &Path, violations: &mut Violations) {
-    let Some(warning) = version["deprecationWarning"].as_str() else {
-        return;
-    };
-    if !version["deprecated"].bool() {
-        return violations.invalid(path, warning, "can only be set for deprecated versions");
-    }
-    if warning.len() > 256 {
-        violations.invalid(path, warning, "must be <= 256 characters long");
-    }
-    if warning.is_empty() {
-        violations.invalid(path, warning, "must not be an empty string");
-    }
-    if let Some((index, _)) = warning
-        .char_indices()
-        .find(|(_, char)| !is_printable(*char))
-    {
-        let detail = format!(
-            "must only contain printable UTF-8 characters; non-printable character found at index {index}"
-        );
-        violations.invalid(path, warning, &detail);
-    }
-}
-
-/// Kubernetes: of all white space Go counts only the plain space as printable.
-fn is_printable(char: char) -> bool {
-    char == ' ' || !(char.is_control() || char.is_whitespace())
-}
-
-fn validate_scale(scale: &Value, path: &Path, violations: &mut Violations) {
-    if scale.is_null() {
-        return;
-    }
-    let rules: [(&str, &[&str], &str); 3] = [
-        ("specReplicasPath", &[".spec."], ".spec"),
-        ("statusReplicasPath", &[".status."], ".status"),
-        (
-            "labelSelectorPath",
-            &[".spec.", ".status."],
-            "either .spec or .status",
-        ),
-    ];
-    for (name, roots, where_to) in rules {
-        let (text, place) = (scale[name].str(), format!("scale.{name}"));
-        let place = path.child(&place);
-        if text.is_empty() && name != "labelSelectorPath" {
-            violations.required(place, "");
-        } else if !text.is_empty() && !text.starts_with('.') {
-            violations.invalid(place, text, "must be a simple json path starting with .");
-        } else if !text.is_empty() && !roots.iter().any(|root| text.starts_with(root)) {
-            violations.invalid(
-                place,
-                text,
-                &format!("should be a json path under {where_to}"),
-            );
-        }
-    }
-}
 
 const COLUMN_TYPES: [&str; 5] = ["boolean", "date", "integer", "number", "string"];
 const COLUMN_FORMATS: [&str; 8] = [

@@ -10,7 +10,7 @@ use mizzen_controlplane::{Options, Plugins};
 use mizzen_registry::{Bounds, Store, StoreOptions};
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair};
 
-use crate::authorization::Echo;
+use crate::access::Echo;
 use crate::rig::{Reply, Rig};
 
 const CASES: &str = include_str!("nodes.cases");

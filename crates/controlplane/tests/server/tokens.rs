@@ -8,7 +8,7 @@ use mizzen_apiserver::authentication::{Authentication, StaticTokens};
 use mizzen_apiserver::{Answer, Options, ServiceAccountTokens, TokenSigner, issue_token};
 use mizzen_value::{Value, json, value};
 
-use crate::authorization::Echo;
+use crate::access::Echo;
 use crate::rig::{CONFIG_MAPS, Rig};
 
 /// The response to a client without a certificate; jane's token is `swordfish`.

@@ -12,138 +12,144 @@ use super::workload::{
 use crate::Behaviour;
 use crate::number;
 use crate::pod::{self, Options};
+use mizzen_apiextensions::KindStrategy;
 
 pub(super) const ROLLBACK: &str = "deprecated.deployment.rollback.to";
 
-pub(super) fn behaviour() -> Behaviour {
-    Behaviour {
-        default,
-        read,
-        prepare,
-        validate,
-        warnings,
-        ..Behaviour::NONE
-    }
-}
+pub(super) const BEHAVIOUR: Behaviour = Behaviour::of::<DeploymentStrategy>();
 
-pub(super) fn default(deployment: &mut Value) {
-    let spec = deployment.entry("spec");
-    spec.set_default("replicas", 1);
-    let strategy = spec.entry("strategy");
-    strategy.set_default("type", "RollingUpdate");
-    if strategy["type"].str() == "RollingUpdate" {
-        let update = strategy.entry("rollingUpdate");
-        update.set_default("maxUnavailable", "25%");
-        update.set_default("maxSurge", "25%");
-    }
-    spec.set_default("revisionHistoryLimit", 10);
-    spec.set_default("progressDeadlineSeconds", 600);
-    pod::default_template(spec.entry("template"));
-}
+pub(super) struct DeploymentStrategy;
 
-/// Kubernetes: a number inside upstream, an annotation outside (pkg/apis/apps/v1/conversion.go).
-fn read(deployment: &mut Value) -> Result<(), String> {
-    let text = match deployment["metadata"]["annotations"].get(ROLLBACK) {
-        None => return Ok(()),
-        Some(text) => text.str().to_owned(),
-    };
-    let annotations = deployment.entry("metadata").entry("annotations");
-    if text.is_empty() {
-        annotations.remove(ROLLBACK);
-        return Ok(());
+impl KindStrategy for DeploymentStrategy {
+    fn default(deployment: &mut Value) {
+        let spec = deployment.entry("spec");
+        spec.set_default("replicas", 1);
+        let strategy = spec.entry("strategy");
+        strategy.set_default("type", "RollingUpdate");
+        if strategy["type"].str() == "RollingUpdate" {
+            let update = strategy.entry("rollingUpdate");
+            update.set_default("maxUnavailable", "25%");
+            update.set_default("maxSurge", "25%");
+        }
+        spec.set_default("revisionHistoryLimit", 10);
+        spec.set_default("progressDeadlineSeconds", 600);
+        pod::default_template(spec.entry("template"));
     }
-    let revision = number::parse("ParseInt", &text)
-        .map_err(|why| format!("failed to parse annotation[{ROLLBACK}]={text} as int64: {why}"))?;
-    annotations.set(ROLLBACK, revision.to_string());
-    Ok(())
-}
 
-fn prepare(new: &mut Value, old: Option<&Value>, context: &Context) {
-    if context.action != Action::Status {
-        return drop_disabled(new, old);
+    /// Kubernetes: a number inside upstream, an annotation outside (pkg/apis/apps/v1/conversion.go).
+    fn read(deployment: &mut Value) -> Result<(), String> {
+        let text = match deployment["metadata"]["annotations"].get(ROLLBACK) {
+            None => return Ok(()),
+            Some(text) => text.str().to_owned(),
+        };
+        let annotations = deployment.entry("metadata").entry("annotations");
+        if text.is_empty() {
+            annotations.remove(ROLLBACK);
+            return Ok(());
+        }
+        let revision = number::parse("ParseInt", &text).map_err(|why| {
+            format!("failed to parse annotation[{ROLLBACK}]={text} as int64: {why}")
+        })?;
+        annotations.set(ROLLBACK, revision.to_string());
+        Ok(())
     }
-    match old.and_then(|old| old["metadata"].get("labels")) {
-        Some(labels) => new.entry("metadata").set("labels", labels.clone()),
-        None => drop(new.entry("metadata").remove("labels")),
-    }
-}
 
-fn validate(new: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
-    if let (Action::Status, Some(old)) = (context.action, old) {
-        return validate_status(new, old, violations);
+    fn prepare(new: &mut Value, old: Option<&Value>, context: &Context) {
+        if context.action != Action::Status {
+            return drop_disabled(new, old);
+        }
+        match old.and_then(|old| old["metadata"].get("labels")) {
+            Some(labels) => new.entry("metadata").set("labels", labels.clone()),
+            None => drop(new.entry("metadata").remove("labels")),
+        }
     }
-    let (spec, path) = (&new["spec"], Path::new("spec"));
-    field::non_negative(spec["replicas"].int(), &path.child("replicas"), violations);
-    validate_replicas(
-        spec,
-        &Options::of(old.map(|old| &old["spec"]["template"])),
-        &path,
-        violations,
-    );
-    validate_strategy(&spec["strategy"], &path.child("strategy"), violations);
-    validate_counts(
-        spec,
-        &["minReadySeconds", "revisionHistoryLimit"],
-        &path,
-        violations,
-    );
-    let rollback = new["metadata"]["annotations"][ROLLBACK]
-        .str()
-        .parse()
-        .unwrap_or(0);
-    let place = path.child("rollback");
-    field::non_negative(rollback, &place.child("version"), violations);
-    validate_deadline(spec, &path.child("progressDeadlineSeconds"), violations);
-    if let Some(old) = old {
-        validate_immutable(
-            &spec["selector"],
-            &old["spec"]["selector"],
-            &path.child("selector"),
+
+    fn validate(new: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
+        if let (Action::Status, Some(old)) = (context.action, old) {
+            return validate_status(new, old, violations);
+        }
+        let (spec, path) = (&new["spec"], Path::new("spec"));
+        field::non_negative(spec["replicas"].int(), &path.child("replicas"), violations);
+        validate_replicas(
+            spec,
+            &Options::of(old.map(|old| &old["spec"]["template"])),
+            &path,
             violations,
         );
-    }
-}
-
-fn validate_strategy(strategy: &Value, path: &Path, violations: &mut Violations) {
-    let (update, place) = (&strategy["rollingUpdate"], path.child("rollingUpdate"));
-    match strategy["type"].str() {
-        "Recreate" if !update.is_null() => {
-            violations.forbidden(
-                place,
-                "may not be specified when strategy `type` is 'Recreate'",
+        let strategy = &spec["strategy"];
+        let strategy_path = path.child("strategy");
+        let (update, place) = (
+            &strategy["rollingUpdate"],
+            strategy_path.child("rollingUpdate"),
+        );
+        match strategy["type"].str() {
+            "Recreate" if !update.is_null() => {
+                violations.forbidden(
+                    place,
+                    "may not be specified when strategy `type` is 'Recreate'",
+                );
+            }
+            "Recreate" => {}
+            "RollingUpdate" => {
+                for key in ["maxUnavailable", "maxSurge"] {
+                    validate_share(&update[key], &place.child(key), violations);
+                }
+                let (unavailable, place) =
+                    (&update["maxUnavailable"], place.child("maxUnavailable"));
+                if share_number(unavailable) == 0 && share_number(&update["maxSurge"]) == 0 {
+                    violations.invalid(
+                        place,
+                        unavailable.clone(),
+                        "may not be 0 when `maxSurge` is 0",
+                    );
+                }
+                validate_at_most_all(unavailable, &place, violations);
+            }
+            _ => {
+                let shown = pod::form("DeploymentStrategy", strategy);
+                violations.not_supported(strategy_path, shown, &["Recreate", "RollingUpdate"]);
+            }
+        }
+        validate_counts(
+            spec,
+            &["minReadySeconds", "revisionHistoryLimit"],
+            &path,
+            violations,
+        );
+        let rollback = new["metadata"]["annotations"][ROLLBACK]
+            .str()
+            .parse()
+            .unwrap_or(0);
+        let place = path.child("rollback");
+        field::non_negative(rollback, &place.child("version"), violations);
+        let place = path.child("progressDeadlineSeconds");
+        if let Some(seconds) = spec["progressDeadlineSeconds"].as_int() {
+            field::non_negative(seconds, &place, violations);
+            if seconds <= spec["minReadySeconds"].int() {
+                violations.invalid(place, seconds, "must be greater than minReadySeconds");
+            }
+        }
+        if let Some(old) = old {
+            validate_immutable(
+                &spec["selector"],
+                &old["spec"]["selector"],
+                &path.child("selector"),
+                violations,
             );
         }
-        "Recreate" => {}
-        "RollingUpdate" => validate_rolling(update, &place, violations),
-        _ => {
-            let shown = pod::form("DeploymentStrategy", strategy);
-            violations.not_supported(path, shown, &["Recreate", "RollingUpdate"]);
+    }
+
+    fn warnings(new: &Value, old: Option<&Value>, context: &Context) -> Vec<String> {
+        let is_annotated =
+            old.is_some_and(|old| old["metadata"]["annotations"] != new["metadata"]["annotations"]);
+        let mut warnings = name_warning(new, old);
+        if context.action != Action::Status {
+            warnings.extend(changed_template_warnings(
+                new,
+                old.filter(|_| !is_annotated),
+            ));
         }
-    }
-}
-
-fn validate_rolling(update: &Value, path: &Path, violations: &mut Violations) {
-    for key in ["maxUnavailable", "maxSurge"] {
-        validate_share(&update[key], &path.child(key), violations);
-    }
-    let (unavailable, place) = (&update["maxUnavailable"], path.child("maxUnavailable"));
-    if share_number(unavailable) == 0 && share_number(&update["maxSurge"]) == 0 {
-        violations.invalid(
-            place,
-            unavailable.clone(),
-            "may not be 0 when `maxSurge` is 0",
-        );
-    }
-    validate_at_most_all(unavailable, &place, violations);
-}
-
-fn validate_deadline(spec: &Value, path: &Path, violations: &mut Violations) {
-    let Some(seconds) = spec["progressDeadlineSeconds"].as_int() else {
-        return;
-    };
-    field::non_negative(seconds, path, violations);
-    if seconds <= spec["minReadySeconds"].int() {
-        violations.invalid(path, seconds, "must be greater than minReadySeconds");
+        warnings
     }
 }
 
@@ -176,17 +182,4 @@ fn validate_status(new: &Value, old: &Value, violations: &mut Violations) {
         violations,
     );
     validate_collisions(new, old, &path, violations);
-}
-
-fn warnings(new: &Value, old: Option<&Value>, context: &Context) -> Vec<String> {
-    let is_annotated =
-        old.is_some_and(|old| old["metadata"]["annotations"] != new["metadata"]["annotations"]);
-    let mut warnings = name_warning(new, old);
-    if context.action != Action::Status {
-        warnings.extend(changed_template_warnings(
-            new,
-            old.filter(|_| !is_annotated),
-        ));
-    }
-    warnings
 }

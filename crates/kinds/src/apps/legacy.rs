@@ -6,56 +6,105 @@
 
 use mizzen_value::{Value, value};
 
+use super::deployment::DeploymentStrategy;
+use super::replica_set::ReplicaSetStrategy;
+use super::stateful_set::StatefulSetStrategy;
 use super::{daemon_set, deployment, replica_set, stateful_set};
 use crate::Behaviour;
 use crate::pod;
+use mizzen_apiextensions::KindStrategy;
 
 /// Means "no limit" where extensions/v1beta1 had no default.
 const NO_LIMIT: i64 = i32::MAX as i64;
 
 pub(crate) fn deployment_v1beta1() -> Behaviour {
     Behaviour {
-        default: default_deployment_v1beta1,
+        default: |deployment| {
+            default_labels(deployment);
+            deployment
+                .entry("spec")
+                .set_default("revisionHistoryLimit", 2);
+            DeploymentStrategy::default(deployment);
+        },
         ..deployment_with_rollback()
     }
 }
 
 pub(crate) fn deployment_extensions() -> Behaviour {
     Behaviour {
-        default: default_deployment_extensions,
+        default: |deployment| {
+            default_labels(deployment);
+            let spec = deployment.entry("spec");
+            spec.set_default("revisionHistoryLimit", NO_LIMIT);
+            spec.set_default("progressDeadlineSeconds", NO_LIMIT);
+            let strategy = spec.entry("strategy");
+            if matches!(strategy["type"].str(), "" | "RollingUpdate") {
+                let update = strategy.entry("rollingUpdate");
+                update.set_default("maxUnavailable", 1);
+                update.set_default("maxSurge", 1);
+            }
+            DeploymentStrategy::default(deployment);
+        },
         ..deployment_with_rollback()
     }
 }
 
 pub(crate) fn stateful_set_v1beta1() -> Behaviour {
     Behaviour {
-        default: default_stateful_set,
-        ..stateful_set::behaviour()
+        default: |set| {
+            default_labels(set);
+            default_on_delete(set);
+            StatefulSetStrategy::default(set);
+        },
+        ..stateful_set::BEHAVIOUR
     }
 }
 
 pub(crate) fn replica_set_extensions() -> Behaviour {
     Behaviour {
-        default: default_replica_set,
+        default: |set| {
+            default_labels(set);
+            ReplicaSetStrategy::default(set);
+        },
         validate: |new, old, context, violations| {
             let old = old.map(|old| reselected(old, new));
-            (replica_set::behaviour().validate)(new, old.as_ref(), context, violations);
+            (replica_set::BEHAVIOUR.validate)(new, old.as_ref(), context, violations);
         },
-        ..replica_set::behaviour()
+        ..replica_set::BEHAVIOUR
     }
 }
 
 pub(crate) fn daemon_set_extensions() -> Behaviour {
     Behaviour {
-        default: default_daemon_set,
+        default: |set| {
+            default_labels(set);
+            default_on_delete(set);
+            daemon_set::default_spec(set);
+        },
         read: |_| Ok(()),
         validate: |new, old, context, violations| {
             let old = old.map(|old| reselected(old, new));
-            (daemon_set::behaviour().validate)(new, old.as_ref(), context, violations);
+            (daemon_set::BEHAVIOUR.validate)(new, old.as_ref(), context, violations);
         },
-        to_stored: annotate_template_generation,
-        from_stored: restore_template_generation,
-        ..daemon_set::behaviour()
+        to_stored: |set| {
+            let generation = set
+                .entry("spec")
+                .remove("templateGeneration")
+                .unwrap_or_default();
+            set.entry("metadata")
+                .entry("annotations")
+                .set(daemon_set::GENERATION, generation.int().to_string());
+        },
+        from_stored: |set| {
+            let Some(generation) = take_annotation(set, daemon_set::GENERATION) else {
+                return;
+            };
+            set.entry("spec").set(
+                "templateGeneration",
+                generation.str().parse().unwrap_or(0_i64),
+            );
+        },
+        ..daemon_set::BEHAVIOUR
     }
 }
 
@@ -65,11 +114,34 @@ fn deployment_with_rollback() -> Behaviour {
         read: |_| Ok(()),
         validate: |new, old, context, violations| {
             let old = old.map(|old| reselected(old, new));
-            (deployment::behaviour().validate)(new, old.as_ref(), context, violations);
+            (deployment::BEHAVIOUR.validate)(new, old.as_ref(), context, violations);
         },
-        to_stored: annotate_rollback,
-        from_stored: restore_rollback,
-        ..deployment::behaviour()
+        to_stored: |deployment| {
+            let rollback = deployment
+                .entry("spec")
+                .remove("rollbackTo")
+                .filter(|rollback| !rollback.is_null());
+            match rollback {
+                Some(rollback) => {
+                    let revision = rollback["revision"].int().to_string();
+                    deployment
+                        .entry("metadata")
+                        .entry("annotations")
+                        .set(deployment::ROLLBACK, revision);
+                }
+                None => pod::with(deployment, "metadata.annotations", |annotations| {
+                    annotations.remove(deployment::ROLLBACK);
+                }),
+            }
+        },
+        from_stored: |deployment| {
+            let Some(revision) = take_annotation(deployment, deployment::ROLLBACK) else {
+                return;
+            };
+            let rollback = value!({"revision": (revision.str().parse().unwrap_or(0_i64))});
+            deployment.entry("spec").set("rollbackTo", rollback);
+        },
+        ..deployment::BEHAVIOUR
     }
 }
 
@@ -82,46 +154,7 @@ fn reselected(old: &Value, new: &Value) -> Value {
     old
 }
 
-fn default_deployment_v1beta1(deployment: &mut Value) {
-    default_labels(deployment);
-    deployment
-        .entry("spec")
-        .set_default("revisionHistoryLimit", 2);
-    deployment::default(deployment);
-}
-
-fn default_deployment_extensions(deployment: &mut Value) {
-    default_labels(deployment);
-    let spec = deployment.entry("spec");
-    spec.set_default("revisionHistoryLimit", NO_LIMIT);
-    spec.set_default("progressDeadlineSeconds", NO_LIMIT);
-    let strategy = spec.entry("strategy");
-    if matches!(strategy["type"].str(), "" | "RollingUpdate") {
-        let update = strategy.entry("rollingUpdate");
-        update.set_default("maxUnavailable", 1);
-        update.set_default("maxSurge", 1);
-    }
-    deployment::default(deployment);
-}
-
-fn default_stateful_set(set: &mut Value) {
-    default_labels(set);
-    default_on_delete(set);
-    stateful_set::default(set);
-}
-
-fn default_replica_set(set: &mut Value) {
-    default_labels(set);
-    replica_set::default(set);
-}
-
-fn default_daemon_set(set: &mut Value) {
-    default_labels(set);
-    default_on_delete(set);
-    daemon_set::default_spec(set);
-}
-
-/// Selector and labels are those of the template unless the client gives others.
+/// Selector and labels default to the labels of the template.
 fn default_labels(workload: &mut Value) {
     let labels = workload["spec"]["template"]["metadata"]["labels"].clone();
     if labels.is_null() {
@@ -141,53 +174,6 @@ fn default_on_delete(workload: &mut Value) {
     if strategy["type"].is_empty() {
         strategy.set("type", "OnDelete");
     }
-}
-
-fn annotate_rollback(deployment: &mut Value) {
-    let rollback = deployment
-        .entry("spec")
-        .remove("rollbackTo")
-        .filter(|rollback| !rollback.is_null());
-    match rollback {
-        Some(rollback) => {
-            let revision = rollback["revision"].int().to_string();
-            deployment
-                .entry("metadata")
-                .entry("annotations")
-                .set(deployment::ROLLBACK, revision);
-        }
-        None => pod::with(deployment, "metadata.annotations", |annotations| {
-            annotations.remove(deployment::ROLLBACK);
-        }),
-    }
-}
-
-fn restore_rollback(deployment: &mut Value) {
-    let Some(revision) = take_annotation(deployment, deployment::ROLLBACK) else {
-        return;
-    };
-    let rollback = value!({"revision": (revision.str().parse().unwrap_or(0_i64))});
-    deployment.entry("spec").set("rollbackTo", rollback);
-}
-
-fn annotate_template_generation(set: &mut Value) {
-    let generation = set
-        .entry("spec")
-        .remove("templateGeneration")
-        .unwrap_or_default();
-    set.entry("metadata")
-        .entry("annotations")
-        .set(daemon_set::GENERATION, generation.int().to_string());
-}
-
-fn restore_template_generation(set: &mut Value) {
-    let Some(generation) = take_annotation(set, daemon_set::GENERATION) else {
-        return;
-    };
-    set.entry("spec").set(
-        "templateGeneration",
-        generation.str().parse().unwrap_or(0_i64),
-    );
 }
 
 fn take_annotation(object: &mut Value, name: &str) -> Option<Value> {

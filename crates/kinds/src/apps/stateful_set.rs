@@ -1,18 +1,20 @@
 //! StatefulSets.
 
-use mizzen_object::validate::{field, names};
+use mizzen_object::validate::field;
 use mizzen_object::{Action, Context, Path, Violations};
 use mizzen_value::{Value, value};
 
 use super::workload::{
-    Selector, changed_template_warnings, drop_disabled, share_number, validate_at_most_all,
+    WorkloadSelector, changed_template_warnings, drop_disabled, share_number, validate_at_most_all,
     validate_collisions, validate_counts, validate_lasting, validate_parts, validate_selected,
     validate_selector, validate_share,
 };
 use crate::Behaviour;
+use crate::core::fields::dns_label;
 use crate::pod::{self, Options, each};
+use mizzen_apiextensions::KindStrategy;
 
-/// What may change; everything else stays as it was made.
+/// The mutable fields.
 const CHANGEABLE: [&str; 7] = [
     "replicas",
     "template",
@@ -23,91 +25,133 @@ const CHANGEABLE: [&str; 7] = [
     "persistentVolumeClaimRetentionPolicy",
 ];
 
-pub(super) fn behaviour() -> Behaviour {
-    Behaviour {
-        default,
-        prepare,
-        validate,
-        warnings,
-        ..Behaviour::NONE
-    }
-}
+pub(super) const BEHAVIOUR: Behaviour = Behaviour::of::<StatefulSetStrategy>();
 
-pub(super) fn default(set: &mut Value) {
-    let spec = set.entry("spec");
-    spec.set_default("podManagementPolicy", "OrderedReady");
-    default_strategy(spec.entry("updateStrategy"));
-    let retention = spec.entry("persistentVolumeClaimRetentionPolicy");
-    retention.set_default("whenDeleted", "Retain");
-    retention.set_default("whenScaled", "Retain");
-    spec.set_default("replicas", 1);
-    spec.set_default("revisionHistoryLimit", 10);
-    each(spec, "volumeClaimTemplates", default_claim);
-    pod::default_template(spec.entry("template"));
-}
+pub(super) struct StatefulSetStrategy;
 
-/// Who says nothing gets a rolling update in full; who says only that it is one gets it as it is.
-fn default_strategy(strategy: &mut Value) {
-    if strategy["type"].is_empty() {
-        strategy.set("type", "RollingUpdate");
-        strategy.entry("rollingUpdate").make_map();
-    }
-    if strategy["type"].str() == "RollingUpdate" && !strategy["rollingUpdate"].is_null() {
-        strategy.entry("rollingUpdate").set_default("partition", 0);
-    }
-}
-
-fn default_claim(claim: &mut Value) {
-    claim.set("apiVersion", "v1");
-    claim.set("kind", "PersistentVolumeClaim");
-    claim.entry("spec").set_default("volumeMode", "Filesystem");
-    claim.entry("status").set_default("phase", "Pending");
-    for list in [
-        "spec.resources.limits",
-        "spec.resources.requests",
-        "status.capacity",
-        "status.allocatedResources",
-    ] {
-        pod::round(claim.at_mut(list));
-    }
-}
-
-fn prepare(new: &mut Value, old: Option<&Value>, context: &Context) {
-    if context.action == Action::Status {
-        return;
-    }
-    let in_use =
-        |set: &Value| !set["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"].is_null();
-    if !old.is_some_and(in_use) {
-        pod::with(new, "spec.updateStrategy.rollingUpdate", |update| {
-            drop(update.remove("maxUnavailable"))
+impl KindStrategy for StatefulSetStrategy {
+    fn default(set: &mut Value) {
+        let spec = set.entry("spec");
+        spec.set_default("podManagementPolicy", "OrderedReady");
+        // Without a type, `rollingUpdate` is defaulted too; with one, it stays as it is.
+        let strategy = spec.entry("updateStrategy");
+        if strategy["type"].is_empty() {
+            strategy.set("type", "RollingUpdate");
+            strategy.entry("rollingUpdate").make_map();
+        }
+        if strategy["type"].str() == "RollingUpdate" && !strategy["rollingUpdate"].is_null() {
+            strategy.entry("rollingUpdate").set_default("partition", 0);
+        }
+        let retention = spec.entry("persistentVolumeClaimRetentionPolicy");
+        retention.set_default("whenDeleted", "Retain");
+        retention.set_default("whenScaled", "Retain");
+        spec.set_default("replicas", 1);
+        spec.set_default("revisionHistoryLimit", 10);
+        each(spec, "volumeClaimTemplates", |claim| {
+            claim.set("apiVersion", "v1");
+            claim.set("kind", "PersistentVolumeClaim");
+            claim.entry("spec").set_default("volumeMode", "Filesystem");
+            claim.entry("status").set_default("phase", "Pending");
+            for list in [
+                "spec.resources.limits",
+                "spec.resources.requests",
+                "status.capacity",
+                "status.allocatedResources",
+            ] {
+                pod::round(claim.at_mut(list));
+            }
         });
+        pod::default_template(spec.entry("template"));
     }
-    drop_disabled(new, old);
-}
 
-fn validate(new: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
-    if let (Action::Status, Some(old)) = (context.action, old) {
-        return validate_status(new, old, violations);
+    fn prepare(new: &mut Value, old: Option<&Value>, context: &Context) {
+        if context.action == Action::Status {
+            return;
+        }
+        let in_use = |set: &Value| {
+            !set["spec"]["updateStrategy"]["rollingUpdate"]["maxUnavailable"].is_null()
+        };
+        if !old.is_some_and(in_use) {
+            pod::with(new, "spec.updateStrategy.rollingUpdate", |update| {
+                drop(update.remove("maxUnavailable"))
+            });
+        }
+        drop_disabled(new, old);
     }
-    let options = Options::of(old.map(|old| &old["spec"]["template"]));
-    let mut check = Check {
-        options: &options,
-        old,
-        skip_template: false,
-    };
-    if let Some(old) = old {
-        let mut violations = Violations::default();
-        check.validate(&old["spec"], &Path::new(""), &mut violations);
-        check.skip_template = !violations.is_empty();
-    }
-    let path = Path::new("spec");
-    check.validate(&new["spec"], &path, violations);
-    if old.is_some_and(|old| lasting(&old["spec"]) != lasting(&new["spec"])) {
-        let detail = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', \
+
+    fn validate(new: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
+        if let (Action::Status, Some(old)) = (context.action, old) {
+            const COUNTS: [&str; 7] = [
+                "replicas",
+                "readyReplicas",
+                "currentReplicas",
+                "updatedReplicas",
+                "availableReplicas",
+                "observedGeneration",
+                "collisionCount",
+            ];
+            let (status, path) = (&new["status"], Path::new("status"));
+            validate_counts(status, &COUNTS, &path, violations);
+            validate_parts(
+                status,
+                &COUNTS[1..5],
+                ("replicas", "status.replicas"),
+                &path,
+                violations,
+            );
+            let whole = ("readyReplicas", "status.readyReplicas");
+            validate_parts(status, &["availableReplicas"], whole, &path, violations);
+            validate_collisions(new, old, &path, violations);
+            return;
+        }
+        let options = Options::of(old.map(|old| &old["spec"]["template"]));
+        let mut check = StatefulSetValidator {
+            options: &options,
+            old,
+            skip_template: false,
+        };
+        if let Some(old) = old {
+            let mut violations = Violations::default();
+            check.validate(&old["spec"], &Path::new(""), &mut violations);
+            check.skip_template = !violations.is_empty();
+        }
+        let path = Path::new("spec");
+        check.validate(&new["spec"], &path, violations);
+        if old.is_some_and(|old| lasting(&old["spec"]) != lasting(&new["spec"])) {
+            let detail = "updates to statefulset spec for fields other than 'replicas', 'ordinals', 'template', \
                       'updateStrategy', 'revisionHistoryLimit', 'persistentVolumeClaimRetentionPolicy' and \
                       'minReadySeconds' are forbidden";
-        violations.forbidden(path, detail);
+            violations.forbidden(path, detail);
+        }
+    }
+
+    fn warnings(new: &Value, old: Option<&Value>, context: &Context) -> Vec<String> {
+        if context.action == Action::Status {
+            return Vec::new();
+        }
+        let mut warnings = changed_template_warnings(new, old);
+        let path = Path::new("spec");
+        let place = path.child("volumeClaimTemplates");
+        for (index, claim) in new["spec"]["volumeClaimTemplates"]
+            .list()
+            .iter()
+            .enumerate()
+        {
+            // Kubernetes: the place has `Spec` in it after a change, and not before.
+            let place = place.index(index);
+            let place = if old.is_some() {
+                place.child("Spec")
+            } else {
+                place
+            };
+            warnings.extend(pod::claim_spec_warnings(&claim["spec"], &place));
+        }
+        if new["spec"]["revisionHistoryLimit"].int() < 0 {
+            let advice =
+                "a negative value retains all historical revisions; a value >= 0 is recommended";
+            warnings.push(format!("spec.revisionHistoryLimit: {advice}"));
+        }
+        warnings
     }
 }
 
@@ -119,14 +163,14 @@ fn lasting(spec: &Value) -> Value {
     spec
 }
 
-/// How strictly a spec is looked at. What never changes may be as it is; a bad old template excuses a new one.
-struct Check<'a> {
+/// How strictly a spec is validated: unchanged immutable fields and invalid old templates are accepted.
+struct StatefulSetValidator<'a> {
     options: &'a Options,
     old: Option<&'a Value>,
     skip_template: bool,
 }
 
-impl Check<'_> {
+impl StatefulSetValidator<'_> {
     fn validate(&self, spec: &Value, path: &Path, violations: &mut Violations) {
         validate_policies(spec, path, violations);
         let claims = spec["volumeClaimTemplates"]
@@ -150,12 +194,7 @@ impl Check<'_> {
         );
         let service = spec["serviceName"].str();
         if self.old.is_none() && !service.is_empty() {
-            field::all(
-                names::is_dns1123_label(service),
-                service,
-                &path.child("serviceName"),
-                violations,
-            );
+            dns_label(service, &path.child("serviceName"), violations);
         }
         validate_selector(
             &spec["selector"],
@@ -163,8 +202,8 @@ impl Check<'_> {
             &path.child("selector"),
             violations,
         );
-        match Selector::of(&spec["selector"]) {
-            Selector::Unclear => {
+        match WorkloadSelector::of(&spec["selector"]) {
+            WorkloadSelector::Unclear => {
                 violations.invalid(path.child("selector"), spec["selector"].clone(), "")
             }
             selector => self.validate_template(spec, selector, &path.child("template"), violations),
@@ -180,7 +219,7 @@ impl Check<'_> {
     fn validate_template(
         &self,
         spec: &Value,
-        selector: Selector,
+        selector: WorkloadSelector,
         path: &Path,
         violations: &mut Violations,
     ) {
@@ -232,11 +271,43 @@ fn validate_policies(spec: &Value, path: &Path, violations: &mut Violations) {
             );
         }
     }
-    validate_strategy(
-        &spec["updateStrategy"],
-        &path.child("updateStrategy"),
-        violations,
+    let strategy = &spec["updateStrategy"];
+    let update_strategy_path = path.child("updateStrategy");
+    let (update, place) = (
+        &strategy["rollingUpdate"],
+        update_strategy_path.child("rollingUpdate"),
     );
+    match strategy["type"].str() {
+        "" => violations.required(update_strategy_path, ""),
+        "OnDelete" if !update.is_null() => {
+            let shown = pod::form("RollingUpdateStatefulSetStrategy", update);
+            violations.invalid(
+                place,
+                shown,
+                "only allowed for updateStrategy 'RollingUpdate'",
+            );
+        }
+        "OnDelete" => {}
+        "RollingUpdate" => {
+            validate_counts(update, &["partition"], &place, violations);
+            let (share, path) = (&update["maxUnavailable"], place.child("maxUnavailable"));
+            if !share.is_null() {
+                validate_share(share, &path, violations);
+                if share_number(share) == 0 {
+                    violations.invalid(path, share.clone(), "cannot be 0");
+                }
+                validate_at_most_all(share, &path, violations);
+            }
+        }
+        _ => {
+            let shown = pod::form("StatefulSetUpdateStrategy", strategy);
+            violations.invalid(
+                update_strategy_path,
+                shown,
+                "must be 'RollingUpdate' or 'OnDelete'",
+            );
+        }
+    }
     let (retention, path) = (&spec["persistentVolumeClaimRetentionPolicy"], path);
     let path = path.child("persistentVolumeClaimRetentionPolicy");
     for key in ["whenDeleted", "whenScaled"]
@@ -250,91 +321,4 @@ fn validate_policies(spec: &Value, path: &Path, violations: &mut Violations) {
             violations,
         );
     }
-}
-
-fn validate_strategy(strategy: &Value, path: &Path, violations: &mut Violations) {
-    let (update, place) = (&strategy["rollingUpdate"], path.child("rollingUpdate"));
-    match strategy["type"].str() {
-        "" => violations.required(path, ""),
-        "OnDelete" if !update.is_null() => {
-            let shown = pod::form("RollingUpdateStatefulSetStrategy", update);
-            violations.invalid(
-                place,
-                shown,
-                "only allowed for updateStrategy 'RollingUpdate'",
-            );
-        }
-        "OnDelete" => {}
-        "RollingUpdate" => validate_rolling(update, &place, violations),
-        _ => {
-            let shown = pod::form("StatefulSetUpdateStrategy", strategy);
-            violations.invalid(path, shown, "must be 'RollingUpdate' or 'OnDelete'");
-        }
-    }
-}
-
-fn validate_rolling(update: &Value, path: &Path, violations: &mut Violations) {
-    validate_counts(update, &["partition"], path, violations);
-    let (share, path) = (&update["maxUnavailable"], path.child("maxUnavailable"));
-    if share.is_null() {
-        return;
-    }
-    validate_share(share, &path, violations);
-    if share_number(share) == 0 {
-        violations.invalid(path, share.clone(), "cannot be 0");
-    }
-    validate_at_most_all(share, &path, violations);
-}
-
-fn validate_status(new: &Value, old: &Value, violations: &mut Violations) {
-    const COUNTS: [&str; 7] = [
-        "replicas",
-        "readyReplicas",
-        "currentReplicas",
-        "updatedReplicas",
-        "availableReplicas",
-        "observedGeneration",
-        "collisionCount",
-    ];
-    let (status, path) = (&new["status"], Path::new("status"));
-    validate_counts(status, &COUNTS, &path, violations);
-    validate_parts(
-        status,
-        &COUNTS[1..5],
-        ("replicas", "status.replicas"),
-        &path,
-        violations,
-    );
-    let whole = ("readyReplicas", "status.readyReplicas");
-    validate_parts(status, &["availableReplicas"], whole, &path, violations);
-    validate_collisions(new, old, &path, violations);
-}
-
-fn warnings(new: &Value, old: Option<&Value>, context: &Context) -> Vec<String> {
-    if context.action == Action::Status {
-        return Vec::new();
-    }
-    let mut warnings = changed_template_warnings(new, old);
-    let path = Path::new("spec");
-    let place = path.child("volumeClaimTemplates");
-    for (index, claim) in new["spec"]["volumeClaimTemplates"]
-        .list()
-        .iter()
-        .enumerate()
-    {
-        // Kubernetes: the place has `Spec` in it after a change, and not before.
-        let place = place.index(index);
-        let place = if old.is_some() {
-            place.child("Spec")
-        } else {
-            place
-        };
-        warnings.extend(pod::claim_spec_warnings(&claim["spec"], &place));
-    }
-    if new["spec"]["revisionHistoryLimit"].int() < 0 {
-        let advice =
-            "a negative value retains all historical revisions; a value >= 0 is recommended";
-        warnings.push(format!("spec.revisionHistoryLimit: {advice}"));
-    }
-    warnings
 }

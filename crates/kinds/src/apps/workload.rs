@@ -1,4 +1,4 @@
-//! What do all kinds that run pods have in common?
+//! Validation and defaults that all workload kinds share.
 
 use mizzen_object::validate::{field, names, selector};
 use mizzen_object::{Path, Violations};
@@ -7,22 +7,22 @@ use mizzen_value::json;
 
 use crate::pod::{self, Options};
 
-/// A selector that has been looked at.
+/// A label selector after validation.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Selector<'a> {
+pub(crate) enum WorkloadSelector<'a> {
     /// It is missing, and selects nothing.
     Nothing,
-    /// It cannot be understood.
+    /// It is invalid.
     Unclear,
-    /// It selects what it says.
+    /// It is valid.
     Clear(&'a Value),
 }
 
-impl<'a> Selector<'a> {
-    /// Looks at a selector.
-    pub(crate) fn of(selector: &'a Value) -> Selector<'a> {
+impl<'a> WorkloadSelector<'a> {
+    /// Validates a selector.
+    pub(crate) fn of(selector: &'a Value) -> WorkloadSelector<'a> {
         if selector.is_null() {
-            return Selector::Nothing;
+            return WorkloadSelector::Nothing;
         }
         let mut violations = Violations::default();
         selector::label_selector(
@@ -32,15 +32,15 @@ impl<'a> Selector<'a> {
             &mut violations,
         );
         if violations.is_empty() {
-            Selector::Clear(selector)
+            WorkloadSelector::Clear(selector)
         } else {
-            Selector::Unclear
+            WorkloadSelector::Unclear
         }
     }
 
     /// Whether it selects what has these labels.
     pub(crate) fn selects(self, labels: &Value) -> bool {
-        let Selector::Clear(selector) = self else {
+        let WorkloadSelector::Clear(selector) = self else {
             return false;
         };
         let mut labels_match = selector["matchLabels"]
@@ -50,22 +50,21 @@ impl<'a> Selector<'a> {
             && selector["matchExpressions"]
                 .list()
                 .iter()
-                .all(|expression| meets(expression, labels))
+                .all(|expression| {
+                    let label = labels.get(expression["key"].str());
+                    let listed =
+                        || label.is_some_and(|label| expression["values"].list().contains(label));
+                    match expression["operator"].str() {
+                        "In" => listed(),
+                        "NotIn" => !listed(),
+                        "Exists" => label.is_some(),
+                        _ => label.is_none(),
+                    }
+                })
     }
 }
 
-fn meets(expression: &Value, labels: &Value) -> bool {
-    let label = labels.get(expression["key"].str());
-    let listed = || label.is_some_and(|label| expression["values"].list().contains(label));
-    match expression["operator"].str() {
-        "In" => listed(),
-        "NotIn" => !listed(),
-        "Exists" => label.is_some(),
-        _ => label.is_none(),
-    }
-}
-
-/// A selector that must be there and select something in particular. `kind` is the word for who has it.
+/// A required selector, not empty. `kind` is its owner's kind in messages.
 pub(super) fn validate_selector(
     selector: &Value,
     kind: &str,
@@ -84,7 +83,7 @@ pub(super) fn validate_selector(
     validate_not_empty(selector, kind, path, violations);
 }
 
-/// Who selects everything would take what others have made.
+/// A selector must not be empty: it would match the pods of other controllers.
 pub(super) fn validate_not_empty(
     selector: &Value,
     kind: &str,
@@ -100,15 +99,15 @@ pub(super) fn validate_not_empty(
     }
 }
 
-/// What is made from the template must be selected.
+/// The selector must match the labels of the template.
 pub(crate) fn validate_selected(
-    selector: Selector,
+    selector: WorkloadSelector,
     template: &Value,
     path: &Path,
     violations: &mut Violations,
 ) {
     let labels = &template["metadata"]["labels"];
-    if !matches!(selector, Selector::Unclear) && !selector.selects(labels) {
+    if !matches!(selector, WorkloadSelector::Unclear) && !selector.selects(labels) {
         let path = path.child("metadata");
         violations.invalid(
             path.child("labels"),
@@ -118,7 +117,7 @@ pub(crate) fn validate_selected(
     }
 }
 
-/// The template of pods that run for ever. `kind` is the word for who has it.
+/// The template of pods that do not complete. `kind` is its owner's kind in messages.
 pub(super) fn validate_lasting(
     template: &Value,
     kind: &str,
@@ -148,11 +147,11 @@ pub(super) fn validate_replicas(
     let place = path.child("selector");
     validate_selector(&spec["selector"], "deployment", &place, violations);
     let (selector, template, path) = (
-        Selector::of(&spec["selector"]),
+        WorkloadSelector::of(&spec["selector"]),
         &spec["template"],
         path.child("template"),
     );
-    if let Selector::Unclear = selector {
+    if let WorkloadSelector::Unclear = selector {
         return violations.invalid(place, spec["selector"].clone(), "invalid label selector");
     }
     validate_selected(selector, template, &path, violations);
@@ -160,7 +159,7 @@ pub(super) fn validate_replicas(
     validate_lasting(template, "ReplicaSet", &path, violations);
 }
 
-/// Numbers that are not below zero, where they are given.
+/// Numbers that must not be negative.
 pub(crate) fn validate_counts(
     holder: &Value,
     keys: &[&str],
@@ -172,7 +171,7 @@ pub(crate) fn validate_counts(
     }
 }
 
-/// Numbers that are parts of another. `whole` is the other's name in messages.
+/// Numbers that must not exceed another field, which is given with its name in messages.
 pub(super) fn validate_parts(
     status: &Value,
     parts: &[&str],
@@ -189,7 +188,7 @@ pub(super) fn validate_parts(
     }
 }
 
-/// How often a name was taken already. It only grows.
+/// The collision count must not decrease.
 pub(super) fn validate_collisions(
     new: &Value,
     old: &Value,
@@ -206,7 +205,7 @@ pub(super) fn validate_collisions(
     }
 }
 
-/// A number of pods, or a share of them.
+/// A number of pods or a percentage.
 pub(super) fn validate_share(share: &Value, path: &Path, violations: &mut Violations) {
     match share.as_str() {
         Some(text) => field::all(names::is_percent(text), text, path, violations),
@@ -214,7 +213,7 @@ pub(super) fn validate_share(share: &Value, path: &Path, violations: &mut Violat
     }
 }
 
-/// A share is not more than all.
+/// A percentage is at most 100.
 pub(super) fn validate_at_most_all(share: &Value, path: &Path, violations: &mut Violations) {
     if percent(share).is_some_and(|percent| percent > 100) {
         violations.invalid(path, share.clone(), "must not be greater than 100%");
@@ -237,7 +236,7 @@ fn percent(share: &Value) -> Option<i64> {
     Some(text.trim_end_matches('%').parse().unwrap_or(i64::MAX))
 }
 
-/// A field that never changes, shown in the API's form.
+/// An immutable field, shown in the API's form.
 pub(super) fn validate_immutable(
     new: &Value,
     old: &Value,
@@ -249,7 +248,7 @@ pub(super) fn validate_immutable(
     }
 }
 
-/// What is unwise in a template of which something has changed.
+/// Warnings for a template, if the spec changed.
 pub(super) fn changed_template_warnings(new: &Value, old: Option<&Value>) -> Vec<String> {
     if old.is_some_and(|old| old["spec"] == new["spec"]) {
         return Vec::new();
@@ -258,7 +257,7 @@ pub(super) fn changed_template_warnings(new: &Value, old: Option<&Value>) -> Vec
     pod::template_warnings(&new["spec"]["template"], &path.child("template"))
 }
 
-/// What is unwise in the name of something that gives it to its pods.
+/// Warns of a name that is invalid as a host name of pods.
 pub(super) fn name_warning(new: &Value, old: Option<&Value>) -> Vec<String> {
     match old {
         None => pod::name_warning(
@@ -269,7 +268,7 @@ pub(super) fn name_warning(new: &Value, old: Option<&Value>) -> Vec<String> {
     }
 }
 
-/// Clears what is switched off in a template of pods.
+/// Drops disabled fields of a pod template.
 pub(super) fn drop_disabled(new: &mut Value, old: Option<&Value>) {
     pod::drop_disabled(
         new.entry("spec").entry("template"),
@@ -281,14 +280,14 @@ pub(super) fn drop_disabled(new: &mut Value, old: Option<&Value>) {
 mod tests {
     use mizzen_value::json;
 
-    use super::Selector;
+    use super::WorkloadSelector;
 
     #[track_caller]
     fn check(selector: &str, labels: &str, selects: bool) {
         let [selector, labels] =
             [selector, labels].map(|text| json::parse(text.as_bytes()).unwrap());
         assert_eq!(
-            Selector::of(&selector).selects(&labels),
+            WorkloadSelector::of(&selector).selects(&labels),
             selects,
             "{selector:?}"
         );

@@ -1,4 +1,4 @@
-//! Which indexes of a job does a text mean? `1,3-5,7`.
+//! Completion indexes of a Job in text form: `1,3-5,7`.
 
 /// How many there are, if they are in order and below `completions`.
 pub(super) fn count(text: &str, completions: i64) -> Result<i64, String> {

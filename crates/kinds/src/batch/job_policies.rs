@@ -1,15 +1,26 @@
-//! When has a job failed, and when has it succeeded?
+//! Validation of a Job's pod failure, success and pod replacement policies.
 
-use mizzen_object::validate::{field, names};
+use mizzen_object::validate::field;
 use mizzen_object::{Path, Reason, Violations};
 use mizzen_value::Value;
 
 use super::indexes;
+use crate::core::fields::qualified_name;
 use crate::pod;
 
 /// The policies of a job.
 pub(super) fn validate(spec: &Value, path: &Path, violations: &mut Violations) {
-    validate_failure(spec, &path.child("podFailurePolicy"), violations);
+    let place = path.child("podFailurePolicy");
+    let (rules, rules_path) = (
+        spec["podFailurePolicy"]["rules"].list(),
+        place.child("rules"),
+    );
+    if rules.len() > 20 {
+        violations.too_many(rules_path, rules.len(), 20);
+    }
+    for (index, rule) in rules.iter().enumerate() {
+        validate_failure_rule(rule, spec, &rules_path.index(index), violations);
+    }
     let (policy, place) = (&spec["successPolicy"], path.child("successPolicy"));
     if !policy.is_null() && spec["completionMode"].str() != "Indexed" {
         violations.invalid(
@@ -18,12 +29,23 @@ pub(super) fn validate(spec: &Value, path: &Path, violations: &mut Violations) {
             "requires indexed completion mode",
         );
     } else if !policy.is_null() {
-        validate_success(spec, &place, violations);
+        let (rules, path) = (spec["successPolicy"]["rules"].list(), place.child("rules"));
+        if rules.is_empty() {
+            let detail = "at least one rules must be specified when the successPolicy is specified";
+            violations.required(path, detail);
+        }
+        if rules.len() > 20 {
+            violations.too_many(path, rules.len(), 20);
+        }
+        for (index, rule) in rules.iter().enumerate() {
+            validate_success_rule(
+                rule,
+                spec["completions"].int(),
+                &path.index(index),
+                violations,
+            );
+        }
     }
-    validate_replacement(spec, &path.child("podReplacementPolicy"), violations);
-}
-
-fn validate_replacement(spec: &Value, path: &Path, violations: &mut Violations) {
     let Some(policy) = spec["podReplacementPolicy"].as_str() else {
         return;
     };
@@ -32,20 +54,12 @@ fn validate_replacement(spec: &Value, path: &Path, violations: &mut Violations) 
     } else {
         &["Failed"]
     };
-    field::one_of(policy, allowed, path, violations);
-}
-
-fn validate_failure(spec: &Value, path: &Path, violations: &mut Violations) {
-    let (rules, path) = (
-        spec["podFailurePolicy"]["rules"].list(),
-        path.child("rules"),
+    field::one_of(
+        policy,
+        allowed,
+        &path.child("podReplacementPolicy"),
+        violations,
     );
-    if rules.len() > 20 {
-        violations.too_many(path, rules.len(), 20);
-    }
-    for (index, rule) in rules.iter().enumerate() {
-        validate_failure_rule(rule, spec, &path.index(index), violations);
-    }
 }
 
 fn validate_failure_rule(rule: &Value, spec: &Value, path: &Path, violations: &mut Violations) {
@@ -67,7 +81,20 @@ fn validate_failure_rule(rule: &Value, spec: &Value, path: &Path, violations: &m
             violations,
         );
     }
-    validate_conditions(conditions, &path.child("onPodConditions"), violations);
+    let place = path.child("onPodConditions");
+    if conditions.len() > 20 {
+        violations.too_many(place, conditions.len(), 20);
+    }
+    for (index, pattern) in conditions.iter().enumerate() {
+        let path = place.index(index);
+        let kind = pattern["type"].str();
+        qualified_name(kind, &path.child("type"), violations);
+        let statuses = ["False", "True", "Unknown"];
+        match pattern["status"].str() {
+            "" => violations.required(path.child("status"), &valid(&statuses)),
+            status => field::one_of(status, &statuses, &path.child("status"), violations),
+        }
+    }
     let detail = match (codes.is_null(), conditions.is_empty()) {
         (false, false) => "specifying both OnExitCodes and OnPodConditions is not supported",
         (true, true) => "specifying one of OnExitCodes and OnPodConditions is required",
@@ -124,46 +151,6 @@ fn validate_codes(codes: &Value, pod: &Value, path: &Path, violations: &mut Viol
     }
 }
 
-fn validate_conditions(patterns: &[Value], path: &Path, violations: &mut Violations) {
-    if patterns.len() > 20 {
-        violations.too_many(path, patterns.len(), 20);
-    }
-    for (index, pattern) in patterns.iter().enumerate() {
-        let path = path.index(index);
-        let kind = pattern["type"].str();
-        field::all(
-            names::is_qualified_name(kind),
-            kind,
-            &path.child("type"),
-            violations,
-        );
-        let statuses = ["False", "True", "Unknown"];
-        match pattern["status"].str() {
-            "" => violations.required(path.child("status"), &valid(&statuses)),
-            status => field::one_of(status, &statuses, &path.child("status"), violations),
-        }
-    }
-}
-
-fn validate_success(spec: &Value, path: &Path, violations: &mut Violations) {
-    let (rules, path) = (spec["successPolicy"]["rules"].list(), path.child("rules"));
-    if rules.is_empty() {
-        let detail = "at least one rules must be specified when the successPolicy is specified";
-        violations.required(path, detail);
-    }
-    if rules.len() > 20 {
-        violations.too_many(path, rules.len(), 20);
-    }
-    for (index, rule) in rules.iter().enumerate() {
-        validate_success_rule(
-            rule,
-            spec["completions"].int(),
-            &path.index(index),
-            violations,
-        );
-    }
-}
-
 fn validate_success_rule(rule: &Value, completions: i64, path: &Path, violations: &mut Violations) {
     let (count, list) = (
         rule["succeededCount"].as_int(),
@@ -176,12 +163,19 @@ fn validate_success_rule(rule: &Value, completions: i64, path: &Path, violations
         );
     }
     let n_indexes = list.map(|list| {
-        validate_indexes(
-            list,
-            completions,
-            &path.child("succeededIndexes"),
-            violations,
-        )
+        // How many indexes there are in a list.
+        const LONGEST: usize = 64 * 1024;
+        if list.len() > LONGEST {
+            violations.too_long(path.child("succeededIndexes"), LONGEST);
+        }
+        indexes::count(list, completions).unwrap_or_else(|problem| {
+            violations.invalid(
+                path.child("succeededIndexes"),
+                list,
+                &format!("error parsing succeededIndexes: {problem}"),
+            );
+            0
+        })
     });
     let Some(count) = count else { return };
     let path = path.child("succeededCount");
@@ -202,20 +196,4 @@ fn validate_success_rule(rule: &Value, completions: i64, path: &Path, violations
             );
         }
     }
-}
-
-/// How many indexes there are in a list.
-fn validate_indexes(list: &str, completions: i64, path: &Path, violations: &mut Violations) -> i64 {
-    const LONGEST: usize = 64 * 1024;
-    if list.len() > LONGEST {
-        violations.too_long(path, LONGEST);
-    }
-    indexes::count(list, completions).unwrap_or_else(|problem| {
-        violations.invalid(
-            path,
-            list,
-            &format!("error parsing succeededIndexes: {problem}"),
-        );
-        0
-    })
 }

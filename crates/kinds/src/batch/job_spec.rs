@@ -1,11 +1,11 @@
-//! What is wrong with what a job shall do?
+//! Validation of a Job's spec.
 
 use mizzen_object::validate::{field, names, selector};
 use mizzen_object::{Path, Violations};
 use mizzen_value::Value;
 
 use super::job_policies;
-use crate::apps::{Selector, validate_counts, validate_selected};
+use crate::apps::{WorkloadSelector, validate_counts, validate_selected};
 use crate::pod::{self, Options};
 
 /// A job of its own, which has a selector.
@@ -26,7 +26,7 @@ pub(super) fn validate(spec: &Value, options: &Options, path: &Path, violations:
         violations,
     );
     validate_selected(
-        Selector::of(&spec["selector"]),
+        WorkloadSelector::of(&spec["selector"]),
         &spec["template"],
         &path.child("template"),
         violations,
@@ -57,38 +57,41 @@ pub(super) fn validate_template(
         );
     }
     if let Some(manager) = spec["managedBy"].as_str() {
-        validate_manager(manager, &path.child("managedBy"), violations);
+        names::domain_prefixed_path(manager, &path.child("managedBy"), violations);
+        if manager.len() > 63 {
+            violations.too_long(path.child("managedBy"), 63);
+        }
     }
-    validate_mode(spec, path, violations);
+    match spec["completionMode"].as_str() {
+        Some("Indexed") => validate_indexed(spec, path, violations),
+        None | Some("NonIndexed") => {
+            for key in ["backoffLimitPerIndex", "maxFailedIndexes"] {
+                if let Some(number) = spec[key].as_int() {
+                    violations.invalid(path.child(key), number, "requires indexed completion mode");
+                }
+            }
+        }
+        Some(other) => {
+            let modes = ["NonIndexed", "Indexed"];
+            violations.not_supported(path.child("completionMode"), other, &modes);
+        }
+    }
     job_policies::validate(spec, path, violations);
     let place = path.child("template");
     pod::validate_template_with(&spec["template"], options, &place, violations);
-    validate_restarts(spec, &place, violations);
-}
-
-fn validate_manager(manager: &str, path: &Path, violations: &mut Violations) {
-    names::domain_prefixed_path(manager, path, violations);
-    if manager.len() > 63 {
-        violations.too_long(path, 63);
-    }
-}
-
-fn validate_mode(spec: &Value, path: &Path, violations: &mut Violations) {
-    match spec["completionMode"].as_str() {
-        Some("Indexed") => return validate_indexed(spec, path, violations),
-        None | Some("NonIndexed") => {}
-        Some(other) => {
-            return violations.not_supported(
-                path.child("completionMode"),
-                other,
-                &["NonIndexed", "Indexed"],
-            );
+    // A job ends, so its pods do.
+    let policy = spec["template"]["spec"]["restartPolicy"].str();
+    let path = place.child("spec");
+    let path = path.child("restartPolicy");
+    match policy {
+        "" | "Always" => violations.required(path, r#"valid values: "OnFailure", "Never""#),
+        "Never" => {}
+        "OnFailure" if spec["podFailurePolicy"].is_null() => {}
+        "OnFailure" => {
+            let detail = r#"only "Never" is supported when podFailurePolicy is specified"#;
+            violations.invalid(path, policy, detail);
         }
-    }
-    for key in ["backoffLimitPerIndex", "maxFailedIndexes"] {
-        if let Some(number) = spec[key].as_int() {
-            violations.invalid(path.child(key), number, "requires indexed completion mode");
-        }
+        _ => violations.not_supported(path, policy, &["OnFailure", "Never"]),
     }
 }
 
@@ -135,29 +138,77 @@ fn validate_indexed(spec: &Value, path: &Path, violations: &mut Violations) {
     }
 }
 
-/// A job ends, so its pods do.
-fn validate_restarts(spec: &Value, path: &Path, violations: &mut Violations) {
-    let policy = spec["template"]["spec"]["restartPolicy"].str();
-    let path = path.child("spec");
-    let path = path.child("restartPolicy");
-    match policy {
-        "" | "Always" => violations.required(path, r#"valid values: "OnFailure", "Never""#),
-        "Never" => {}
-        "OnFailure" if spec["podFailurePolicy"].is_null() => {}
-        "OnFailure" => {
-            let detail = r#"only "Never" is supported when podFailurePolicy is specified"#;
-            violations.invalid(path, policy, detail);
-        }
-        _ => violations.not_supported(path, policy, &["OnFailure", "Never"]),
-    }
-}
-
 /// What may change in a job: little, once it has begun.
 pub(super) fn validate_update(new: &Value, old: &Value, path: &Path, violations: &mut Violations) {
     let (new_spec, old_spec) = (&new["spec"], &old["spec"]);
-    validate_completions(new_spec, old_spec, path, violations);
+    // An indexed job can grow and shrink, all at once.
+    if new_spec["completionMode"].str() != "Indexed" {
+        validate_immutable(new_spec, old_spec, "completions", path, violations);
+    } else {
+        let completions = &new_spec["completions"];
+        if *completions != old_spec["completions"]
+            && !completions.is_null()
+            && *completions != new_spec["parallelism"]
+        {
+            let detail = format!(
+                "can only be modified in tandem with {}",
+                path.child("parallelism")
+            );
+            violations.invalid(path.child("completions"), completions.clone(), &detail);
+        }
+    }
     validate_immutable(new_spec, old_spec, "selector", path, violations);
-    validate_template_update(new_spec, old, &path.child("template"), violations);
+    // A job that is suspended and has no pods may get pods of another size, in other places.
+    let new = &new_spec["template"];
+    let mut was = old["spec"]["template"].clone();
+    let is_idle = is_idle(old);
+    if is_idle {
+        let spec = was.entry("spec");
+        for key in ["nodeSelector", "tolerations", "schedulingGates"] {
+            copy(spec, &new["spec"], key);
+        }
+        let (affinity, was_affine) = (&new["spec"]["affinity"], !spec["affinity"].is_null());
+        if !affinity.is_null() || was_affine {
+            copy(spec.entry("affinity"), affinity, "nodeAffinity");
+        }
+        if affinity.is_null() && spec["affinity"].is_empty() {
+            spec.remove("affinity");
+        }
+        for key in ["annotations", "labels"] {
+            copy(was.entry("metadata"), &new["metadata"], key);
+        }
+    }
+    if is_idle {
+        for list in ["containers", "initContainers"] {
+            let new = new["spec"][list].list();
+            let was = was
+                .entry("spec")
+                .get_mut(list)
+                .map(Value::list_mut)
+                .unwrap_or_default();
+            let is_as_long = was.len() == new.len();
+            let pairs = was
+                .iter_mut()
+                .zip(new)
+                .filter(|(was, new)| is_as_long && was["name"] == new["name"]);
+            for (was, new) in pairs {
+                copy(was, new, "resources");
+            }
+        }
+        if !pod::same(&new["spec"], &was["spec"]) {
+            violations.invalid(
+                path.child("template").child("spec"),
+                pod::form("PodSpec", &new["spec"]),
+                field::IMMUTABLE,
+            );
+        }
+    } else if !pod::same(new, &was) {
+        violations.invalid(
+            path.child("template"),
+            pod::form("PodTemplateSpec", new),
+            field::IMMUTABLE,
+        );
+    }
     let keys = [
         "completionMode",
         "podFailurePolicy",
@@ -190,87 +241,11 @@ fn validate_immutable(
     violations.invalid(path.child(key), shown, field::IMMUTABLE);
 }
 
-/// An indexed job can grow and shrink, all at once.
-fn validate_completions(new: &Value, old: &Value, path: &Path, violations: &mut Violations) {
-    if new["completionMode"].str() != "Indexed" {
-        return validate_immutable(new, old, "completions", path, violations);
-    }
-    let completions = &new["completions"];
-    if *completions != old["completions"]
-        && !completions.is_null()
-        && *completions != new["parallelism"]
-    {
-        let detail = format!(
-            "can only be modified in tandem with {}",
-            path.child("parallelism")
-        );
-        violations.invalid(path.child("completions"), completions.clone(), &detail);
-    }
-}
-
-/// A job that is suspended and has no pods may get pods of another size, in other places.
-fn validate_template_update(spec: &Value, old: &Value, path: &Path, violations: &mut Violations) {
-    let new = &spec["template"];
-    let mut was = old["spec"]["template"].clone();
-    let is_idle = is_idle(old);
-    if is_idle {
-        excuse_placement(&mut was, new);
-    }
-    if is_idle {
-        excuse_resources(&mut was, new);
-        if !pod::same(&new["spec"], &was["spec"]) {
-            violations.invalid(
-                path.child("spec"),
-                pod::form("PodSpec", &new["spec"]),
-                field::IMMUTABLE,
-            );
-        }
-    } else if !pod::same(new, &was) {
-        violations.invalid(path, pod::form("PodTemplateSpec", new), field::IMMUTABLE);
-    }
-}
-
 fn is_idle(job: &Value) -> bool {
     let status = &job["status"];
     let has_stopped =
         status["startTime"].is_null() || super::job_status::is_true(status, "Suspended");
     job["spec"]["suspend"].bool() && has_stopped && status["active"].int() == 0
-}
-
-fn excuse_placement(was: &mut Value, new: &Value) {
-    let spec = was.entry("spec");
-    for key in ["nodeSelector", "tolerations", "schedulingGates"] {
-        copy(spec, &new["spec"], key);
-    }
-    let (affinity, was_affine) = (&new["spec"]["affinity"], !spec["affinity"].is_null());
-    if !affinity.is_null() || was_affine {
-        copy(spec.entry("affinity"), affinity, "nodeAffinity");
-    }
-    if affinity.is_null() && spec["affinity"].is_empty() {
-        spec.remove("affinity");
-    }
-    for key in ["annotations", "labels"] {
-        copy(was.entry("metadata"), &new["metadata"], key);
-    }
-}
-
-fn excuse_resources(was: &mut Value, new: &Value) {
-    for list in ["containers", "initContainers"] {
-        let new = new["spec"][list].list();
-        let was = was
-            .entry("spec")
-            .get_mut(list)
-            .map(Value::list_mut)
-            .unwrap_or_default();
-        let is_as_long = was.len() == new.len();
-        let pairs = was
-            .iter_mut()
-            .zip(new)
-            .filter(|(was, new)| is_as_long && was["name"] == new["name"]);
-        for (was, new) in pairs {
-            copy(was, new, "resources");
-        }
-    }
 }
 
 fn copy(to: &mut Value, from: &Value, key: &str) {

@@ -1,7 +1,7 @@
-//! What may be said about how a job is doing?
+//! Validation of a Job's status.
 //!
-//! Somebody else's controller may look after a job, so what it says is checked: what has ended stays so, and what
-//! is said together makes sense together. Only what changes is checked, for the rest was there before.
+//! A job may have a custom controller (`managedBy`), so its status is validated: a finished job stays finished, and
+//! the fields agree with each other. Only changed fields are validated.
 
 use mizzen_object::validate::field;
 use mizzen_object::{Path, Reason, Violations, condition};
@@ -13,7 +13,7 @@ use crate::pod;
 
 /// A report about a job.
 pub(super) fn validate(new: &Value, old: &Value, violations: &mut Violations) {
-    let mut check = Check {
+    let mut check = JobStatusValidator {
         new,
         old,
         path: Path::new("status"),
@@ -37,14 +37,14 @@ fn is_finished(status: &Value) -> bool {
     is_true(status, "Complete") || is_true(status, "Failed")
 }
 
-struct Check<'a> {
+struct JobStatusValidator<'a> {
     new: &'a Value,
     old: &'a Value,
     path: Path<'a>,
     violations: &'a mut Violations,
 }
 
-impl<'a> Check<'a> {
+impl<'a> JobStatusValidator<'a> {
     fn status(&self) -> &'a Value {
         &self.new["status"]
     }

@@ -1,4 +1,4 @@
-//! Kinds of batch: what runs pods until they are done.
+//! Kinds of batch: workloads that run to completion.
 
 mod cron_job;
 mod indexes;
@@ -14,8 +14,8 @@ use crate::Behaviour;
 
 pub(crate) fn behaviour(kind: &str) -> Behaviour {
     match kind {
-        "Job" => job::behaviour(),
-        "CronJob" => cron_job::behaviour(),
+        "Job" => job::BEHAVIOUR,
+        "CronJob" => cron_job::BEHAVIOUR,
         _ => Behaviour::NONE,
     }
 }

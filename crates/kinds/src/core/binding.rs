@@ -1,28 +1,30 @@
-//! Bindings: a pod is to run on a node.
+//! Bindings: assign a pod to a node.
 
 use mizzen_object::{Context, Path, Violations};
 use mizzen_value::Value;
 
 use crate::Behaviour;
+use mizzen_apiextensions::KindStrategy;
 
-pub(super) const BEHAVIOUR: Behaviour = Behaviour {
-    validate,
-    ..Behaviour::NONE
-};
+pub(super) const BEHAVIOUR: Behaviour = Behaviour::of::<BindingStrategy>();
 
-fn validate(
-    binding: &Value,
-    _old: Option<&Value>,
-    _context: &Context,
-    violations: &mut Violations,
-) {
-    let path = Path::new("target");
-    let kind = binding["target"]["kind"].str();
-    if !["", "Node"].contains(&kind) {
-        violations.not_supported(path.child("kind"), kind, &["Node", "<empty>"]);
-    }
-    if binding["target"]["name"].is_empty() {
-        violations.required(path.child("name"), "");
+pub(super) struct BindingStrategy;
+
+impl KindStrategy for BindingStrategy {
+    fn validate(
+        binding: &Value,
+        _old: Option<&Value>,
+        _context: &Context,
+        violations: &mut Violations,
+    ) {
+        let path = Path::new("target");
+        let kind = binding["target"]["kind"].str();
+        if !["", "Node"].contains(&kind) {
+            violations.not_supported(path.child("kind"), kind, &["Node", "<empty>"]);
+        }
+        if binding["target"]["name"].is_empty() {
+            violations.required(path.child("name"), "");
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! For tests: one object on its way through a kind's hooks.
+//! Test support: runs one object through a kind's hooks.
 
 use mizzen_object::{Action, Context, Violations};
 use mizzen_value::{Value, json};

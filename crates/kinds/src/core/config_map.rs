@@ -1,4 +1,4 @@
-//! Config maps: two bags of items with one set of keys.
+//! ConfigMaps: `data` and `binaryData` share one set of keys.
 
 use mizzen_object::validate::{field, meta, names};
 use mizzen_object::{Action, Context, NameRule, Path, Violations};
@@ -6,36 +6,38 @@ use mizzen_value::Value;
 
 use super::bytes;
 use crate::Behaviour;
+use mizzen_apiextensions::KindStrategy;
 
 /// How many bytes all items of a config map or secret may have together.
 pub(super) const MAX_SIZE: usize = 1024 * 1024;
 
-pub(super) const BEHAVIOUR: Behaviour = Behaviour {
-    validate,
-    ..Behaviour::NONE
-};
+pub(super) const BEHAVIOUR: Behaviour = Behaviour::of::<ConfigMapStrategy>();
 
-fn validate(map: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
-    if let (Action::Update, Some(old)) = (context.action, old) {
-        unchanged_when_immutable(map, old, &["data", "binaryData"], violations);
-        meta::native_object_meta(&map["metadata"], true, NameRule::Subdomain, violations);
-    }
-    let path = Path::new("data");
-    for (key, _) in map["data"].entries() {
-        let path = path.key(key);
-        field::all(names::is_config_map_key(key), key, &path, violations);
-        if map["binaryData"].get(key).is_some() {
-            violations.invalid(path, key, "duplicate of key present in binaryData");
+pub(super) struct ConfigMapStrategy;
+
+impl KindStrategy for ConfigMapStrategy {
+    fn validate(map: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
+        if let (Action::Update, Some(old)) = (context.action, old) {
+            unchanged_when_immutable(map, old, &["data", "binaryData"], violations);
+            meta::native_object_meta(&map["metadata"], true, NameRule::Subdomain, violations);
         }
-    }
-    keys(&map["binaryData"], &Path::new("binaryData"), violations);
-    let text: usize = map["data"]
-        .entries()
-        .map(|(_, value)| value.str().len())
-        .sum();
-    if text + size(&map["binaryData"]) > MAX_SIZE {
-        // Kubernetes: the path of nothing is written as an index.
-        violations.too_long("[]", MAX_SIZE);
+        let path = Path::new("data");
+        for (key, _) in map["data"].entries() {
+            let path = path.key(key);
+            field::all(names::is_config_map_key(key), key, &path, violations);
+            if map["binaryData"].get(key).is_some() {
+                violations.invalid(path, key, "duplicate of key present in binaryData");
+            }
+        }
+        keys(&map["binaryData"], &Path::new("binaryData"), violations);
+        let text: usize = map["data"]
+            .entries()
+            .map(|(_, value)| value.str().len())
+            .sum();
+        if text + size(&map["binaryData"]) > MAX_SIZE {
+            // Kubernetes: the path of nothing is written as an index.
+            violations.too_long("[]", MAX_SIZE);
+        }
     }
 }
 
@@ -59,7 +61,7 @@ pub(super) fn size(items: &Value) -> usize {
         .sum()
 }
 
-/// Whoever said that it is immutable cannot take it back.
+/// `immutable` cannot be unset once it is true.
 pub(super) fn unchanged_when_immutable(
     new: &Value,
     old: &Value,

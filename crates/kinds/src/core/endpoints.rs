@@ -6,51 +6,70 @@ use mizzen_value::Value;
 
 use super::fields::{dns_label, dns_subdomain, endpoint_ip, protocol, qualified_name};
 use crate::Behaviour;
+use mizzen_apiextensions::KindStrategy;
 
-pub(super) const BEHAVIOUR: Behaviour = Behaviour {
-    default,
-    validate,
-    warnings,
-    ..Behaviour::NONE
-};
+pub(super) const BEHAVIOUR: Behaviour = Behaviour::of::<EndpointsStrategy>();
+
+pub(super) struct EndpointsStrategy;
+
+impl KindStrategy for EndpointsStrategy {
+    fn default(endpoints: &mut Value) {
+        for subset in endpoints.entry("subsets").list_mut() {
+            subset
+                .entry("ports")
+                .list_mut()
+                .iter_mut()
+                .for_each(|port| port.set_default("protocol", "TCP"));
+        }
+    }
+
+    fn validate(
+        endpoints: &Value,
+        old: Option<&Value>,
+        context: &Context,
+        violations: &mut Violations,
+    ) {
+        if context.action == Action::Update {
+            meta::native_object_meta(
+                &endpoints["metadata"],
+                true,
+                NameRule::Subdomain,
+                violations,
+            );
+        }
+        // What was accepted once may stay.
+        if old.is_some_and(|old| old["subsets"] == endpoints["subsets"]) {
+            return;
+        }
+        let path = Path::new("subsets");
+        for (index, subset) in endpoints["subsets"].list().iter().enumerate() {
+            self::subset(subset, &path.index(index), violations);
+        }
+    }
+
+    fn warnings(endpoints: &Value, _old: Option<&Value>, _context: &Context) -> Vec<String> {
+        if endpoints["metadata"]["labels"][MANAGED_BY].str() == CONTROLLER {
+            return Vec::new();
+        }
+        let mut warnings = Vec::new();
+        for (subset_idx, subset) in endpoints["subsets"].list().iter().enumerate() {
+            for list in ADDRESS_LISTS {
+                let addresses = subset[list].list().iter().enumerate();
+                warnings.extend(addresses.filter_map(|(index, address)| {
+                    ip::ip_warning(
+                        format!("subsets[{subset_idx}].{list}[{index}].ip"),
+                        address["ip"].str(),
+                    )
+                }));
+            }
+        }
+        warnings
+    }
+}
 
 const MANAGED_BY: &str = "endpoints.kubernetes.io/managed-by";
 const CONTROLLER: &str = "endpoint-controller";
 const ADDRESS_LISTS: [&str; 2] = ["addresses", "notReadyAddresses"];
-
-fn default(endpoints: &mut Value) {
-    for subset in endpoints.entry("subsets").list_mut() {
-        subset
-            .entry("ports")
-            .list_mut()
-            .iter_mut()
-            .for_each(|port| port.set_default("protocol", "TCP"));
-    }
-}
-
-fn validate(
-    endpoints: &Value,
-    old: Option<&Value>,
-    context: &Context,
-    violations: &mut Violations,
-) {
-    if context.action == Action::Update {
-        meta::native_object_meta(
-            &endpoints["metadata"],
-            true,
-            NameRule::Subdomain,
-            violations,
-        );
-    }
-    // What was accepted once may stay.
-    if old.is_some_and(|old| old["subsets"] == endpoints["subsets"]) {
-        return;
-    }
-    let path = Path::new("subsets");
-    for (index, subset) in endpoints["subsets"].list().iter().enumerate() {
-        self::subset(subset, &path.index(index), violations);
-    }
-}
 
 fn subset(subset: &Value, path: &Path, violations: &mut Violations) {
     if ADDRESS_LISTS.iter().all(|list| subset[*list].is_empty()) {
@@ -102,25 +121,6 @@ fn port(port: &Value, needs_name: bool, path: &Path, violations: &mut Violations
     if let Some(name) = port["appProtocol"].as_str() {
         qualified_name(name, &path.child("appProtocol"), violations);
     }
-}
-
-fn warnings(endpoints: &Value, _old: Option<&Value>, _context: &Context) -> Vec<String> {
-    if endpoints["metadata"]["labels"][MANAGED_BY].str() == CONTROLLER {
-        return Vec::new();
-    }
-    let mut warnings = Vec::new();
-    for (subset_idx, subset) in endpoints["subsets"].list().iter().enumerate() {
-        for list in ADDRESS_LISTS {
-            let addresses = subset[list].list().iter().enumerate();
-            warnings.extend(addresses.filter_map(|(index, address)| {
-                ip::ip_warning(
-                    format!("subsets[{subset_idx}].{list}[{index}].ip"),
-                    address["ip"].str(),
-                )
-            }));
-        }
-    }
-    warnings
 }
 
 #[cfg(test)]

@@ -1,27 +1,33 @@
-//! Events of the core group: something happened to an object, told in the old way or in the new.
+//! Events of the core group.
 
 use mizzen_object::{Context, Violations};
 use mizzen_value::{Str, Value};
 
 use crate::Behaviour;
 use crate::groups::events::validate_any;
+use mizzen_apiextensions::KindStrategy;
 
-pub(super) const BEHAVIOUR: Behaviour = Behaviour {
-    validate,
-    selectable,
-    ..Behaviour::NONE
-};
+pub(super) const BEHAVIOUR: Behaviour = Behaviour::of::<EventStrategy>();
 
-fn validate(event: &Value, _old: Option<&Value>, _context: &Context, violations: &mut Violations) {
-    validate_any(event, "reportingComponent", violations);
-}
+pub(super) struct EventStrategy;
 
-/// Whoever reports in the new way is a source in the old.
-fn selectable(event: &Value, field: &str) -> Option<Str> {
-    (field == "source").then(|| match event["source"]["component"].str() {
-        "" => event["reportingComponent"].str().into(),
-        component => component.into(),
-    })
+impl KindStrategy for EventStrategy {
+    fn validate(
+        event: &Value,
+        _old: Option<&Value>,
+        _context: &Context,
+        violations: &mut Violations,
+    ) {
+        validate_any(event, "reportingComponent", violations);
+    }
+
+    /// The `source` field selector falls back to `reportingComponent`.
+    fn selectable(event: &Value, field: &str) -> Option<Str> {
+        (field == "source").then(|| match event["source"]["component"].str() {
+            "" => event["reportingComponent"].str().into(),
+            component => component.into(),
+        })
+    }
 }
 
 #[cfg(test)]
@@ -57,7 +63,7 @@ mod tests {
 
     #[test]
     fn the_reporter_is_the_source() {
-        let source = |event: &str| selectable(&parse(event), "source").unwrap();
+        let source = |event: &str| EventStrategy::selectable(&parse(event), "source").unwrap();
         assert_eq!(
             source(r#"{"source":{"component":"a"},"reportingComponent":"b"}"#),
             "a"

@@ -1,4 +1,4 @@
-//! Fields that several kinds have: ports, addresses, references.
+//! Checks of fields that several kinds have: ports, addresses, names.
 
 use std::net::IpAddr;
 
@@ -80,7 +80,12 @@ pub(crate) fn endpoint_ip(text: &str, path: &Path, violations: &mut Violations) 
             "may not be in the link-local range (169.254.0.0/16, fe80::/10)",
         );
     }
-    if is_link_local_multicast(ip) {
+
+    let is_link_local_multicast = match ip {
+        IpAddr::V4(ip) => ip.octets()[..3] == [224, 0, 0],
+        IpAddr::V6(ip) => ip.segments()[0] & 0xff0f == 0xff02,
+    };
+    if is_link_local_multicast {
         violations.invalid(
             path,
             text,
@@ -93,12 +98,5 @@ fn is_link_local(ip: IpAddr) -> bool {
     match ip {
         IpAddr::V4(ip) => ip.is_link_local(),
         IpAddr::V6(ip) => ip.segments()[0] & 0xffc0 == 0xfe80,
-    }
-}
-
-fn is_link_local_multicast(ip: IpAddr) -> bool {
-    match ip {
-        IpAddr::V4(ip) => ip.octets()[..3] == [224, 0, 0],
-        IpAddr::V6(ip) => ip.segments()[0] & 0xff0f == 0xff02,
     }
 }

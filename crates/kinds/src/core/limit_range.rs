@@ -1,4 +1,4 @@
-//! Limit ranges: bounds that fit together, and defaults that follow from them.
+//! LimitRanges: validation of their bounds, and defaults derived from them.
 
 use std::collections::BTreeSet;
 
@@ -10,12 +10,69 @@ use mizzen_value::quantity::Quantity;
 use super::resources;
 use crate::Behaviour;
 use crate::resource_names::is_overcommit_allowed;
+use mizzen_apiextensions::KindStrategy;
 
-pub(super) const BEHAVIOUR: Behaviour = Behaviour {
-    default,
-    validate,
-    ..Behaviour::NONE
-};
+pub(super) const BEHAVIOUR: Behaviour = Behaviour::of::<LimitRangeStrategy>();
+
+pub(super) struct LimitRangeStrategy;
+
+impl KindStrategy for LimitRangeStrategy {
+    fn default(range: &mut Value) {
+        for item in range.entry("spec").entry("limits").list_mut() {
+            if item["type"].str() == "Container" {
+                for (from, to) in [
+                    ("max", "default"),
+                    ("default", "defaultRequest"),
+                    ("min", "defaultRequest"),
+                ] {
+                    for (resource, amount) in item[from].clone().entries() {
+                        item.entry(to).set_default(resource, amount.clone());
+                    }
+                }
+            }
+            LISTS
+                .iter()
+                .for_each(|list| resources::round(item.get_mut(list)));
+        }
+    }
+
+    fn validate(
+        range: &Value,
+        _old: Option<&Value>,
+        _context: &Context,
+        violations: &mut Violations,
+    ) {
+        let path = Path::new("spec");
+        let path = path.child("limits");
+        let items = range["spec"]["limits"].list();
+        let repeated = repeats(items, |item| item["type"].str());
+        for (index, item) in items.iter().enumerate() {
+            let path = path.index(index);
+            let ty = item["type"].str();
+            let wrong = names::is_qualified_name(ty);
+            if wrong.is_empty() && !ty.contains('/') && !TYPES.contains(&ty) {
+                violations.invalid(
+                    path.child("type"),
+                    ty,
+                    "must be a standard limit type or fully qualified",
+                );
+            }
+            field::all(wrong, ty, &path.child("type"), violations);
+            if repeated[index] {
+                violations.duplicate(path.child("type"), item["type"].str());
+            }
+            resource_names(item, &path, violations);
+            let resources: BTreeSet<&str> = LISTS
+                .iter()
+                .filter(|list| item["type"].str() != "Pod" || !list.starts_with("default"))
+                .flat_map(|list| item[*list].entries().map(|(resource, _)| resource))
+                .collect();
+            for resource in resources {
+                LimitBounds::of(item, resource).validate(resource, &path, violations);
+            }
+        }
+    }
+}
 
 const TYPES: [&str; 3] = ["Pod", "Container", "PersistentVolumeClaim"];
 const LISTS: [&str; 5] = [
@@ -25,55 +82,6 @@ const LISTS: [&str; 5] = [
     "defaultRequest",
     "maxLimitRequestRatio",
 ];
-
-fn default(range: &mut Value) {
-    for item in range.entry("spec").entry("limits").list_mut() {
-        if item["type"].str() == "Container" {
-            for (from, to) in [
-                ("max", "default"),
-                ("default", "defaultRequest"),
-                ("min", "defaultRequest"),
-            ] {
-                copy_missing(item, from, to);
-            }
-        }
-        LISTS
-            .iter()
-            .for_each(|list| resources::round(item.get_mut(list)));
-    }
-}
-
-fn copy_missing(item: &mut Value, from: &str, to: &str) {
-    for (resource, amount) in item[from].clone().entries() {
-        item.entry(to).set_default(resource, amount.clone());
-    }
-}
-
-fn validate(range: &Value, _old: Option<&Value>, _context: &Context, violations: &mut Violations) {
-    let path = Path::new("spec");
-    let path = path.child("limits");
-    let items = range["spec"]["limits"].list();
-    let repeated = repeats(items, |item| item["type"].str());
-    for (index, item) in items.iter().enumerate() {
-        let path = path.index(index);
-        type_name(item["type"].str(), &path.child("type"), violations);
-        if repeated[index] {
-            violations.duplicate(path.child("type"), item["type"].str());
-        }
-        resource_names(item, &path, violations);
-        for resource in resources_of(item) {
-            Bounds::of(item, resource).validate(resource, &path, violations);
-        }
-    }
-}
-
-fn type_name(ty: &str, path: &Path, violations: &mut Violations) {
-    let wrong = names::is_qualified_name(ty);
-    if wrong.is_empty() && !ty.contains('/') && !TYPES.contains(&ty) {
-        violations.invalid(path, ty, "must be a standard limit type or fully qualified");
-    }
-    field::all(wrong, ty, path, violations);
-}
 
 fn resource_names(item: &Value, path: &Path, violations: &mut Violations) {
     let (before, after) = LISTS.split_at(4);
@@ -109,17 +117,8 @@ fn names_in(item: &Value, list: &str, path: &Path, violations: &mut Violations) 
     }
 }
 
-fn resources_of(item: &Value) -> BTreeSet<&str> {
-    let lists = LISTS
-        .iter()
-        .filter(|list| item["type"].str() != "Pod" || !list.starts_with("default"));
-    lists
-        .flat_map(|list| item[*list].entries().map(|(resource, _)| resource))
-        .collect()
-}
-
 /// What an item says about one resource.
-struct Bounds {
+struct LimitBounds {
     min: Option<Quantity>,
     max: Option<Quantity>,
     limit: Option<Quantity>,
@@ -127,11 +126,11 @@ struct Bounds {
     ratio: Option<Quantity>,
 }
 
-impl Bounds {
-    fn of(item: &Value, resource: &str) -> Bounds {
+impl LimitBounds {
+    fn of(item: &Value, resource: &str) -> LimitBounds {
         let amount = |list: &str| item[list][resource].as_str().map(Quantity::of);
         let has_defaults = item["type"].str() != "Pod";
-        Bounds {
+        LimitBounds {
             min: amount("min"),
             max: amount("max"),
             limit: amount("default").filter(|_| has_defaults),

@@ -1,4 +1,4 @@
-//! Kinds of the core group, but pods. One file per kind; what several of them share comes last.
+//! Kinds of the core group except Pod. One file per kind; shared code comes last.
 
 mod binding;
 mod config_map;
@@ -7,7 +7,7 @@ mod event;
 mod limit_range;
 mod namespace;
 mod node;
-mod persistent_volume;
+pub(crate) mod persistent_volume;
 pub(crate) mod persistent_volume_claim;
 mod pod_template;
 mod replication_controller;

@@ -1,37 +1,111 @@
-//! Namespaces: their label, their finalizers, their two phases.
+//! Namespaces: name label, finalizers and phase.
 
-use mizzen_object::validate::{field, meta, names};
+use mizzen_object::validate::{meta, names};
 use mizzen_object::{Action, Context, NameRule, Path, Violations};
 use mizzen_value::{Value, value};
 
 use crate::Behaviour;
+use crate::core::fields::qualified_name;
+use mizzen_apiextensions::KindStrategy;
 
 /// The label by which selectors find a namespace by name.
 const NAME_LABEL: &str = "kubernetes.io/metadata.name";
 /// The finalizer under which the namespace controller empties a namespace.
 const FINALIZER: &str = "kubernetes";
 
-pub(super) const BEHAVIOUR: Behaviour = Behaviour {
-    default,
-    prepare,
-    validate,
-    selectable,
-    mark_deleted,
-    is_held: |namespace| !namespace["spec"]["finalizers"].is_empty(),
-    ..Behaviour::NONE
-};
+pub(super) const BEHAVIOUR: Behaviour = Behaviour::of::<NamespaceStrategy>();
+
+pub(super) struct NamespaceStrategy;
+
+impl KindStrategy for NamespaceStrategy {
+    fn default(namespace: &mut Value) {
+        label(namespace);
+        namespace.entry("status").set_default("phase", "Active");
+    }
+
+    fn prepare(namespace: &mut Value, old: Option<&Value>, context: &Context) {
+        match context.action {
+            Action::Create => {
+                namespace.set("status", value!({"phase": "Active"}));
+                let finalizers = namespace.entry("spec").entry("finalizers").make_list();
+                if !finalizers
+                    .iter()
+                    .any(|finalizer| finalizer.str() == FINALIZER)
+                {
+                    finalizers.push(FINALIZER.into());
+                }
+                // A generated name is not yet known when defaults are set. A bad one is reported once, not as a label too.
+                if names::is_dns1123_label(namespace["metadata"]["name"].str()).is_empty() {
+                    label(namespace);
+                }
+            }
+            Action::Update => {
+                let finalizers = old
+                    .map(|old| old["spec"]["finalizers"].clone())
+                    .unwrap_or_default();
+                namespace.entry("spec").set("finalizers", finalizers);
+            }
+            Action::Status => {}
+        }
+    }
+
+    fn validate(
+        namespace: &Value,
+        _old: Option<&Value>,
+        context: &Context,
+        violations: &mut Violations,
+    ) {
+        if context.action == Action::Status {
+            // Kubernetes: ValidateNamespaceStatusUpdate spells the field `Phase`.
+            let deleted = !namespace["metadata"]["deletionTimestamp"].is_null();
+            let (phase, filled) = if deleted {
+                ("Terminating", "not empty")
+            } else {
+                ("Active", "empty")
+            };
+            let found = namespace["status"]["phase"].str();
+            if found != phase {
+                let message = format!("may only be '{phase}' if `deletionTimestamp` is {filled}");
+                violations.invalid(Path::new("status").child("Phase"), found, &message);
+            }
+            return;
+        }
+        if context.action == Action::Update {
+            meta::native_object_meta(&namespace["metadata"], false, NameRule::Label, violations);
+        }
+        let spec = Path::new("spec");
+        for name in namespace["spec"]["finalizers"].list() {
+            finalizer(name.str(), &spec.child("finalizers"), violations);
+        }
+    }
+
+    /// Kubernetes: `name` is kept for compatibility.
+    fn selectable(namespace: &Value, name: &str) -> Option<mizzen_value::Str> {
+        (name == "name").then(|| namespace["metadata"]["name"].str().into())
+    }
+
+    fn mark_deleted(namespace: &mut Value, _now: &str) -> bool {
+        namespace.entry("status").set("phase", "Terminating");
+        true
+    }
+
+    fn is_held(namespace: &Value) -> bool {
+        !namespace["spec"]["finalizers"].is_empty()
+    }
+}
 
 /// `/finalize`: takes the finalizers as they come.
 pub(super) const FINALIZE: Behaviour = Behaviour {
     prepare: |_, _, _| {},
-    validate: validate_finalize,
+    validate: |namespace, _old, _context, violations| {
+        let spec = Path::new("spec");
+        let path = spec.child("finalizers");
+        for (index, name) in namespace["spec"]["finalizers"].list().iter().enumerate() {
+            finalizer(name.str(), &path.index(index), violations);
+        }
+    },
     ..BEHAVIOUR
 };
-
-fn default(namespace: &mut Value) {
-    label(namespace);
-    namespace.entry("status").set_default("phase", "Active");
-}
 
 fn label(namespace: &mut Value) {
     let name = namespace["metadata"]["name"].str().to_string();
@@ -43,93 +117,9 @@ fn label(namespace: &mut Value) {
     }
 }
 
-fn prepare(namespace: &mut Value, old: Option<&Value>, context: &Context) {
-    match context.action {
-        Action::Create => prepare_create(namespace),
-        Action::Update => {
-            let finalizers = old
-                .map(|old| old["spec"]["finalizers"].clone())
-                .unwrap_or_default();
-            namespace.entry("spec").set("finalizers", finalizers);
-        }
-        Action::Status => {}
-    }
-}
-
-fn prepare_create(namespace: &mut Value) {
-    namespace.set("status", value!({"phase": "Active"}));
-    let finalizers = namespace.entry("spec").entry("finalizers").make_list();
-    if !finalizers
-        .iter()
-        .any(|finalizer| finalizer.str() == FINALIZER)
-    {
-        finalizers.push(FINALIZER.into());
-    }
-    // A generated name is not yet known when defaults are set. A bad one is reported once, not as a label too.
-    if names::is_dns1123_label(namespace["metadata"]["name"].str()).is_empty() {
-        label(namespace);
-    }
-}
-
-fn validate(
-    namespace: &Value,
-    _old: Option<&Value>,
-    context: &Context,
-    violations: &mut Violations,
-) {
-    if context.action == Action::Status {
-        return validate_phase(namespace, violations);
-    }
-    if context.action == Action::Update {
-        meta::native_object_meta(&namespace["metadata"], false, NameRule::Label, violations);
-    }
-    let spec = Path::new("spec");
-    for name in namespace["spec"]["finalizers"].list() {
-        finalizer(name.str(), &spec.child("finalizers"), violations);
-    }
-}
-
-fn validate_finalize(
-    namespace: &Value,
-    _old: Option<&Value>,
-    _context: &Context,
-    violations: &mut Violations,
-) {
-    let spec = Path::new("spec");
-    let path = spec.child("finalizers");
-    for (index, name) in namespace["spec"]["finalizers"].list().iter().enumerate() {
-        finalizer(name.str(), &path.index(index), violations);
-    }
-}
-
 fn finalizer(name: &str, path: &Path, violations: &mut Violations) {
-    field::all(names::is_qualified_name(name), name, path, violations);
+    qualified_name(name, path, violations);
     meta::finalizer_name(name, path, violations);
-}
-
-/// Kubernetes: ValidateNamespaceStatusUpdate spells the field `Phase`.
-fn validate_phase(namespace: &Value, violations: &mut Violations) {
-    let deleted = !namespace["metadata"]["deletionTimestamp"].is_null();
-    let (phase, filled) = if deleted {
-        ("Terminating", "not empty")
-    } else {
-        ("Active", "empty")
-    };
-    let found = namespace["status"]["phase"].str();
-    if found != phase {
-        let message = format!("may only be '{phase}' if `deletionTimestamp` is {filled}");
-        violations.invalid(Path::new("status").child("Phase"), found, &message);
-    }
-}
-
-fn mark_deleted(namespace: &mut Value, _now: &str) -> bool {
-    namespace.entry("status").set("phase", "Terminating");
-    true
-}
-
-/// Kubernetes: `name` is a mistake that is kept for those who rely on it.
-fn selectable(namespace: &Value, name: &str) -> Option<mizzen_value::Str> {
-    (name == "name").then(|| namespace["metadata"]["name"].str().into())
 }
 
 #[cfg(test)]

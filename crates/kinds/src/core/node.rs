@@ -1,4 +1,4 @@
-//! Nodes: taints, the addresses of their pods, and what they report about themselves.
+//! Nodes: taints, pod CIDRs, addresses and reported status.
 
 use mizzen_object::validate::{field, ip, meta, names, repeats};
 use mizzen_object::{Action, Context, Path, Reason, Violations, show};
@@ -6,100 +6,154 @@ use mizzen_value::{Str, Value, json, value};
 
 use super::resources;
 use crate::Behaviour;
+use mizzen_apiextensions::KindStrategy;
 
-pub(super) const BEHAVIOUR: Behaviour = Behaviour {
-    default,
-    prepare,
-    validate,
-    warnings,
-    selectable,
-    ..Behaviour::NONE
-};
+pub(super) const BEHAVIOUR: Behaviour = Behaviour::of::<NodeStrategy>();
+
+pub(super) struct NodeStrategy;
+
+impl KindStrategy for NodeStrategy {
+    fn default(node: &mut Value) {
+        // `podCIDR` is the first of `podCIDRs`; where they differ, the older field counts.
+        let spec = node.entry("spec");
+        let (one, first) = (spec["podCIDR"].clone(), spec["podCIDRs"][0].clone());
+        match (one.str(), first.str()) {
+            (one, first) if one == first => {}
+            ("", _) => spec.set("podCIDR", first),
+            _ => spec.set("podCIDRs", vec![one]),
+        }
+        let Some(status) = node.get_mut("status") else {
+            return;
+        };
+        if status["allocatable"].is_null() && !status["capacity"].is_null() {
+            let capacity = status["capacity"].clone();
+            status.set("allocatable", capacity);
+        }
+        resources::round(status.get_mut("capacity"));
+        resources::round(status.get_mut("allocatable"));
+    }
+
+    fn prepare(node: &mut Value, old: Option<&Value>, context: &Context) {
+        match context.action {
+            Action::Create => {
+                remove(node, "spec", "configSource");
+                remove(node, "status", "config");
+            }
+            Action::Update if old.is_none_or(|old| old["spec"]["configSource"].is_null()) => {
+                remove(node, "spec", "configSource");
+            }
+            Action::Status if old.is_none_or(|old| old["status"]["config"].is_null()) => {
+                remove(node, "status", "config");
+            }
+            _ => {}
+        }
+    }
+
+    fn validate(node: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
+        if context.action != Action::Status {
+            let metadata = Path::new("metadata");
+            annotations(
+                &node["metadata"]["annotations"],
+                &metadata.child("annotations"),
+                violations,
+            );
+            taints(
+                &node["spec"]["taints"],
+                &metadata.child("taints"),
+                violations,
+            );
+            amounts(&node["status"], violations);
+            if let Some(capacity) = node["status"]["nodeInfo"]["swap"]["capacity"]
+                .as_int()
+                .filter(|capacity| *capacity <= 0)
+            {
+                let path = metadata.child("nodeSwapStatus");
+                violations.invalid(
+                    path.child("capacity"),
+                    capacity,
+                    "must be greater than zero",
+                );
+            }
+            features(&node["status"]["declaredFeatures"], violations);
+            let cidrs = &node["spec"]["podCIDRs"];
+            let path = Path::new("spec");
+            let path = path.child("podCIDRs");
+            for (index, cidr) in cidrs.list().iter().enumerate() {
+                field::all(
+                    ip::is_cidr_for_legacy_field(cidr.str()),
+                    cidr.str(),
+                    &path.index(index),
+                    violations,
+                );
+            }
+            if cidrs.list().len() >= 2 {
+                let blocks: Vec<_> = cidrs
+                    .list()
+                    .iter()
+                    .map_while(|cidr| ip::Block::parse_sloppy(cidr.str()))
+                    .collect();
+                if let Some(cidr) = cidrs.list().get(blocks.len()) {
+                    let message = format!(
+                        "Internal error: invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR[{}]: <nil> \
+             (invalid CIDR address: {})",
+                        blocks.len(),
+                        cidr.str()
+                    );
+                    violations.push(Reason::Internal, path, message);
+                }
+                let n_ipv4 = blocks.iter().filter(|block| block.ip.is_ipv4()).count();
+                if cidrs.list().len() != 2 || blocks.len() != 2 || n_ipv4 != 1 {
+                    violations.invalid(
+                        path,
+                        cidrs.clone(),
+                        "may specify no more than one CIDR for each IP family",
+                    );
+                }
+            }
+        }
+        if let Some(old) = old {
+            change(node, old, violations);
+        }
+    }
+
+    fn warnings(node: &Value, _old: Option<&Value>, context: &Context) -> Vec<String> {
+        if context.action == Action::Status {
+            return Vec::new();
+        }
+        let spec = &node["spec"];
+        let mut warnings = Vec::new();
+        if !spec["configSource"].is_null() {
+            warnings.push("spec.configSource: the feature is removed".into());
+        }
+        if !spec["externalID"].is_empty() {
+            warnings.push(
+                "spec.externalID: this field is deprecated, and is unused by Kubernetes".into(),
+            );
+        }
+        let path = Path::new("spec");
+        let path = path.child("podCIDRs");
+        let cidrs = spec["podCIDRs"].list().iter().enumerate();
+        warnings.extend(
+            cidrs.flat_map(|(index, cidr)| ip::cidr_warnings(path.index(index), cidr.str())),
+        );
+        warnings
+    }
+
+    /// `spec.unschedulable` is selectable as `false` when it is not set.
+    fn selectable(node: &Value, field: &str) -> Option<Str> {
+        (field == "spec.unschedulable")
+            .then(|| node["spec"]["unschedulable"].bool().to_string().into())
+    }
+}
 
 const TAINTS: &str = "scheduler.alpha.kubernetes.io/taints";
 const AVOID_PODS: &str = "scheduler.alpha.kubernetes.io/preferAvoidPods";
 const MAX_FEATURE_LENGTH: usize = 253;
 
-fn default(node: &mut Value) {
-    default_pod_cidrs(node.entry("spec"));
-    let Some(status) = node.get_mut("status") else {
-        return;
-    };
-    if status["allocatable"].is_null() && !status["capacity"].is_null() {
-        let capacity = status["capacity"].clone();
-        status.set("allocatable", capacity);
-    }
-    resources::round(status.get_mut("capacity"));
-    resources::round(status.get_mut("allocatable"));
-}
-
-/// `podCIDR` is the first of `podCIDRs`; where they differ, the older field counts.
-fn default_pod_cidrs(spec: &mut Value) {
-    let (one, first) = (spec["podCIDR"].clone(), spec["podCIDRs"][0].clone());
-    match (one.str(), first.str()) {
-        (one, first) if one == first => {}
-        ("", _) => spec.set("podCIDR", first),
-        _ => spec.set("podCIDRs", vec![one]),
-    }
-}
-
-fn prepare(node: &mut Value, old: Option<&Value>, context: &Context) {
-    match context.action {
-        Action::Create => {
-            remove(node, "spec", "configSource");
-            remove(node, "status", "config");
-        }
-        Action::Update if old.is_none_or(|old| old["spec"]["configSource"].is_null()) => {
-            remove(node, "spec", "configSource");
-        }
-        Action::Status if old.is_none_or(|old| old["status"]["config"].is_null()) => {
-            remove(node, "status", "config");
-        }
-        _ => {}
-    }
-}
-
 fn remove(node: &mut Value, part: &str, field: &str) {
     if let Some(part) = node.get_mut(part) {
         part.remove(field);
     }
-}
-
-fn validate(node: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
-    if context.action != Action::Status {
-        whole(node, violations);
-    }
-    if let Some(old) = old {
-        change(node, old, violations);
-    }
-}
-
-fn whole(node: &Value, violations: &mut Violations) {
-    let metadata = Path::new("metadata");
-    annotations(
-        &node["metadata"]["annotations"],
-        &metadata.child("annotations"),
-        violations,
-    );
-    taints(
-        &node["spec"]["taints"],
-        &metadata.child("taints"),
-        violations,
-    );
-    amounts(&node["status"], violations);
-    if let Some(capacity) = node["status"]["nodeInfo"]["swap"]["capacity"]
-        .as_int()
-        .filter(|capacity| *capacity <= 0)
-    {
-        let path = metadata.child("nodeSwapStatus");
-        violations.invalid(
-            path.child("capacity"),
-            capacity,
-            "must be greater than zero",
-        );
-    }
-    features(&node["status"]["declaredFeatures"], violations);
-    pod_cidrs(&node["spec"]["podCIDRs"], violations);
 }
 
 fn annotations(annotations: &Value, path: &Path, violations: &mut Violations) {
@@ -114,31 +168,26 @@ fn annotations(annotations: &Value, path: &Path, violations: &mut Violations) {
         .filter(|text| !text.is_empty())
     {
         match json::parse(text.as_bytes()) {
-            Ok(avoid) => avoid_pods(
-                &avoid["preferAvoidPods"],
-                &path.child(AVOID_PODS),
-                violations,
-            ),
+            Ok(avoid) => {
+                let path = path.child(AVOID_PODS);
+                for (index, entry) in avoid["preferAvoidPods"].list().iter().enumerate() {
+                    let path = path.index(index);
+                    let path = path.child("PodSignature");
+                    let controller = &entry["podSignature"]["podController"];
+                    if controller.is_null() {
+                        violations.required(path, "");
+                    } else if !controller["controller"].bool() {
+                        violations.invalid(
+                            path.child("PodController").child("Controller"),
+                            false,
+                            "must point to a controller",
+                        );
+                    }
+                }
+            }
             Err(error) => {
                 violations.invalid(path.child("AvoidPods"), AVOID_PODS, &error.to_string())
             }
-        }
-    }
-}
-
-fn avoid_pods(entries: &Value, path: &Path, violations: &mut Violations) {
-    for (index, entry) in entries.list().iter().enumerate() {
-        let path = path.index(index);
-        let path = path.child("PodSignature");
-        let controller = &entry["podSignature"]["podController"];
-        if controller.is_null() {
-            violations.required(path, "");
-        } else if !controller["controller"].bool() {
-            violations.invalid(
-                path.child("PodController").child("Controller"),
-                false,
-                "must point to a controller",
-            );
         }
     }
 }
@@ -156,7 +205,13 @@ fn taints(taints: &Value, path: &Path, violations: &mut Violations) {
         }
         effect(taint["effect"].str(), &path.child("effect"), violations);
         if repeated[index] {
-            let shown = show(&shown_taint(taint));
+            let fields = [
+                ("Key", "key", "".into()),
+                ("Value", "value", "".into()),
+                ("Effect", "effect", "".into()),
+                ("TimeAdded", "timeAdded", Value::Null),
+            ];
+            let shown = show(&field::go_struct(taint, &fields));
             let message =
                 format!("Duplicate value: {shown}: taints must be unique by key and effect pair");
             violations.push(Reason::Duplicate, path, message);
@@ -174,16 +229,6 @@ fn effect(effect: &str, path: &Path, violations: &mut Violations) {
             violations,
         ),
     }
-}
-
-fn shown_taint(taint: &Value) -> Value {
-    let fields = [
-        ("Key", "key", "".into()),
-        ("Value", "value", "".into()),
-        ("Effect", "effect", "".into()),
-        ("TimeAdded", "timeAdded", Value::Null),
-    ];
-    field::go_struct(taint, &fields)
 }
 
 fn amounts(status: &Value, violations: &mut Violations) {
@@ -241,44 +286,6 @@ fn feature_problem(name: &str) -> Option<String> {
     })
 }
 
-fn pod_cidrs(cidrs: &Value, violations: &mut Violations) {
-    let path = Path::new("spec");
-    let path = path.child("podCIDRs");
-    for (index, cidr) in cidrs.list().iter().enumerate() {
-        field::all(
-            ip::is_cidr_for_legacy_field(cidr.str()),
-            cidr.str(),
-            &path.index(index),
-            violations,
-        );
-    }
-    if cidrs.list().len() < 2 {
-        return;
-    }
-    let blocks: Vec<_> = cidrs
-        .list()
-        .iter()
-        .map_while(|cidr| ip::Block::parse_sloppy(cidr.str()))
-        .collect();
-    if let Some(cidr) = cidrs.list().get(blocks.len()) {
-        let message = format!(
-            "Internal error: invalid PodCIDRs. failed to check with dual stack with error:invalid CIDR[{}]: <nil> \
-             (invalid CIDR address: {})",
-            blocks.len(),
-            cidr.str()
-        );
-        violations.push(Reason::Internal, path, message);
-    }
-    let n_ipv4 = blocks.iter().filter(|block| block.ip.is_ipv4()).count();
-    if cidrs.list().len() != 2 || blocks.len() != 2 || n_ipv4 != 1 {
-        violations.invalid(
-            path,
-            cidrs.clone(),
-            "may specify no more than one CIDR for each IP family",
-        );
-    }
-}
-
 fn change(node: &Value, old: &Value, violations: &mut Violations) {
     let (metadata, spec, status) = (
         Path::new("metadata"),
@@ -297,18 +304,45 @@ fn change(node: &Value, old: &Value, violations: &mut Violations) {
         &status.child("addresses"),
         violations,
     );
-    pod_cidrs_stay(
-        &node["spec"]["podCIDRs"],
-        &old["spec"]["podCIDRs"],
-        &spec.child("podCIDRs"),
-        violations,
+    let message = "node updates may not change podCIDR except from \"\" to valid";
+    let (new, old_cidrs) = (
+        node["spec"]["podCIDRs"].list(),
+        old["spec"]["podCIDRs"].list(),
     );
+    if !old_cidrs.is_empty() {
+        let n_changed = if new.len() == old_cidrs.len() {
+            new.iter()
+                .zip(old_cidrs)
+                .filter(|(new, old_cidrs)| new != old_cidrs)
+                .count()
+        } else {
+            1
+        };
+        for _ in 0..n_changed {
+            violations.forbidden(spec.child("podCIDRs"), message);
+        }
+    }
     let (provider, old_provider) = (&node["spec"]["providerID"], &old["spec"]["providerID"]);
     if !old_provider.is_empty() && provider != old_provider {
         let message = "node updates may not change providerID except from \"\" to valid";
         violations.forbidden(spec.child("providerID"), message);
     }
-    config_sources(node, violations);
+    // Dynamic kubelet configuration was removed; objects that have it may keep it.
+    config_source(
+        &node["spec"]["configSource"],
+        false,
+        &spec.child("configSource"),
+        violations,
+    );
+    let path = status.child("config");
+    for name in ["assigned", "active", "lastKnownGood"] {
+        config_source(
+            &node["status"]["config"][name],
+            true,
+            &path.child(name),
+            violations,
+        );
+    }
     taints(
         &node["spec"]["taints"],
         &metadata.child("taints"),
@@ -329,42 +363,6 @@ fn addresses(addresses: &Value, path: &Path, violations: &mut Violations) {
             ];
             violations.duplicate(path.index(index), field::go_struct(address, &fields));
         }
-    }
-}
-
-fn pod_cidrs_stay(new: &Value, old: &Value, path: &Path, violations: &mut Violations) {
-    let message = "node updates may not change podCIDR except from \"\" to valid";
-    let (new, old) = (new.list(), old.list());
-    if old.is_empty() {
-        return;
-    }
-    let n_changed = if new.len() == old.len() {
-        new.iter().zip(old).filter(|(new, old)| new != old).count()
-    } else {
-        1
-    };
-    for _ in 0..n_changed {
-        violations.forbidden(path, message);
-    }
-}
-
-/// What is left of a feature that is gone: objects that have it may keep it.
-fn config_sources(node: &Value, violations: &mut Violations) {
-    let (spec, status) = (Path::new("spec"), Path::new("status"));
-    config_source(
-        &node["spec"]["configSource"],
-        false,
-        &spec.child("configSource"),
-        violations,
-    );
-    let path = status.child("config");
-    for name in ["assigned", "active", "lastKnownGood"] {
-        config_source(
-            &node["status"]["config"][name],
-            true,
-            &path.child(name),
-            violations,
-        );
     }
 }
 
@@ -398,32 +396,6 @@ fn config_source(source: &Value, in_status: bool, path: &Path, violations: &mut 
     check("namespace", names::is_dns1123_label);
     check("name", names::is_dns1123_subdomain);
     check("kubeletConfigKey", names::is_config_map_key);
-}
-
-fn warnings(node: &Value, _old: Option<&Value>, context: &Context) -> Vec<String> {
-    if context.action == Action::Status {
-        return Vec::new();
-    }
-    let spec = &node["spec"];
-    let mut warnings = Vec::new();
-    if !spec["configSource"].is_null() {
-        warnings.push("spec.configSource: the feature is removed".into());
-    }
-    if !spec["externalID"].is_empty() {
-        warnings
-            .push("spec.externalID: this field is deprecated, and is unused by Kubernetes".into());
-    }
-    let path = Path::new("spec");
-    let path = path.child("podCIDRs");
-    let cidrs = spec["podCIDRs"].list().iter().enumerate();
-    warnings
-        .extend(cidrs.flat_map(|(index, cidr)| ip::cidr_warnings(path.index(index), cidr.str())));
-    warnings
-}
-
-/// Whether pods may be scheduled is never unsaid.
-fn selectable(node: &Value, field: &str) -> Option<Str> {
-    (field == "spec.unschedulable").then(|| node["spec"]["unschedulable"].bool().to_string().into())
 }
 
 #[cfg(test)]

@@ -1,37 +1,29 @@
-//! Does a certificate come with its key? Only what shows without reading either.
+//! Key pairs in PEM: the errors of Go's `tls.X509KeyPair` that the block types alone determine.
 
 const CERTIFICATE: &str = "CERTIFICATE";
 const KEY: &str = "PRIVATE KEY";
 
-/// What Go's `tls.X509KeyPair` would say of texts that are not even of the right sort.
+/// The error of Go's `tls.X509KeyPair` for texts without the right PEM blocks.
 pub(super) fn key_pair_problem(certificate: &str, key: &str) -> Option<String> {
     let blocks = block_types(certificate);
     if !blocks.contains(&CERTIFICATE) {
-        return Some(no_certificate(&blocks));
+        return Some(match &blocks[..] {
+            [] => "tls: failed to find any PEM data in certificate input".into(),
+            [only] if only.ends_with(KEY) => {
+                "tls: failed to find certificate PEM data in certificate input, but did find \
+                                          a private key; PEM inputs may have been switched"
+                    .into()
+            }
+            _ => format!(
+                "tls: failed to find \"CERTIFICATE\" PEM block in certificate input after skipping PEM blocks of the \
+             following types: [{}]",
+                blocks.join(" ")
+            ),
+        });
     }
     let blocks = block_types(key);
     let is_key = |ty: &&str| **ty == *KEY || ty.ends_with(" PRIVATE KEY");
-    (!blocks.iter().any(is_key)).then(|| no_key(&blocks))
-}
-
-fn no_certificate(skipped: &[&str]) -> String {
-    match skipped {
-        [] => "tls: failed to find any PEM data in certificate input".into(),
-        [only] if only.ends_with(KEY) => {
-            "tls: failed to find certificate PEM data in certificate input, but did find \
-                                          a private key; PEM inputs may have been switched"
-                .into()
-        }
-        _ => format!(
-            "tls: failed to find \"CERTIFICATE\" PEM block in certificate input after skipping PEM blocks of the \
-             following types: [{}]",
-            skipped.join(" ")
-        ),
-    }
-}
-
-fn no_key(skipped: &[&str]) -> String {
-    match skipped {
+    (!blocks.iter().any(is_key)).then(|| match &blocks[..] {
         [] => "tls: failed to find any PEM data in key input".into(),
         [CERTIFICATE] => {
             "tls: found a certificate rather than a key in the PEM for the private key".into()
@@ -39,9 +31,9 @@ fn no_key(skipped: &[&str]) -> String {
         _ => format!(
             "tls: failed to find PEM block with type ending in \"PRIVATE KEY\" in key input after skipping PEM blocks \
              of the following types: [{}]",
-            skipped.join(" ")
+            blocks.join(" ")
         ),
-    }
+    })
 }
 
 /// The types of the blocks that begin and end.

@@ -1,4 +1,4 @@
-//! Claims for storage: what they ask for, where their data comes from, and what may still change.
+//! PersistentVolumeClaims: defaults, data sources, and which fields may change.
 
 use mizzen_object::validate::{field, meta, names};
 use mizzen_object::{Action, Context, NameRule, Path, Violations};
@@ -9,15 +9,158 @@ use super::resources;
 use crate::Behaviour;
 use crate::pod::{self, claim_spec_warnings, validate_claim_spec};
 use crate::resource_names::is_native;
+use mizzen_apiextensions::KindStrategy;
 
-pub(super) const BEHAVIOUR: Behaviour = Behaviour {
-    default,
-    prepare,
-    validate,
-    warnings,
-    selectable,
-    ..Behaviour::NONE
-};
+pub(super) const BEHAVIOUR: Behaviour = Behaviour::of::<PersistentVolumeClaimStrategy>();
+
+pub(super) struct PersistentVolumeClaimStrategy;
+
+impl KindStrategy for PersistentVolumeClaimStrategy {
+    fn default(claim: &mut Value) {
+        claim.entry("status").set_default("phase", "Pending");
+        default_spec(claim.entry("spec"));
+        for path in ["status.capacity", "status.allocatedResources"] {
+            resources::round(claim.at_mut(path));
+        }
+    }
+
+    fn prepare(claim: &mut Value, old: Option<&Value>, context: &Context) {
+        match context.action {
+            Action::Status => return,
+            Action::Create => claim.set("status", value!({"phase": "Pending"})),
+            Action::Update => {}
+        }
+        // `dataSource` and `dataSourceRef` are kept equal.
+        let spec = claim.entry("spec");
+        let old = old.map(|old| &old["spec"]);
+        let elsewhere = !spec["dataSourceRef"]["namespace"].str().is_empty();
+        if elsewhere && old.is_none_or(|old| old["dataSourceRef"].is_null()) {
+            spec.remove("dataSourceRef");
+        }
+        let had_source =
+            old.is_some_and(|old| !old["dataSource"].is_null() || !old["dataSourceRef"].is_null());
+        // Kubernetes: a source of any other kind was once ignored, and still is.
+        let is_claim_or_snapshot = matches!(
+            (
+                spec["dataSource"]["apiGroup"].str(),
+                spec["dataSource"]["kind"].str()
+            ),
+            ("", "PersistentVolumeClaim") | ("snapshot.storage.k8s.io", "VolumeSnapshot")
+        );
+        if !had_source && spec["dataSourceRef"].is_null() && !is_claim_or_snapshot {
+            spec.remove("dataSource");
+        }
+        let (source, reference) = (spec["dataSource"].clone(), spec["dataSourceRef"].clone());
+        match (source.is_null(), reference.is_null()) {
+            (false, true) => spec.set("dataSourceRef", copied(&source)),
+            (true, false) if reference["namespace"].str().is_empty() => {
+                spec.set("dataSource", copied(&reference))
+            }
+            _ => {}
+        }
+    }
+
+    fn validate(
+        claim: &Value,
+        old: Option<&Value>,
+        context: &Context,
+        violations: &mut Violations,
+    ) {
+        if context.action == Action::Status {
+            return status(claim, violations);
+        }
+        if context.action == Action::Update {
+            meta::native_object_meta(&claim["metadata"], true, NameRule::Subdomain, violations);
+        }
+        validate_claim_spec(&claim["spec"], &Path::new("spec"), violations);
+        if let (Action::Update, Some(old)) = (context.action, old) {
+            // Both specs without the fields that may differ.
+            let (mut new_spec, mut old_spec) = (claim["spec"].clone(), old["spec"].clone());
+            if old_spec["volumeName"].is_empty() {
+                old_spec.set("volumeName", new_spec["volumeName"].clone());
+            }
+            if class_moved_from_annotation(claim, old) {
+                new_spec.remove("storageClassName");
+            } else {
+                let annotation =
+                    |claim: &Value| claim["metadata"]["annotations"][BETA_CLASS].clone();
+                let path = Path::new("metadata");
+                let path = path.child("annotations");
+                field::immutable_text(
+                    &annotation(claim),
+                    &annotation(old),
+                    &path.child(BETA_CLASS),
+                    violations,
+                );
+                // A claim without a class may be given one.
+                let class = &claim["spec"]["storageClassName"];
+                let class_was_unset = !class.is_null()
+                    && old["spec"]["storageClassName"].is_null()
+                    && old["metadata"]["annotations"]
+                        .get(BETA_CLASS)
+                        .is_none_or(|known| known == class);
+                if class_was_unset {
+                    new_spec.remove("storageClassName");
+                }
+            }
+            if claim["status"]["phase"].str() == "Bound" {
+                new_spec.set(
+                    "volumeAttributesClassName",
+                    old_spec["volumeAttributesClassName"].clone(),
+                );
+                if let Some(requests) = new_spec.at_mut("resources.requests") {
+                    requests.set(
+                        "storage",
+                        old_spec["resources"]["requests"]["storage"].clone(),
+                    );
+                }
+            }
+            // Specs are compared with their quantities normalized.
+            let without = |spec: &Value| {
+                let mut spec = spec.clone();
+                spec.remove("resources");
+                spec.make_map().retain(|_, value| !value.is_null());
+                spec
+            };
+            let same_amounts = |list: &str| {
+                let (one, other) = (&new_spec["resources"][list], &old_spec["resources"][list]);
+                let mut names = one.entries().chain(other.entries()).map(|(name, _)| name);
+                names.all(|name| amount(&one[name]) == amount(&other[name]))
+            };
+            let same_spec = without(&new_spec) == without(&old_spec)
+                && same_amounts("limits")
+                && same_amounts("requests");
+            if !same_spec {
+                let message = "spec is immutable after creation except resources.requests and volumeAttributesClassName for \
+                       bound claims";
+                let difference = pod::difference("PersistentVolumeClaimSpec", &old_spec, &new_spec);
+                violations.forbidden("spec", &format!("{message}\n{difference}"));
+            }
+            size(claim, old, violations);
+            let (mode, old_mode) = (&claim["spec"]["volumeMode"], &old["spec"]["volumeMode"]);
+            field::immutable(mode, old_mode, &Path::new("volumeMode"), violations);
+            attributes_class(claim, old, violations);
+        }
+    }
+
+    fn warnings(claim: &Value, _old: Option<&Value>, context: &Context) -> Vec<String> {
+        if context.action == Action::Status {
+            return Vec::new();
+        }
+        let mut warnings = Vec::new();
+        if claim["metadata"]["annotations"].get(BETA_CLASS).is_some() {
+            let advice = "deprecated since v1.8; use \"storageClassName\" attribute instead";
+            warnings.push(format!("metadata.annotations[{BETA_CLASS}]: {advice}"));
+        }
+        warnings.extend(claim_spec_warnings(&claim["spec"], &Path::new("spec")));
+        warnings
+    }
+
+    /// Kubernetes: `name` is kept for compatibility.
+    fn selectable(claim: &Value, field: &str) -> Option<Str> {
+        (field == "name").then(|| claim["metadata"]["name"].str().into())
+    }
+}
 
 pub(super) const BETA_CLASS: &str = "volume.beta.kubernetes.io/storage-class";
 
@@ -29,15 +172,7 @@ const RESIZE_STATUSES: &[&str] = &[
     "NodeResizePending",
 ];
 
-fn default(claim: &mut Value) {
-    claim.entry("status").set_default("phase", "Pending");
-    default_spec(claim.entry("spec"));
-    for path in ["status.capacity", "status.allocatedResources"] {
-        resources::round(claim.at_mut(path));
-    }
-}
-
-/// What nobody has said about a claim, or about the template of one.
+/// Defaults of a claim, or of the template of one.
 pub(crate) fn default_spec(spec: &mut Value) {
     spec.set_default("volumeMode", "Filesystem");
     for path in ["resources.limits", "resources.requests"] {
@@ -45,112 +180,9 @@ pub(crate) fn default_spec(spec: &mut Value) {
     }
 }
 
-fn prepare(claim: &mut Value, old: Option<&Value>, context: &Context) {
-    match context.action {
-        Action::Status => return,
-        Action::Create => claim.set("status", value!({"phase": "Pending"})),
-        Action::Update => {}
-    }
-    data_sources(claim.entry("spec"), old.map(|old| &old["spec"]));
-}
-
-/// `dataSource` and `dataSourceRef` say the same; who sets one means both.
-fn data_sources(spec: &mut Value, old: Option<&Value>) {
-    let elsewhere = !spec["dataSourceRef"]["namespace"].str().is_empty();
-    if elsewhere && old.is_none_or(|old| old["dataSourceRef"].is_null()) {
-        spec.remove("dataSourceRef");
-    }
-    let had_source =
-        old.is_some_and(|old| !old["dataSource"].is_null() || !old["dataSourceRef"].is_null());
-    if !had_source && spec["dataSourceRef"].is_null() && !is_claim_or_snapshot(&spec["dataSource"])
-    {
-        spec.remove("dataSource");
-    }
-    let (source, reference) = (spec["dataSource"].clone(), spec["dataSourceRef"].clone());
-    match (source.is_null(), reference.is_null()) {
-        (false, true) => spec.set("dataSourceRef", copied(&source)),
-        (true, false) if reference["namespace"].str().is_empty() => {
-            spec.set("dataSource", copied(&reference))
-        }
-        _ => {}
-    }
-}
-
-/// Kubernetes: a source of any other kind was once ignored, and still is.
-fn is_claim_or_snapshot(source: &Value) -> bool {
-    matches!(
-        (source["apiGroup"].str(), source["kind"].str()),
-        ("", "PersistentVolumeClaim") | ("snapshot.storage.k8s.io", "VolumeSnapshot")
-    )
-}
-
 fn copied(source: &Value) -> Value {
     let part = |name: &str| source[name].clone();
     value!({"apiGroup": (part("apiGroup")), "kind": (part("kind")), "name": (part("name"))})
-}
-
-fn validate(claim: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
-    if context.action == Action::Status {
-        return status(claim, violations);
-    }
-    if context.action == Action::Update {
-        meta::native_object_meta(&claim["metadata"], true, NameRule::Subdomain, violations);
-    }
-    validate_claim_spec(&claim["spec"], &Path::new("spec"), violations);
-    if let (Action::Update, Some(old)) = (context.action, old) {
-        change(claim, old, violations);
-    }
-}
-
-fn change(claim: &Value, old: &Value, violations: &mut Violations) {
-    let (new_spec, old_spec) = comparable(claim, old, violations);
-    if !same_spec(&new_spec, &old_spec) {
-        let message = "spec is immutable after creation except resources.requests and volumeAttributesClassName for \
-                       bound claims";
-        let difference = pod::difference("PersistentVolumeClaimSpec", &old_spec, &new_spec);
-        violations.forbidden("spec", &format!("{message}\n{difference}"));
-    }
-    size(claim, old, violations);
-    let (mode, old_mode) = (&claim["spec"]["volumeMode"], &old["spec"]["volumeMode"]);
-    field::immutable(mode, old_mode, &Path::new("volumeMode"), violations);
-    attributes_class(claim, old, violations);
-}
-
-/// Both specs without what may differ.
-fn comparable(claim: &Value, old: &Value, violations: &mut Violations) -> (Value, Value) {
-    let (mut new_spec, mut old_spec) = (claim["spec"].clone(), old["spec"].clone());
-    if old_spec["volumeName"].is_empty() {
-        old_spec.set("volumeName", new_spec["volumeName"].clone());
-    }
-    if class_moved_from_annotation(claim, old) {
-        new_spec.remove("storageClassName");
-    } else {
-        let annotation = |claim: &Value| claim["metadata"]["annotations"][BETA_CLASS].clone();
-        let path = Path::new("metadata");
-        let path = path.child("annotations");
-        field::immutable_text(
-            &annotation(claim),
-            &annotation(old),
-            &path.child(BETA_CLASS),
-            violations,
-        );
-        if class_was_unsaid(claim, old) {
-            new_spec.remove("storageClassName");
-        }
-    }
-    if claim["status"]["phase"].str() == "Bound" {
-        new_spec.set(
-            "volumeAttributesClassName",
-            old_spec["volumeAttributesClassName"].clone(),
-        );
-        if let Some(requests) = new_spec.at_mut("resources.requests") {
-            requests.set(
-                "storage",
-                old_spec["resources"]["requests"]["storage"].clone(),
-            );
-        }
-    }
-    (new_spec, old_spec)
 }
 
 /// The class may move from the annotation that once held it to the field.
@@ -162,32 +194,6 @@ fn class_moved_from_annotation(claim: &Value, old: &Value) -> bool {
     old["spec"]["storageClassName"].is_null()
         && claim["spec"]["storageClassName"] == old_class
         && annotation(claim).is_none_or(|class| class == old_class)
-}
-
-/// A claim without a class may be given one.
-fn class_was_unsaid(claim: &Value, old: &Value) -> bool {
-    let class = &claim["spec"]["storageClassName"];
-    !class.is_null()
-        && old["spec"]["storageClassName"].is_null()
-        && old["metadata"]["annotations"]
-            .get(BETA_CLASS)
-            .is_none_or(|known| known == class)
-}
-
-/// Whether two specs ask for the same, however their amounts are written.
-fn same_spec(one: &Value, other: &Value) -> bool {
-    let without = |spec: &Value| {
-        let mut spec = spec.clone();
-        spec.remove("resources");
-        spec.make_map().retain(|_, value| !value.is_null());
-        spec
-    };
-    let same_amounts = |list: &str| {
-        let (one, other) = (&one["resources"][list], &other["resources"][list]);
-        let mut names = one.entries().chain(other.entries()).map(|(name, _)| name);
-        names.all(|name| amount(&one[name]) == amount(&other[name]))
-    };
-    without(one) == without(other) && same_amounts("limits") && same_amounts("requests")
 }
 
 fn amount(text: &Value) -> Option<Quantity> {
@@ -261,24 +267,6 @@ fn allocated_name(resource: &str, path: &Path, violations: &mut Violations) -> b
     }
     field::all(wrong, resource, path, violations);
     fine
-}
-
-fn warnings(claim: &Value, _old: Option<&Value>, context: &Context) -> Vec<String> {
-    if context.action == Action::Status {
-        return Vec::new();
-    }
-    let mut warnings = Vec::new();
-    if claim["metadata"]["annotations"].get(BETA_CLASS).is_some() {
-        let advice = "deprecated since v1.8; use \"storageClassName\" attribute instead";
-        warnings.push(format!("metadata.annotations[{BETA_CLASS}]: {advice}"));
-    }
-    warnings.extend(claim_spec_warnings(&claim["spec"], &Path::new("spec")));
-    warnings
-}
-
-/// Kubernetes: `name` is a mistake that is kept for those who rely on it.
-fn selectable(claim: &Value, field: &str) -> Option<Str> {
-    (field == "name").then(|| claim["metadata"]["name"].str().into())
 }
 
 #[cfg(test)]

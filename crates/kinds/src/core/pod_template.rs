@@ -1,49 +1,48 @@
-//! Templates of pods that stand alone.
+//! PodTemplates.
 
 use mizzen_object::{Action, Context, Path, Violations};
 use mizzen_value::Value;
 
 use crate::{Behaviour, pod};
+use mizzen_apiextensions::KindStrategy;
 
-pub(super) const BEHAVIOUR: Behaviour = Behaviour {
-    default,
-    prepare,
-    validate,
-    warnings,
-    ..Behaviour::NONE
-};
+pub(super) const BEHAVIOUR: Behaviour = Behaviour::of::<PodTemplateStrategy>();
 
-fn default(template: &mut Value) {
-    pod::default_template(template.entry("template"));
-}
+pub(super) struct PodTemplateStrategy;
 
-fn prepare(template: &mut Value, old: Option<&Value>, _context: &Context) {
-    pod::drop_disabled(template.entry("template"), old.map(|old| &old["template"]));
-}
-
-fn validate(
-    template: &Value,
-    old: Option<&Value>,
-    _context: &Context,
-    violations: &mut Violations,
-) {
-    let old = old.map(|old| &old["template"]);
-    pod::validate_template(
-        &template["template"],
-        old,
-        &Path::new("template"),
-        violations,
-    );
-}
-
-fn warnings(template: &Value, old: Option<&Value>, context: &Context) -> Vec<String> {
-    let generation = |template: &Value| template["metadata"]["generation"].int();
-    if context.action == Action::Update
-        && old.is_some_and(|old| generation(old) == generation(template))
-    {
-        return Vec::new();
+impl KindStrategy for PodTemplateStrategy {
+    fn default(template: &mut Value) {
+        pod::default_template(template.entry("template"));
     }
-    pod::template_warnings(&template["template"], &Path::new("template"))
+
+    fn prepare(template: &mut Value, old: Option<&Value>, _context: &Context) {
+        pod::drop_disabled(template.entry("template"), old.map(|old| &old["template"]));
+    }
+
+    fn validate(
+        template: &Value,
+        old: Option<&Value>,
+        _context: &Context,
+        violations: &mut Violations,
+    ) {
+        let old = old.map(|old| &old["template"]);
+        pod::validate_template(
+            &template["template"],
+            old,
+            &Path::new("template"),
+            violations,
+        );
+    }
+
+    fn warnings(template: &Value, old: Option<&Value>, context: &Context) -> Vec<String> {
+        let generation = |template: &Value| template["metadata"]["generation"].int();
+        if context.action == Action::Update
+            && old.is_some_and(|old| generation(old) == generation(template))
+        {
+            return Vec::new();
+        }
+        pod::template_warnings(&template["template"], &Path::new("template"))
+    }
 }
 
 #[cfg(test)]

@@ -1,75 +1,121 @@
-//! Replication controllers: so many pods of a template.
+//! ReplicationControllers.
 
 use mizzen_object::validate::field;
 use mizzen_object::{Action, Context, Path, Violations};
 use mizzen_value::{Str, Value};
 
 use crate::{Behaviour, pod};
+use mizzen_apiextensions::KindStrategy;
 
-pub(super) const BEHAVIOUR: Behaviour = Behaviour {
-    default,
-    prepare,
-    validate,
-    warnings,
-    selectable,
-    ..Behaviour::NONE
-};
+pub(super) const BEHAVIOUR: Behaviour = Behaviour::of::<ReplicationControllerStrategy>();
+
+pub(super) struct ReplicationControllerStrategy;
+
+impl KindStrategy for ReplicationControllerStrategy {
+    fn default(controller: &mut Value) {
+        let spec = controller.entry("spec");
+        spec.set_default("replicas", 1);
+        if spec["template"].is_null() {
+            return;
+        }
+        pod::default_template(spec.entry("template"));
+        let labels = spec["template"]["metadata"]["labels"].clone();
+        if labels.is_null() {
+            return;
+        }
+        if spec["selector"].is_empty() {
+            spec.set("selector", labels.clone());
+        }
+        if controller["metadata"]["labels"].is_empty() {
+            controller.entry("metadata").set("labels", labels);
+        }
+    }
+
+    fn prepare(controller: &mut Value, old: Option<&Value>, context: &Context) {
+        let has_template = !controller["spec"]["template"].is_null();
+        if context.action != Action::Status && has_template {
+            let old = old.map(|old| &old["spec"]["template"]);
+            pod::drop_disabled(controller.entry("spec").entry("template"), old);
+        }
+    }
+
+    fn validate(
+        controller: &Value,
+        old: Option<&Value>,
+        context: &Context,
+        violations: &mut Violations,
+    ) {
+        if context.action == Action::Status {
+            return status(&controller["status"], violations);
+        }
+        let (spec, path) = (&controller["spec"], Path::new("spec"));
+        field::non_negative(
+            spec["minReadySeconds"].int(),
+            &path.child("minReadySeconds"),
+            violations,
+        );
+        if spec["selector"].is_empty() {
+            violations.required(path.child("selector"), "");
+        }
+        field::non_negative(spec["replicas"].int(), &path.child("replicas"), violations);
+        let old_template = old.map(|old| &old["spec"]["template"]);
+        template(spec, old_template, &path.child("template"), violations);
+        if let Some(old) = old {
+            for (key, value) in old["metadata"]["annotations"].entries() {
+                let Some((NON_CONVERTIBLE, name)) =
+                    key.split_once('/').filter(|(_, name)| !name.contains('/'))
+                else {
+                    continue;
+                };
+                let selector = &controller["spec"]["selector"];
+                if !name.contains("selector") {
+                    let shown = mizzen_object::show(value);
+                    let message = format!("Not found: {shown}: unknown non-convertible field");
+                    violations.push(mizzen_object::Reason::NotFound, name, message);
+                } else if *selector != old["spec"]["selector"] {
+                    let path = Path::new("spec");
+                    violations.invalid(
+                        path.child("selector"),
+                        selector.clone(),
+                        "cannot update non-convertible selector",
+                    );
+                }
+            }
+        }
+    }
+
+    /// Kubernetes: on update the warnings are about the old template.
+    fn warnings(controller: &Value, old: Option<&Value>, context: &Context) -> Vec<String> {
+        let path = Path::new("spec");
+        let path = path.child("template");
+        let generation = |controller: &Value| controller["metadata"]["generation"].int();
+        match (context.action, old) {
+            (Action::Create, _) => {
+                let name = controller["metadata"]["name"].str();
+                let mut warnings =
+                    pod::name_warning(name, "this is used in Pod names and hostnames");
+                warnings.extend(pod::template_warnings(
+                    &controller["spec"]["template"],
+                    &path,
+                ));
+                warnings
+            }
+            (Action::Update, Some(old)) if generation(old) != generation(controller) => {
+                pod::template_warnings(&old["spec"]["template"], &path)
+            }
+            _ => Vec::new(),
+        }
+    }
+
+    /// `status.replicas` is selectable as `0` when it is not set.
+    fn selectable(controller: &Value, field: &str) -> Option<Str> {
+        (field == "status.replicas")
+            .then(|| controller["status"]["replicas"].int().to_string().into())
+    }
+}
 
 /// What a conversion could not carry over is kept in annotations that start so.
 const NON_CONVERTIBLE: &str = "non-convertible.kubernetes.io";
-
-fn default(controller: &mut Value) {
-    let spec = controller.entry("spec");
-    spec.set_default("replicas", 1);
-    if spec["template"].is_null() {
-        return;
-    }
-    pod::default_template(spec.entry("template"));
-    let labels = spec["template"]["metadata"]["labels"].clone();
-    if labels.is_null() {
-        return;
-    }
-    if spec["selector"].is_empty() {
-        spec.set("selector", labels.clone());
-    }
-    if controller["metadata"]["labels"].is_empty() {
-        controller.entry("metadata").set("labels", labels);
-    }
-}
-
-fn prepare(controller: &mut Value, old: Option<&Value>, context: &Context) {
-    let has_template = !controller["spec"]["template"].is_null();
-    if context.action != Action::Status && has_template {
-        let old = old.map(|old| &old["spec"]["template"]);
-        pod::drop_disabled(controller.entry("spec").entry("template"), old);
-    }
-}
-
-fn validate(
-    controller: &Value,
-    old: Option<&Value>,
-    context: &Context,
-    violations: &mut Violations,
-) {
-    if context.action == Action::Status {
-        return status(&controller["status"], violations);
-    }
-    let (spec, path) = (&controller["spec"], Path::new("spec"));
-    field::non_negative(
-        spec["minReadySeconds"].int(),
-        &path.child("minReadySeconds"),
-        violations,
-    );
-    if spec["selector"].is_empty() {
-        violations.required(path.child("selector"), "");
-    }
-    field::non_negative(spec["replicas"].int(), &path.child("replicas"), violations);
-    let old_template = old.map(|old| &old["spec"]["template"]);
-    template(spec, old_template, &path.child("template"), violations);
-    if let Some(old) = old {
-        non_convertible(controller, old, violations);
-    }
-}
 
 fn template(spec: &Value, old: Option<&Value>, path: &Path, violations: &mut Violations) {
     let template = &spec["template"];
@@ -102,29 +148,6 @@ fn template(spec: &Value, old: Option<&Value>, path: &Path, violations: &mut Vio
     }
 }
 
-fn non_convertible(controller: &Value, old: &Value, violations: &mut Violations) {
-    for (key, value) in old["metadata"]["annotations"].entries() {
-        let Some((NON_CONVERTIBLE, name)) =
-            key.split_once('/').filter(|(_, name)| !name.contains('/'))
-        else {
-            continue;
-        };
-        let selector = &controller["spec"]["selector"];
-        if !name.contains("selector") {
-            let shown = mizzen_object::show(value);
-            let message = format!("Not found: {shown}: unknown non-convertible field");
-            violations.push(mizzen_object::Reason::NotFound, name, message);
-        } else if *selector != old["spec"]["selector"] {
-            let path = Path::new("spec");
-            violations.invalid(
-                path.child("selector"),
-                selector.clone(),
-                "cannot update non-convertible selector",
-            );
-        }
-    }
-}
-
 fn status(status: &Value, violations: &mut Violations) {
     let path = Path::new("status");
     let count = |name: &str| status[name].int();
@@ -154,33 +177,6 @@ fn status(status: &Value, violations: &mut Violations) {
             "cannot be greater than readyReplicas",
         );
     }
-}
-
-/// Kubernetes: on update the warnings are about the old template.
-fn warnings(controller: &Value, old: Option<&Value>, context: &Context) -> Vec<String> {
-    let path = Path::new("spec");
-    let path = path.child("template");
-    let generation = |controller: &Value| controller["metadata"]["generation"].int();
-    match (context.action, old) {
-        (Action::Create, _) => {
-            let name = controller["metadata"]["name"].str();
-            let mut warnings = pod::name_warning(name, "this is used in Pod names and hostnames");
-            warnings.extend(pod::template_warnings(
-                &controller["spec"]["template"],
-                &path,
-            ));
-            warnings
-        }
-        (Action::Update, Some(old)) if generation(old) != generation(controller) => {
-            pod::template_warnings(&old["spec"]["template"], &path)
-        }
-        _ => Vec::new(),
-    }
-}
-
-/// How many there are is never unsaid.
-fn selectable(controller: &Value, field: &str) -> Option<Str> {
-    (field == "status.replicas").then(|| controller["status"]["replicas"].int().to_string().into())
 }
 
 #[cfg(test)]

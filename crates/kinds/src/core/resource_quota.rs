@@ -1,4 +1,4 @@
-//! Resource quotas: what is limited, and for which objects.
+//! ResourceQuotas: limits and scopes.
 
 use std::collections::BTreeSet;
 
@@ -9,13 +9,97 @@ use mizzen_value::quantity::Quantity;
 
 use super::resources;
 use crate::Behaviour;
+use mizzen_apiextensions::KindStrategy;
 
-pub(super) const BEHAVIOUR: Behaviour = Behaviour {
-    default,
-    validate,
-    warnings,
-    ..Behaviour::NONE
-};
+pub(super) const BEHAVIOUR: Behaviour = Behaviour::of::<ResourceQuotaStrategy>();
+
+pub(super) struct ResourceQuotaStrategy;
+
+impl KindStrategy for ResourceQuotaStrategy {
+    fn default(quota: &mut Value) {
+        for path in ["spec.hard", "status.hard", "status.used"] {
+            resources::round(quota.at_mut(path));
+        }
+    }
+
+    fn validate(
+        quota: &Value,
+        old: Option<&Value>,
+        context: &Context,
+        violations: &mut Violations,
+    ) {
+        let status = Path::new("status");
+        if context.action == Action::Status {
+            amounts(&quota["status"]["hard"], &status.child("hard"), violations);
+            return amounts(&quota["status"]["used"], &status.child("used"), violations);
+        }
+        let spec = Path::new("spec");
+        amounts(&quota["spec"]["hard"], &spec.child("hard"), violations);
+        scopes(&quota["spec"], &spec.child("scopes"), violations);
+        let quota_spec = &quota["spec"];
+        let path = spec.child("scopeSelector");
+        let path = path.child("matchExpressions");
+        let requirements = quota_spec["scopeSelector"]["matchExpressions"].list();
+        for requirement in requirements {
+            let scope = requirement["scopeName"].str();
+            if !SCOPES.contains(&scope) {
+                violations.invalid(path.child("scopeName"), scope, "unsupported scope");
+            }
+            for _ in excluded(quota_spec, scope) {
+                violations.invalid(
+                    path,
+                    shown(requirements),
+                    "unsupported scope applied to resource",
+                );
+            }
+            operator(requirement, &path, violations);
+        }
+        let selector_scopes = requirements
+            .iter()
+            .map(|requirement| requirement["scopeName"].str());
+        conflicts(selector_scopes, &quota_spec["scopes"], &path, violations);
+        if let (Action::Update, Some(old)) = (context.action, old) {
+            let new = &quota["spec"]["scopes"];
+            let set = |scopes: &Value| {
+                scopes
+                    .list()
+                    .iter()
+                    .map(|scope| scope.str().to_string())
+                    .collect::<BTreeSet<_>>()
+            };
+            if set(new) != set(&old["spec"]["scopes"]) {
+                violations.invalid(spec.child("scopes"), new.clone(), field::IMMUTABLE);
+            }
+        }
+    }
+
+    fn warnings(quota: &Value, _old: Option<&Value>, context: &Context) -> Vec<String> {
+        if context.action != Action::Create {
+            return Vec::new();
+        }
+        let hard = &quota["spec"]["hard"];
+        ["cpu", "memory", "storage", "ephemeral-storage"]
+            .iter()
+            .filter_map(|resource| {
+                // More may be requested than the limits add up to.
+                let requests = format!("requests.{resource}");
+                let has_short_name = ["cpu", "memory"].contains(&resource);
+                let request_name = match hard.get(&requests) {
+                    None if has_short_name => *resource,
+                    _ => &requests,
+                };
+                let limit_name = format!("limits.{resource}");
+                let amount = |name: &str| hard[name].as_str().map(Quantity::of);
+                let (request, limit) = (amount(request_name)?, amount(&limit_name)?);
+                (request > limit).then(|| {
+        format!(
+            "ResourceQuota {request_name} ({request}) should be less than {limit_name} ({limit})"
+        )
+    })
+            })
+            .collect()
+    }
+}
 
 const SCOPES: [&str; 7] = [
     "Terminating",
@@ -34,32 +118,6 @@ const COMPUTE: [&str; 6] = [
     "requests.cpu",
     "requests.memory",
 ];
-
-fn default(quota: &mut Value) {
-    for path in ["spec.hard", "status.hard", "status.used"] {
-        resources::round(quota.at_mut(path));
-    }
-}
-
-fn validate(quota: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
-    let status = Path::new("status");
-    if context.action == Action::Status {
-        amounts(&quota["status"]["hard"], &status.child("hard"), violations);
-        return amounts(&quota["status"]["used"], &status.child("used"), violations);
-    }
-    let spec = Path::new("spec");
-    amounts(&quota["spec"]["hard"], &spec.child("hard"), violations);
-    scopes(&quota["spec"], &spec.child("scopes"), violations);
-    selector(&quota["spec"], &spec.child("scopeSelector"), violations);
-    if let (Action::Update, Some(old)) = (context.action, old) {
-        same_scopes(
-            &quota["spec"]["scopes"],
-            &old["spec"]["scopes"],
-            &spec.child("scopes"),
-            violations,
-        );
-    }
-}
 
 fn amounts(amounts: &Value, path: &Path, violations: &mut Violations) {
     for (resource, amount) in amounts.entries() {
@@ -130,29 +188,6 @@ fn conflicts<'a>(
     }
 }
 
-fn selector(spec: &Value, path: &Path, violations: &mut Violations) {
-    let path = path.child("matchExpressions");
-    let requirements = spec["scopeSelector"]["matchExpressions"].list();
-    for requirement in requirements {
-        let scope = requirement["scopeName"].str();
-        if !SCOPES.contains(&scope) {
-            violations.invalid(path.child("scopeName"), scope, "unsupported scope");
-        }
-        for _ in excluded(spec, scope) {
-            violations.invalid(
-                path,
-                shown(requirements),
-                "unsupported scope applied to resource",
-            );
-        }
-        operator(requirement, &path, violations);
-    }
-    let scopes = requirements
-        .iter()
-        .map(|requirement| requirement["scopeName"].str());
-    conflicts(scopes, &spec["scopes"], &path, violations);
-}
-
 fn operator(requirement: &Value, path: &Path, violations: &mut Violations) {
     let (scope, operator) = (
         requirement["scopeName"].str(),
@@ -198,48 +233,6 @@ fn shown(requirements: &[Value]) -> Value {
         .map(|requirement| go_struct(requirement, &fields))
         .collect::<Vec<_>>();
     mizzen_value::value!({"MatchExpressions": shown})
-}
-
-fn same_scopes(new: &Value, old: &Value, path: &Path, violations: &mut Violations) {
-    let set = |scopes: &Value| {
-        scopes
-            .list()
-            .iter()
-            .map(|scope| scope.str().to_string())
-            .collect::<BTreeSet<_>>()
-    };
-    if set(new) != set(old) {
-        violations.invalid(path, new.clone(), field::IMMUTABLE);
-    }
-}
-
-fn warnings(quota: &Value, _old: Option<&Value>, context: &Context) -> Vec<String> {
-    if context.action != Action::Create {
-        return Vec::new();
-    }
-    let hard = &quota["spec"]["hard"];
-    ["cpu", "memory", "storage", "ephemeral-storage"]
-        .iter()
-        .filter_map(|resource| inverted(hard, resource))
-        .collect()
-}
-
-/// More may be requested than the limits add up to.
-fn inverted(hard: &Value, resource: &str) -> Option<String> {
-    let requests = format!("requests.{resource}");
-    let has_short_name = ["cpu", "memory"].contains(&resource);
-    let request_name = match hard.get(&requests) {
-        None if has_short_name => resource,
-        _ => &requests,
-    };
-    let limit_name = format!("limits.{resource}");
-    let amount = |name: &str| hard[name].as_str().map(Quantity::of);
-    let (request, limit) = (amount(request_name)?, amount(&limit_name)?);
-    (request > limit).then(|| {
-        format!(
-            "ResourceQuota {request_name} ({request}) should be less than {limit_name} ({limit})"
-        )
-    })
 }
 
 #[cfg(test)]

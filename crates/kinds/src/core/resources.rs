@@ -1,4 +1,4 @@
-//! Resources that are measured or counted: which names they have, and which amounts.
+//! Validation of resource names and quantities.
 
 use mizzen_object::validate::{field, names};
 use mizzen_object::{Path, Violations};

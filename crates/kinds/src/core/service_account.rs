@@ -1,47 +1,52 @@
-//! Service accounts: of the secrets that they mention only the names count.
+//! ServiceAccounts.
 
 use mizzen_object::validate::meta;
 use mizzen_object::{Action, Context, NameRule, Violations};
 use mizzen_value::{Value, value};
 
 use crate::Behaviour;
+use mizzen_apiextensions::KindStrategy;
 
-pub(super) const BEHAVIOUR: Behaviour = Behaviour {
-    prepare,
-    validate,
-    warnings,
-    ..Behaviour::NONE
-};
+pub(super) const BEHAVIOUR: Behaviour = Behaviour::of::<ServiceAccountStrategy>();
+
+pub(super) struct ServiceAccountStrategy;
+
+impl KindStrategy for ServiceAccountStrategy {
+    fn prepare(account: &mut Value, _old: Option<&Value>, _context: &Context) {
+        for secret in account.entry("secrets").list_mut() {
+            *secret = value!({"name": (secret["name"].clone())});
+        }
+    }
+
+    fn validate(
+        account: &Value,
+        _old: Option<&Value>,
+        context: &Context,
+        violations: &mut Violations,
+    ) {
+        if context.action == Action::Update {
+            meta::native_object_meta(&account["metadata"], true, NameRule::Subdomain, violations);
+        }
+    }
+
+    fn warnings(account: &Value, old: Option<&Value>, _context: &Context) -> Vec<String> {
+        let has = |account: &Value| {
+            account["metadata"]["annotations"]
+                .get(ENFORCE_MOUNTABLE)
+                .is_some()
+        };
+        if !has(account) || old.is_some_and(has) {
+            return Vec::new();
+        }
+        let advice =
+            "deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets";
+        vec![format!(
+            "metadata.annotations[{ENFORCE_MOUNTABLE}]: {advice}"
+        )]
+    }
+}
 
 const ENFORCE_MOUNTABLE: &str = "kubernetes.io/enforce-mountable-secrets";
-
-fn prepare(account: &mut Value, _old: Option<&Value>, _context: &Context) {
-    for secret in account.entry("secrets").list_mut() {
-        *secret = value!({"name": (secret["name"].clone())});
-    }
-}
-
-fn validate(account: &Value, _old: Option<&Value>, context: &Context, violations: &mut Violations) {
-    if context.action == Action::Update {
-        meta::native_object_meta(&account["metadata"], true, NameRule::Subdomain, violations);
-    }
-}
-
-fn warnings(account: &Value, old: Option<&Value>, _context: &Context) -> Vec<String> {
-    let has = |account: &Value| {
-        account["metadata"]["annotations"]
-            .get(ENFORCE_MOUNTABLE)
-            .is_some()
-    };
-    if !has(account) || old.is_some_and(has) {
-        return Vec::new();
-    }
-    let advice =
-        "deprecated in v1.32+; prefer separate namespaces to isolate access to mounted secrets";
-    vec![format!(
-        "metadata.annotations[{ENFORCE_MOUNTABLE}]: {advice}"
-    )]
-}
 
 #[cfg(test)]
 mod tests {

@@ -1,66 +1,113 @@
-//! apiregistration.k8s.io: which server serves which version of which group?
+//! apiregistration.k8s.io: APIServices.
 
 use mizzen_object::validate::{field, names};
 use mizzen_object::{Action, Context, Path, Violations};
 use mizzen_value::{Value, value};
 
 use crate::Behaviour;
+use mizzen_apiextensions::KindStrategy;
 use mizzen_apiextensions::{bytes, rules};
 
 pub(super) fn behaviour(kind: &str) -> Behaviour {
     match kind {
-        "APIService" => Behaviour {
-            default,
-            prepare,
-            validate,
-            ..Behaviour::NONE
-        },
+        "APIService" => Behaviour::of::<ApiServiceStrategy>(),
         _ => Behaviour::NONE,
     }
 }
 
-fn default(service: &mut Value) {
-    if let Some(reference) = service.at_mut("spec.service") {
-        reference.set_default("port", 443);
-    }
-}
+pub(super) struct ApiServiceStrategy;
 
-/// What this server serves itself is always available.
-fn prepare(service: &mut Value, _old: Option<&Value>, context: &Context) {
-    if context.action == Action::Create && service["spec"]["service"].is_null() {
-        let condition = value!({
-            "type": "Available",
-            "status": "True",
-            "lastTransitionTime": (context.now),
-            "reason": "Local",
-            "message": "Local APIServices are always available",
-        });
-        service.set("status", value!({"conditions": [condition]}));
+impl KindStrategy for ApiServiceStrategy {
+    fn default(service: &mut Value) {
+        if let Some(reference) = service.at_mut("spec.service") {
+            reference.set_default("port", 443);
+        }
     }
-}
 
-fn validate(service: &Value, _old: Option<&Value>, context: &Context, violations: &mut Violations) {
-    if context.action == Action::Status {
-        return validate_status(&service["status"], violations);
+    /// What this server serves itself is always available.
+    fn prepare(service: &mut Value, _old: Option<&Value>, context: &Context) {
+        if context.action == Action::Create && service["spec"]["service"].is_null() {
+            let condition = value!({
+                "type": "Available",
+                "status": "True",
+                "lastTransitionTime": (context.now),
+                "reason": "Local",
+                "message": "Local APIServices are always available",
+            });
+            service.set("status", value!({"conditions": [condition]}));
+        }
     }
-    let (spec, path) = (&service["spec"], Path::new("spec"));
-    validate_name(service, violations);
-    validate_version(spec, &path, violations);
-    validate_priorities(spec, &path, violations);
-    match spec.get("service") {
-        Some(reference) => validate_remote(spec, reference, &path, violations),
-        None => validate_local(spec, &path, violations),
-    }
-}
 
-fn validate_name(service: &Value, violations: &mut Violations) {
-    let (name, spec) = (service["metadata"]["name"].str(), &service["spec"]);
-    let required = format!("{}.{}", spec["version"].str(), spec["group"].str());
-    let is_name = !name.is_empty() && names::is_path_segment_name(name).is_empty();
-    if is_name && name != required {
-        let metadata = Path::new("metadata");
-        let detail = format!("must be `spec.version+\".\"+spec.group`: \"{required}\"");
-        violations.invalid(metadata.child("name"), name, &detail);
+    fn validate(
+        service: &Value,
+        _old: Option<&Value>,
+        context: &Context,
+        violations: &mut Violations,
+    ) {
+        if context.action == Action::Status {
+            let path = Path::new("status");
+            let path = path.child("conditions");
+            for (index, condition) in service["status"]["conditions"].list().iter().enumerate() {
+                let place = path.index(index);
+                field::one_of(
+                    condition["status"].str(),
+                    &["True", "False", "Unknown"],
+                    &place.child("status"),
+                    violations,
+                );
+            }
+            return;
+        }
+        let (spec, path) = (&service["spec"], Path::new("spec"));
+        let name = service["metadata"]["name"].str();
+        let required = format!("{}.{}", spec["version"].str(), spec["group"].str());
+        let is_name = !name.is_empty() && names::is_path_segment_name(name).is_empty();
+        if is_name && name != required {
+            let metadata = Path::new("metadata");
+            let detail = format!("must be `spec.version+\".\"+spec.group`: \"{required}\"");
+            violations.invalid(metadata.child("name"), name, &detail);
+        }
+        validate_version(spec, &path, violations);
+        for (name, highest) in [("groupPriorityMinimum", 20_000), ("versionPriority", 1_000)] {
+            let priority = spec[name].int();
+            if priority <= 0 || priority > highest {
+                let detail = format!("must be positive and less than {highest}");
+                violations.invalid(path.child(name), priority, &detail);
+            }
+        }
+        match spec.get("service") {
+            Some(reference) => {
+                let place = path.child("service");
+                for name in ["namespace", "name"] {
+                    if reference[name].is_empty() {
+                        violations.required(place.child(name), "");
+                    }
+                }
+                let wrong = names::is_port_number(reference["port"].int());
+                if !wrong.is_empty() {
+                    let detail = format!("port is not valid: {}", wrong.join(", "));
+                    violations.invalid(place.child("port"), reference["port"].int(), &detail);
+                }
+                if spec["insecureSkipTLSVerify"].bool() && !spec["caBundle"].is_empty() {
+                    violations.invalid(
+                        path.child("insecureSkipTLSVerify"),
+                        true,
+                        "may not be true if caBundle is present",
+                    );
+                }
+            }
+            None => {
+                let n_bytes = bytes::len(spec["caBundle"].str());
+                if n_bytes != 0 {
+                    let detail = "local APIServices may not have a caBundle";
+                    violations.invalid(path.child("caBundle"), format!("{n_bytes} bytes"), detail);
+                }
+                if spec["insecureSkipTLSVerify"].bool() {
+                    let detail = "local APIServices may not have insecureSkipTLSVerify";
+                    violations.invalid(path.child("insecureSkipTLSVerify"), true, detail);
+                }
+            }
+        }
     }
 }
 
@@ -84,61 +131,4 @@ fn validate_version(spec: &Value, path: &Path, violations: &mut Violations) {
         &path.child("version"),
         violations,
     );
-}
-
-fn validate_priorities(spec: &Value, path: &Path, violations: &mut Violations) {
-    for (name, highest) in [("groupPriorityMinimum", 20_000), ("versionPriority", 1_000)] {
-        let priority = spec[name].int();
-        if priority <= 0 || priority > highest {
-            let detail = format!("must be positive and less than {highest}");
-            violations.invalid(path.child(name), priority, &detail);
-        }
-    }
-}
-
-fn validate_local(spec: &Value, path: &Path, violations: &mut Violations) {
-    let n_bytes = bytes::len(spec["caBundle"].str());
-    if n_bytes != 0 {
-        let detail = "local APIServices may not have a caBundle";
-        violations.invalid(path.child("caBundle"), format!("{n_bytes} bytes"), detail);
-    }
-    if spec["insecureSkipTLSVerify"].bool() {
-        let detail = "local APIServices may not have insecureSkipTLSVerify";
-        violations.invalid(path.child("insecureSkipTLSVerify"), true, detail);
-    }
-}
-
-fn validate_remote(spec: &Value, reference: &Value, path: &Path, violations: &mut Violations) {
-    let place = path.child("service");
-    for name in ["namespace", "name"] {
-        if reference[name].is_empty() {
-            violations.required(place.child(name), "");
-        }
-    }
-    let wrong = names::is_port_number(reference["port"].int());
-    if !wrong.is_empty() {
-        let detail = format!("port is not valid: {}", wrong.join(", "));
-        violations.invalid(place.child("port"), reference["port"].int(), &detail);
-    }
-    if spec["insecureSkipTLSVerify"].bool() && !spec["caBundle"].is_empty() {
-        violations.invalid(
-            path.child("insecureSkipTLSVerify"),
-            true,
-            "may not be true if caBundle is present",
-        );
-    }
-}
-
-fn validate_status(status: &Value, violations: &mut Violations) {
-    let path = Path::new("status");
-    let path = path.child("conditions");
-    for (index, condition) in status["conditions"].list().iter().enumerate() {
-        let place = path.index(index);
-        field::one_of(
-            condition["status"].str(),
-            &["True", "False", "Unknown"],
-            &place.child("status"),
-            violations,
-        );
-    }
 }

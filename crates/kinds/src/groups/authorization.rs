@@ -1,10 +1,11 @@
-//! authorization.k8s.io: is a question about access a question?
+//! authorization.k8s.io: access reviews.
 
 use mizzen_object::validate::selector::{self, SelectorOptions};
 use mizzen_object::{Context, Path, Violations};
 use mizzen_value::Value;
 
 use crate::Behaviour;
+use mizzen_apiextensions::KindStrategy;
 use mizzen_apiextensions::internal;
 
 pub(super) fn behaviour(version: &str, kind: &str) -> Behaviour {
@@ -18,18 +19,32 @@ pub(super) fn behaviour(version: &str, kind: &str) -> Behaviour {
     };
     match kind {
         "SubjectAccessReview" => Behaviour {
-            validate: validate_subject,
+            validate: |review, _old, _context, violations| {
+                validate_spec(&review["spec"], true, violations);
+                validate_metadata(&review["metadata"], &[], "must be empty", violations);
+            },
             ..versioned
         },
-        "SelfSubjectAccessReview" => Behaviour {
-            validate: validate_self,
-            ..Behaviour::NONE
-        },
+        "SelfSubjectAccessReview" => Behaviour::of::<SelfSubjectAccessReviewStrategy>(),
         "LocalSubjectAccessReview" => Behaviour {
             validate: validate_local,
             ..versioned
         },
         _ => Behaviour::NONE,
+    }
+}
+
+pub(super) struct SelfSubjectAccessReviewStrategy;
+
+impl KindStrategy for SelfSubjectAccessReviewStrategy {
+    fn validate(
+        review: &Value,
+        _old: Option<&Value>,
+        _context: &Context,
+        violations: &mut Violations,
+    ) {
+        validate_spec(&review["spec"], false, violations);
+        validate_metadata(&review["metadata"], &[], "must be empty", violations);
     }
 }
 
@@ -41,26 +56,6 @@ fn rename_groups(review: &mut Value, from: &str, to: &str) {
     if let Some(groups) = spec.remove(from) {
         spec.set(to, groups);
     }
-}
-
-fn validate_subject(
-    review: &Value,
-    _old: Option<&Value>,
-    _context: &Context,
-    violations: &mut Violations,
-) {
-    validate_spec(&review["spec"], true, violations);
-    validate_metadata(&review["metadata"], &[], "must be empty", violations);
-}
-
-fn validate_self(
-    review: &Value,
-    _old: Option<&Value>,
-    _context: &Context,
-    violations: &mut Violations,
-) {
-    validate_spec(&review["spec"], false, violations);
-    validate_metadata(&review["metadata"], &[], "must be empty", violations);
 }
 
 fn validate_local(
@@ -142,43 +137,41 @@ fn validate_spec(spec: &Value, names_subject: bool, violations: &mut Violations)
     let path = path.child("resourceAttributes");
     for name in ["fieldSelector", "labelSelector"] {
         if let Some(selector) = spec["resourceAttributes"].get(name) {
-            validate_selector(selector, &path.child(name), violations);
+            let path = path.child(name);
+            let (raw, requirements) = (
+                selector["rawSelector"].str(),
+                selector["requirements"].list(),
+            );
+            if !raw.is_empty() && !requirements.is_empty() {
+                violations.invalid(
+                    path.child("rawSelector"),
+                    raw,
+                    "may not specified at the same time as requirements",
+                );
+            }
+            if raw.is_empty() && requirements.is_empty() {
+                let detail =
+                    format!("when {path} is specified, requirements or rawSelector is required");
+                violations.required(path.child("requirements"), &detail);
+            }
+            let options = SelectorOptions {
+                any_operators: true,
+                ..SelectorOptions::default()
+            };
+            let is_label = path.to_string().ends_with("labelSelector");
+            let check = if is_label {
+                selector::label_requirement
+            } else {
+                selector::field_requirement
+            };
+            for (index, requirement) in requirements.iter().enumerate() {
+                check(
+                    requirement,
+                    options,
+                    &path.child("requirements").index(index),
+                    violations,
+                );
+            }
         }
-    }
-}
-
-fn validate_selector(selector: &Value, path: &Path, violations: &mut Violations) {
-    let (raw, requirements) = (
-        selector["rawSelector"].str(),
-        selector["requirements"].list(),
-    );
-    if !raw.is_empty() && !requirements.is_empty() {
-        violations.invalid(
-            path.child("rawSelector"),
-            raw,
-            "may not specified at the same time as requirements",
-        );
-    }
-    if raw.is_empty() && requirements.is_empty() {
-        let detail = format!("when {path} is specified, requirements or rawSelector is required");
-        violations.required(path.child("requirements"), &detail);
-    }
-    let options = SelectorOptions {
-        any_operators: true,
-        ..SelectorOptions::default()
-    };
-    let is_label = path.to_string().ends_with("labelSelector");
-    let check = if is_label {
-        selector::label_requirement
-    } else {
-        selector::field_requirement
-    };
-    for (index, requirement) in requirements.iter().enumerate() {
-        check(
-            requirement,
-            options,
-            &path.child("requirements").index(index),
-            violations,
-        );
     }
 }

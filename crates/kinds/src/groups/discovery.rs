@@ -1,27 +1,162 @@
-//! discovery.k8s.io: where are a service's endpoints?
+//! discovery.k8s.io: EndpointSlices.
 
 use mizzen_object::validate::{field, ip, names, repeats};
 use mizzen_object::{Action, Context, Path, Violations};
 use mizzen_value::Value;
 
 use crate::Behaviour;
+use mizzen_apiextensions::KindStrategy;
 use mizzen_apiextensions::rules;
 
-const SLICE: Behaviour = Behaviour {
-    default: default_slice,
-    prepare: prepare_slice,
-    validate: validate_slice,
-    warnings: slice_warnings,
-    ..Behaviour::NONE
-};
+const SLICE: Behaviour = Behaviour::of::<EndpointSliceStrategy>();
+
+pub(super) struct EndpointSliceStrategy;
+
+impl KindStrategy for EndpointSliceStrategy {
+    fn default(slice: &mut Value) {
+        for port in slice.get_mut("ports").into_iter().flat_map(Value::list_mut) {
+            port.set_default("name", "");
+            port.set_default("protocol", "TCP");
+        }
+    }
+
+    /// Kubernetes: the topology of v1beta1 stays only in endpoints that do not change.
+    fn prepare(slice: &mut Value, old: Option<&Value>, _context: &Context) {
+        if old.is_some_and(|old| old["endpoints"] == slice["endpoints"]) {
+            return;
+        }
+        for endpoint in slice
+            .get_mut("endpoints")
+            .into_iter()
+            .flat_map(Value::list_mut)
+        {
+            endpoint.remove("deprecatedTopology");
+        }
+    }
+
+    fn validate(
+        slice: &Value,
+        old: Option<&Value>,
+        _context: &Context,
+        violations: &mut Violations,
+    ) {
+        let (address_type, path) = (slice["addressType"].str(), Path::new("addressType"));
+        match address_type {
+            "" => violations.required(path, ""),
+            word => field::one_of(word, &["FQDN", "IPv4", "IPv6"], &path, violations),
+        }
+        let ports = slice["ports"].list();
+        let ports_path = Path::new("ports");
+        if ports.len() > MAX_PORTS {
+            violations.too_many(ports_path, ports.len(), MAX_PORTS);
+        } else {
+            let repeated = repeats(ports, |port| port["name"].str());
+            for (index, port) in ports.iter().enumerate() {
+                let (name, ports_path) = (port["name"].str(), ports_path.index(index));
+                if !name.is_empty() {
+                    rules::text(
+                        name,
+                        names::is_dns1123_label,
+                        &ports_path.child("name"),
+                        violations,
+                    );
+                }
+                if repeated[index] {
+                    violations.duplicate(ports_path.child("name"), name);
+                }
+                let protocols = ["SCTP", "TCP", "UDP"];
+                field::one_of(
+                    port["protocol"].str(),
+                    &protocols,
+                    &ports_path.child("protocol"),
+                    violations,
+                );
+                if let Some(protocol) = port["appProtocol"].as_str() {
+                    rules::text(
+                        protocol,
+                        names::is_qualified_name,
+                        &ports_path.child("appProtocol"),
+                        violations,
+                    );
+                }
+            }
+        }
+        if old.is_none_or(|old| old["endpoints"] != slice["endpoints"]) {
+            validate_endpoints(slice["endpoints"].list(), address_type, violations);
+        }
+        if let Some(old) = old {
+            field::immutable(
+                &slice["addressType"],
+                &old["addressType"],
+                &path,
+                violations,
+            );
+        }
+    }
+
+    fn warnings(slice: &Value, _old: Option<&Value>, context: &Context) -> Vec<String> {
+        let mut warnings = Vec::new();
+        if context.action == Action::Create && slice["addressType"].str() == "FQDN" {
+            warnings.push("spec.addressType: FQDN endpoints are deprecated".to_string());
+        }
+        let manager = slice["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"].str();
+        if CONTROLLERS.contains(&manager) {
+            return warnings;
+        }
+        for (i, endpoint) in slice["endpoints"].list().iter().enumerate() {
+            for (j, address) in endpoint["addresses"].list().iter().enumerate() {
+                warnings.extend(ip::ip_warning(
+                    format!("endpoints[{i}].addresses[{j}]"),
+                    address.str(),
+                ));
+            }
+        }
+        warnings
+    }
+}
 
 pub(super) fn behaviour(version: &str, kind: &str) -> Behaviour {
     match (version, kind) {
         // Kubernetes: a client of v1beta1 may write any topology (registry/discovery/endpointslice/strategy.go).
         ("v1beta1", "EndpointSlice") => Behaviour {
             prepare: |_, _, _| {},
-            to_stored: |slice| each_endpoint(slice, from_topology),
-            from_stored: |slice| each_endpoint(slice, to_topology),
+            to_stored: |slice| {
+                each_endpoint(slice, |endpoint| {
+                    // The zone becomes a field, and a host name that is the node's is left out; the rest of the topology stays a map.
+                    let Some(mut topology) = endpoint.remove("topology") else {
+                        return;
+                    };
+                    if let Some(zone) = topology.remove(ZONE) {
+                        endpoint.set("zone", zone);
+                    }
+                    if topology
+                        .get(HOSTNAME)
+                        .is_some_and(|host| *host == endpoint["nodeName"])
+                    {
+                        topology.remove(HOSTNAME);
+                    }
+                    if !topology.is_empty() {
+                        endpoint.set("deprecatedTopology", topology);
+                    }
+                })
+            },
+            from_stored: |slice| {
+                each_endpoint(slice, |endpoint| {
+                    let mut topology = endpoint
+                        .remove("deprecatedTopology")
+                        .unwrap_or_else(Value::object);
+                    if let Some(zone) = endpoint.remove("zone").filter(|zone| !zone.is_null()) {
+                        topology.set(ZONE, zone);
+                    }
+                    let node = &endpoint["nodeName"];
+                    if !node.is_null() && topology[HOSTNAME].is_empty() {
+                        topology.set(HOSTNAME, node.clone());
+                    }
+                    if !topology.is_empty() {
+                        endpoint.set("topology", topology);
+                    }
+                })
+            },
             ..SLICE
         },
         (_, "EndpointSlice") => SLICE,
@@ -41,128 +176,10 @@ fn each_endpoint(slice: &mut Value, convert: fn(&mut Value)) {
         .for_each(convert);
 }
 
-/// The zone becomes a field, and a host name that is the node's is left out; the rest of the topology stays a map.
-fn from_topology(endpoint: &mut Value) {
-    let Some(mut topology) = endpoint.remove("topology") else {
-        return;
-    };
-    if let Some(zone) = topology.remove(ZONE) {
-        endpoint.set("zone", zone);
-    }
-    if topology
-        .get(HOSTNAME)
-        .is_some_and(|host| *host == endpoint["nodeName"])
-    {
-        topology.remove(HOSTNAME);
-    }
-    if !topology.is_empty() {
-        endpoint.set("deprecatedTopology", topology);
-    }
-}
-
-fn to_topology(endpoint: &mut Value) {
-    let mut topology = endpoint
-        .remove("deprecatedTopology")
-        .unwrap_or_else(Value::object);
-    if let Some(zone) = endpoint.remove("zone").filter(|zone| !zone.is_null()) {
-        topology.set(ZONE, zone);
-    }
-    let node = &endpoint["nodeName"];
-    if !node.is_null() && topology[HOSTNAME].is_empty() {
-        topology.set(HOSTNAME, node.clone());
-    }
-    if !topology.is_empty() {
-        endpoint.set("topology", topology);
-    }
-}
-
-fn default_slice(slice: &mut Value) {
-    for port in slice.get_mut("ports").into_iter().flat_map(Value::list_mut) {
-        port.set_default("name", "");
-        port.set_default("protocol", "TCP");
-    }
-}
-
-/// Kubernetes: the topology of v1beta1 stays only in endpoints that nobody touches.
-fn prepare_slice(slice: &mut Value, old: Option<&Value>, _context: &Context) {
-    if old.is_some_and(|old| old["endpoints"] == slice["endpoints"]) {
-        return;
-    }
-    for endpoint in slice
-        .get_mut("endpoints")
-        .into_iter()
-        .flat_map(Value::list_mut)
-    {
-        endpoint.remove("deprecatedTopology");
-    }
-}
-
-fn validate_slice(
-    slice: &Value,
-    old: Option<&Value>,
-    _context: &Context,
-    violations: &mut Violations,
-) {
-    let (address_type, path) = (slice["addressType"].str(), Path::new("addressType"));
-    match address_type {
-        "" => violations.required(path, ""),
-        word => field::one_of(word, &["FQDN", "IPv4", "IPv6"], &path, violations),
-    }
-    validate_ports(slice["ports"].list(), violations);
-    if old.is_none_or(|old| old["endpoints"] != slice["endpoints"]) {
-        validate_endpoints(slice["endpoints"].list(), address_type, violations);
-    }
-    if let Some(old) = old {
-        field::immutable(
-            &slice["addressType"],
-            &old["addressType"],
-            &path,
-            violations,
-        );
-    }
-}
-
 const MAX_PORTS: usize = 20_000;
 const MAX_ENDPOINTS: usize = 1_000;
 const MAX_ADDRESSES: usize = 100;
 const MAX_HINTS: usize = 8;
-
-fn validate_ports(ports: &[Value], violations: &mut Violations) {
-    let path = Path::new("ports");
-    if ports.len() > MAX_PORTS {
-        return violations.too_many(path, ports.len(), MAX_PORTS);
-    }
-    let repeated = repeats(ports, |port| port["name"].str());
-    for (index, port) in ports.iter().enumerate() {
-        let (name, path) = (port["name"].str(), path.index(index));
-        if !name.is_empty() {
-            rules::text(
-                name,
-                names::is_dns1123_label,
-                &path.child("name"),
-                violations,
-            );
-        }
-        if repeated[index] {
-            violations.duplicate(path.child("name"), name);
-        }
-        let protocols = ["SCTP", "TCP", "UDP"];
-        field::one_of(
-            port["protocol"].str(),
-            &protocols,
-            &path.child("protocol"),
-            violations,
-        );
-        if let Some(protocol) = port["appProtocol"].as_str() {
-            rules::text(
-                protocol,
-                names::is_qualified_name,
-                &path.child("appProtocol"),
-                violations,
-            );
-        }
-    }
-}
 
 fn validate_endpoints(endpoints: &[Value], address_type: &str, violations: &mut Violations) {
     let path = Path::new("endpoints");
@@ -171,12 +188,29 @@ fn validate_endpoints(endpoints: &[Value], address_type: &str, violations: &mut 
     }
     for (index, endpoint) in endpoints.iter().enumerate() {
         let path = path.index(index);
-        validate_addresses(
-            endpoint["addresses"].list(),
-            address_type,
-            &path.child("addresses"),
-            violations,
-        );
+        let addresses = endpoint["addresses"].list();
+        let place = path.child("addresses");
+        if addresses.is_empty() {
+            violations.required(place, "must contain at least 1 address");
+        } else if addresses.len() > MAX_ADDRESSES {
+            violations.too_many(place, addresses.len(), MAX_ADDRESSES);
+        }
+        for (index, address) in addresses.iter().enumerate() {
+            let (address, item) = (address.str(), place.index(index));
+            match address_type {
+                "IPv4" => validate_ip(
+                    address,
+                    ip::is_ip_for_legacy_field,
+                    "IPv4",
+                    &place,
+                    &item,
+                    violations,
+                ),
+                "IPv6" => validate_ip(address, ip::is_ip, "IPv6", &place, &item, violations),
+                "FQDN" => names::fully_qualified_domain_name(address, &item, violations),
+                _ => {}
+            }
+        }
         if let Some(node) = endpoint["nodeName"].as_str() {
             rules::text(
                 node,
@@ -194,35 +228,6 @@ fn validate_endpoints(endpoints: &[Value], address_type: &str, violations: &mut 
             );
         }
         validate_hints(&endpoint["hints"], &path.child("hints"), violations);
-    }
-}
-
-fn validate_addresses(
-    addresses: &[Value],
-    address_type: &str,
-    path: &Path,
-    violations: &mut Violations,
-) {
-    if addresses.is_empty() {
-        violations.required(path, "must contain at least 1 address");
-    } else if addresses.len() > MAX_ADDRESSES {
-        violations.too_many(path, addresses.len(), MAX_ADDRESSES);
-    }
-    for (index, address) in addresses.iter().enumerate() {
-        let (address, item) = (address.str(), path.index(index));
-        match address_type {
-            "IPv4" => validate_ip(
-                address,
-                ip::is_ip_for_legacy_field,
-                "IPv4",
-                path,
-                &item,
-                violations,
-            ),
-            "IPv6" => validate_ip(address, ip::is_ip, "IPv6", path, &item, violations),
-            "FQDN" => names::fully_qualified_domain_name(address, &item, violations),
-            _ => {}
-        }
     }
 }
 
@@ -269,23 +274,3 @@ const CONTROLLERS: [&str; 2] = [
     "endpointslice-controller.k8s.io",
     "endpointslicemirroring-controller.k8s.io",
 ];
-
-fn slice_warnings(slice: &Value, _old: Option<&Value>, context: &Context) -> Vec<String> {
-    let mut warnings = Vec::new();
-    if context.action == Action::Create && slice["addressType"].str() == "FQDN" {
-        warnings.push("spec.addressType: FQDN endpoints are deprecated".to_string());
-    }
-    let manager = slice["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"].str();
-    if CONTROLLERS.contains(&manager) {
-        return warnings;
-    }
-    for (i, endpoint) in slice["endpoints"].list().iter().enumerate() {
-        for (j, address) in endpoint["addresses"].list().iter().enumerate() {
-            warnings.extend(ip::ip_warning(
-                format!("endpoints[{i}].addresses[{j}]"),
-                address.str(),
-            ));
-        }
-    }
-    warnings
-}

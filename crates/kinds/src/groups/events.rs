@@ -1,4 +1,4 @@
-//! events.k8s.io: what happened?
+//! events.k8s.io: Events.
 //!
 //! An event is stored as the core group's Event, which has the same fields under older names. Preparing and
 //! validating see that form.
@@ -8,34 +8,58 @@ use mizzen_object::{Context, Path, Violations};
 use mizzen_value::{Str, Value};
 
 use crate::Behaviour;
+use mizzen_apiextensions::KindStrategy;
 use mizzen_apiextensions::{internal, rules};
 
 pub(super) fn behaviour(version: &str, kind: &str) -> Behaviour {
-    let event = Behaviour {
-        validate,
-        selectable,
-        to_stored,
-        from_stored,
-        ..Behaviour::NONE
-    };
+    let event = Behaviour::of::<EventsEventStrategy>();
+
+    /// The strategy of EventsEvent.
+    pub(super) struct EventsEventStrategy;
+
+    impl KindStrategy for EventsEventStrategy {
+        fn validate(
+            event: &Value,
+            old: Option<&Value>,
+            _context: &Context,
+            violations: &mut Violations,
+        ) {
+            validate(event, old, _context, violations)
+        }
+
+        /// Finds a field under either name, because an event may come in either form.
+        fn selectable(event: &Value, name: &str) -> Option<Str> {
+            let (head, tail) = name.split_once('.').unwrap_or((name, ""));
+            let (_, stored) = NAMES.into_iter().find(|(name, _)| *name == head)?;
+            let value = event.get(stored).or_else(|| event.get(head))?;
+            let value = if tail.is_empty() { value } else { &value[tail] };
+            Some(value.str().into())
+        }
+
+        fn to_stored(event: &mut Value) {
+            for (name, stored) in NAMES {
+                rename(event, name, stored);
+            }
+        }
+
+        fn from_stored(event: &mut Value) {
+            for (name, stored) in NAMES {
+                rename(event, stored, name);
+            }
+        }
+    }
+
     match (version, kind) {
         ("v1beta1", "Event") => Behaviour {
-            validate: validate_v1beta1,
+            validate: |event, _old, _context, violations| {
+                // Kubernetes: v1beta1 asks for no more than the core group does.
+                validate_any(event, "reportingController", violations);
+            },
             ..event
         },
         (_, "Event") => event,
         _ => Behaviour::NONE,
     }
-}
-
-/// Kubernetes: v1beta1 asks for no more than the core group does.
-fn validate_v1beta1(
-    event: &Value,
-    _old: Option<&Value>,
-    _context: &Context,
-    violations: &mut Violations,
-) {
-    validate_any(event, "reportingController", violations);
 }
 
 /// What a field is called here, and where it is stored.
@@ -49,38 +73,70 @@ const NAMES: [(&str, &str); 7] = [
     ("deprecatedCount", "count"),
 ];
 
-fn to_stored(event: &mut Value) {
-    for (name, stored) in NAMES {
-        rename(event, name, stored);
-    }
-}
-
-fn from_stored(event: &mut Value) {
-    for (name, stored) in NAMES {
-        rename(event, stored, name);
-    }
-}
-
 fn rename(event: &mut Value, from: &str, to: &str) {
     if let Some(value) = event.remove(from) {
         event.set(to, value);
     }
 }
 
-/// Finds a field under either name, because an event may come in either form.
-fn selectable(event: &Value, name: &str) -> Option<Str> {
-    let (head, tail) = name.split_once('.').unwrap_or((name, ""));
-    let (_, stored) = NAMES.into_iter().find(|(name, _)| *name == head)?;
-    let value = event.get(stored).or_else(|| event.get(head))?;
-    let value = if tail.is_empty() { value } else { &value[tail] };
-    Some(value.str().into())
-}
-
 fn validate(event: &Value, old: Option<&Value>, _context: &Context, violations: &mut Violations) {
     validate_any(event, "reportingController", violations);
     match old {
-        Some(old) => validate_change(event, old, violations),
-        None => validate_new(event, violations),
+        Some(old) => {
+            if event["series"] != old["series"] {
+                validate_series(&event["series"], violations);
+            }
+            let mut immutable = |name: &str, shown: fn(&Value) -> Value| {
+                let path = if name == "reportingComponent" {
+                    "reportingController"
+                } else {
+                    name
+                };
+                field::immutable(
+                    &shown(&event[name]),
+                    &shown(&old[name]),
+                    &Path::new(path),
+                    violations,
+                );
+            };
+            immutable("involvedObject", |value| {
+                internal::shown("ObjectReference", value)
+            });
+            immutable("reason", text);
+            immutable("message", text);
+            immutable("source", |value| internal::shown("EventSource", value));
+            immutable("firstTimestamp", Value::clone);
+            immutable("lastTimestamp", Value::clone);
+            immutable("count", |count| count.int().into());
+            immutable("reason", text);
+            immutable("type", text);
+            immutable("eventTime", Value::clone);
+            immutable("action", text);
+            immutable("related", |value| {
+                if value.is_null() {
+                    Value::Null
+                } else {
+                    internal::shown("ObjectReference", value)
+                }
+            });
+            immutable("reportingComponent", text);
+            immutable("reportingInstance", text);
+        }
+        None => {
+            validate_series(&event["series"], violations);
+            if event["eventTime"].is_null() {
+                violations.required("eventTime", "");
+            }
+            let event_type = event["type"].str();
+            if !matches!(event_type, "Normal" | "Warning") {
+                violations.invalid("type", "", &format!("has invalid value: {event_type}"));
+            }
+            for name in ["firstTimestamp", "lastTimestamp", "count", "source"] {
+                if !event[name].is_empty() {
+                    violations.invalid(name, "", "needs to be unset");
+                }
+            }
+        }
     }
 }
 
@@ -104,7 +160,30 @@ pub(crate) fn validate_any(event: &Value, controller: &str, violations: &mut Vio
         );
     }
     if !is_old {
-        validate_details(event, controller, violations);
+        let reporter = event["reportingComponent"].str();
+        if reporter.is_empty() {
+            violations.required(controller, "");
+        }
+        rules::text(
+            reporter,
+            names::is_qualified_name,
+            &Path::new(controller),
+            violations,
+        );
+        for (name, limit) in [
+            ("reportingInstance", 128),
+            ("action", 128),
+            ("reason", 128),
+            ("message", 1024),
+        ] {
+            let text = event[name].str();
+            if text.is_empty() && name != "message" {
+                violations.required(name, "");
+            }
+            if text.len() > limit {
+                violations.invalid(name, "", &format!("can have at most {limit} characters"));
+            }
+        }
     }
     rules::text(
         namespace,
@@ -112,49 +191,6 @@ pub(crate) fn validate_any(event: &Value, controller: &str, violations: &mut Vio
         &Path::new("namespace"),
         violations,
     );
-}
-
-fn validate_details(event: &Value, controller: &str, violations: &mut Violations) {
-    let reporter = event["reportingComponent"].str();
-    if reporter.is_empty() {
-        violations.required(controller, "");
-    }
-    rules::text(
-        reporter,
-        names::is_qualified_name,
-        &Path::new(controller),
-        violations,
-    );
-    for (name, limit) in [
-        ("reportingInstance", 128),
-        ("action", 128),
-        ("reason", 128),
-        ("message", 1024),
-    ] {
-        let text = event[name].str();
-        if text.is_empty() && name != "message" {
-            violations.required(name, "");
-        }
-        if text.len() > limit {
-            violations.invalid(name, "", &format!("can have at most {limit} characters"));
-        }
-    }
-}
-
-fn validate_new(event: &Value, violations: &mut Violations) {
-    validate_series(&event["series"], violations);
-    if event["eventTime"].is_null() {
-        violations.required("eventTime", "");
-    }
-    let event_type = event["type"].str();
-    if !matches!(event_type, "Normal" | "Warning") {
-        violations.invalid("type", "", &format!("has invalid value: {event_type}"));
-    }
-    for name in ["firstTimestamp", "lastTimestamp", "count", "source"] {
-        if !event[name].is_empty() {
-            violations.invalid(name, "", "needs to be unset");
-        }
-    }
 }
 
 fn validate_series(series: &Value, violations: &mut Violations) {
@@ -167,47 +203,6 @@ fn validate_series(series: &Value, violations: &mut Violations) {
     if series["lastObservedTime"].is_null() {
         violations.required("series.lastObservedTime", "");
     }
-}
-
-fn validate_change(new: &Value, old: &Value, violations: &mut Violations) {
-    if new["series"] != old["series"] {
-        validate_series(&new["series"], violations);
-    }
-    let mut immutable = |name: &str, shown: fn(&Value) -> Value| {
-        let path = if name == "reportingComponent" {
-            "reportingController"
-        } else {
-            name
-        };
-        field::immutable(
-            &shown(&new[name]),
-            &shown(&old[name]),
-            &Path::new(path),
-            violations,
-        );
-    };
-    immutable("involvedObject", |value| {
-        internal::shown("ObjectReference", value)
-    });
-    immutable("reason", text);
-    immutable("message", text);
-    immutable("source", |value| internal::shown("EventSource", value));
-    immutable("firstTimestamp", Value::clone);
-    immutable("lastTimestamp", Value::clone);
-    immutable("count", |count| count.int().into());
-    immutable("reason", text);
-    immutable("type", text);
-    immutable("eventTime", Value::clone);
-    immutable("action", text);
-    immutable("related", |value| {
-        if value.is_null() {
-            Value::Null
-        } else {
-            internal::shown("ObjectReference", value)
-        }
-    });
-    immutable("reportingComponent", text);
-    immutable("reportingInstance", text);
 }
 
 /// A text as it is shown: one that is not there is empty.

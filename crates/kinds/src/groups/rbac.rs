@@ -1,35 +1,108 @@
-//! rbac.authorization.k8s.io: what makes a role, and who it can be bound to?
+//! rbac.authorization.k8s.io: roles and role bindings.
 
 use mizzen_object::validate::{field, names};
 use mizzen_object::{Context, Path, Violations};
 use mizzen_value::Value;
 
 use crate::Behaviour;
+use mizzen_apiextensions::KindStrategy;
 use mizzen_apiextensions::{internal, rules};
 
 const GROUP: &str = "rbac.authorization.k8s.io";
 
 pub(super) fn behaviour(kind: &str) -> Behaviour {
     match kind {
-        "Role" => Behaviour {
-            validate: validate_role,
-            ..Behaviour::NONE
-        },
-        "ClusterRole" => Behaviour {
-            validate: validate_cluster_role,
-            ..Behaviour::NONE
-        },
-        "RoleBinding" => Behaviour {
-            default: default_binding,
-            validate: validate_binding,
-            ..Behaviour::NONE
-        },
-        "ClusterRoleBinding" => Behaviour {
-            default: default_binding,
-            validate: validate_cluster_binding,
-            ..Behaviour::NONE
-        },
+        "Role" => Behaviour::of::<RoleStrategy>(),
+        "ClusterRole" => Behaviour::of::<ClusterRoleStrategy>(),
+        "RoleBinding" => Behaviour::of::<RoleBindingStrategy>(),
+        "ClusterRoleBinding" => Behaviour::of::<ClusterRoleBindingStrategy>(),
         _ => Behaviour::NONE,
+    }
+}
+
+pub(super) struct RoleStrategy;
+
+impl KindStrategy for RoleStrategy {
+    fn validate(
+        role: &Value,
+        _old: Option<&Value>,
+        _context: &Context,
+        violations: &mut Violations,
+    ) {
+        validate_rules(role, true, violations);
+    }
+}
+
+pub(super) struct ClusterRoleStrategy;
+
+impl KindStrategy for ClusterRoleStrategy {
+    fn validate(
+        role: &Value,
+        old: Option<&Value>,
+        _context: &Context,
+        violations: &mut Violations,
+    ) {
+        validate_rules(role, false, violations);
+        let Some(aggregation) = role.get("aggregationRule") else {
+            return;
+        };
+        let path = Path::new("aggregationRule");
+        let path = path.child("clusterRoleSelectors");
+        let selectors = aggregation["clusterRoleSelectors"].list();
+        if selectors.is_empty() {
+            violations.required(
+                path,
+                "at least one clusterRoleSelector required if aggregationRule is non-nil",
+            );
+        }
+        let lenient = old.is_some_and(|role| {
+            // Kubernetes: a selector that was stored before label values were checked may stay.
+            role.at("aggregationRule.clusterRoleSelectors")
+                .list()
+                .iter()
+                .any(rules::is_bad_selector)
+        });
+        for (index, selector) in selectors.iter().enumerate() {
+            let path = path.index(index);
+            rules::lenient_selector(selector, lenient, &path, violations);
+            if rules::is_bad_selector(selector) {
+                violations.invalid(path, Value::Null, "invalid label selector.");
+            }
+        }
+    }
+}
+
+pub(super) struct RoleBindingStrategy;
+
+impl KindStrategy for RoleBindingStrategy {
+    fn default(binding: &mut Value) {
+        default_binding(binding)
+    }
+
+    fn validate(
+        binding: &Value,
+        old: Option<&Value>,
+        _context: &Context,
+        violations: &mut Violations,
+    ) {
+        validate_any_binding(binding, old, &["Role", "ClusterRole"], violations);
+    }
+}
+
+pub(super) struct ClusterRoleBindingStrategy;
+
+impl KindStrategy for ClusterRoleBindingStrategy {
+    fn default(binding: &mut Value) {
+        default_binding(binding)
+    }
+
+    fn validate(
+        binding: &Value,
+        old: Option<&Value>,
+        _context: &Context,
+        violations: &mut Violations,
+    ) {
+        validate_any_binding(binding, old, &["ClusterRole"], violations);
     }
 }
 
@@ -45,115 +118,45 @@ fn default_binding(binding: &mut Value) {
     }
 }
 
-fn validate_role(
-    role: &Value,
-    _old: Option<&Value>,
-    _context: &Context,
-    violations: &mut Violations,
-) {
-    validate_rules(role, true, violations);
-}
-
-fn validate_cluster_role(
-    role: &Value,
-    old: Option<&Value>,
-    _context: &Context,
-    violations: &mut Violations,
-) {
-    validate_rules(role, false, violations);
-    let Some(aggregation) = role.get("aggregationRule") else {
-        return;
-    };
-    let path = Path::new("aggregationRule");
-    let path = path.child("clusterRoleSelectors");
-    let selectors = aggregation["clusterRoleSelectors"].list();
-    if selectors.is_empty() {
-        violations.required(
-            path,
-            "at least one clusterRoleSelector required if aggregationRule is non-nil",
-        );
-    }
-    let lenient = old.is_some_and(has_invalid_selector);
-    for (index, selector) in selectors.iter().enumerate() {
-        let path = path.index(index);
-        rules::lenient_selector(selector, lenient, &path, violations);
-        if rules::is_bad_selector(selector) {
-            violations.invalid(path, Value::Null, "invalid label selector.");
-        }
-    }
-}
-
-/// Kubernetes: a selector that was stored before label values were checked may stay.
-fn has_invalid_selector(role: &Value) -> bool {
-    role.at("aggregationRule.clusterRoleSelectors")
-        .list()
-        .iter()
-        .any(rules::is_bad_selector)
-}
-
 fn validate_rules(role: &Value, namespaced: bool, violations: &mut Violations) {
     let path = Path::new("rules");
     for (index, rule) in role["rules"].list().iter().enumerate() {
-        validate_rule(rule, namespaced, &path.index(index), violations);
+        let path = path.index(index);
+        if rule["verbs"].is_empty() {
+            violations.required(path.child("verbs"), "verbs must contain at least one value");
+        }
+        let urls = &rule["nonResourceURLs"];
+        if !urls.is_empty() {
+            let urls = &rule["nonResourceURLs"];
+            if namespaced {
+                violations.invalid(
+                    path.child("nonResourceURLs"),
+                    urls.clone(),
+                    "namespaced rules cannot apply to non-resource URLs",
+                );
+            }
+            if ["apiGroups", "resources", "resourceNames"]
+                .iter()
+                .any(|field| !rule[*field].is_empty())
+            {
+                let detail = "rules cannot apply to both regular resources and non-resource URLs";
+                violations.invalid(path.child("nonResourceURLs"), urls.clone(), detail);
+            }
+            continue;
+        }
+        if rule["apiGroups"].is_empty() {
+            violations.required(
+                path.child("apiGroups"),
+                "resource rules must supply at least one api group",
+            );
+        }
+        if rule["resources"].is_empty() {
+            violations.required(
+                path.child("resources"),
+                "resource rules must supply at least one resource",
+            );
+        }
     }
-}
-
-fn validate_rule(rule: &Value, namespaced: bool, path: &Path, violations: &mut Violations) {
-    if rule["verbs"].is_empty() {
-        violations.required(path.child("verbs"), "verbs must contain at least one value");
-    }
-    let urls = &rule["nonResourceURLs"];
-    if !urls.is_empty() {
-        return validate_urls(rule, namespaced, &path.child("nonResourceURLs"), violations);
-    }
-    if rule["apiGroups"].is_empty() {
-        violations.required(
-            path.child("apiGroups"),
-            "resource rules must supply at least one api group",
-        );
-    }
-    if rule["resources"].is_empty() {
-        violations.required(
-            path.child("resources"),
-            "resource rules must supply at least one resource",
-        );
-    }
-}
-
-fn validate_urls(rule: &Value, namespaced: bool, path: &Path, violations: &mut Violations) {
-    let urls = &rule["nonResourceURLs"];
-    if namespaced {
-        violations.invalid(
-            path,
-            urls.clone(),
-            "namespaced rules cannot apply to non-resource URLs",
-        );
-    }
-    if ["apiGroups", "resources", "resourceNames"]
-        .iter()
-        .any(|field| !rule[*field].is_empty())
-    {
-        let detail = "rules cannot apply to both regular resources and non-resource URLs";
-        violations.invalid(path, urls.clone(), detail);
-    }
-}
-
-fn validate_binding(
-    binding: &Value,
-    old: Option<&Value>,
-    _context: &Context,
-    violations: &mut Violations,
-) {
-    validate_any_binding(binding, old, &["Role", "ClusterRole"], violations);
-}
-
-fn validate_cluster_binding(
-    binding: &Value,
-    old: Option<&Value>,
-    _context: &Context,
-    violations: &mut Violations,
-) {
-    validate_any_binding(binding, old, &["ClusterRole"], violations);
 }
 
 fn validate_any_binding(
@@ -180,54 +183,51 @@ fn validate_any_binding(
     let namespaced = kinds.contains(&"Role");
     let subjects = Path::new("subjects");
     for (index, subject) in binding["subjects"].list().iter().enumerate() {
-        validate_subject(subject, namespaced, &subjects.index(index), violations);
-    }
-    if old.is_some_and(|old| old["roleRef"] != *role) {
-        let shown = internal::shown("RoleRef", role);
-        violations.invalid(path, shown, "cannot change roleRef");
-    }
-}
-
-fn validate_subject(subject: &Value, namespaced: bool, path: &Path, violations: &mut Violations) {
-    let name = subject["name"].str();
-    if name.is_empty() {
-        violations.required(path.child("name"), "");
-    }
-    let group = if subject["kind"].str() == "ServiceAccount" {
-        ""
-    } else {
-        GROUP
-    };
-    match subject["kind"].str() {
-        "ServiceAccount" => {
-            if !name.is_empty() {
-                rules::text(
-                    name,
-                    names::is_dns1123_subdomain,
-                    &path.child("name"),
+        let path = subjects.index(index);
+        let name = subject["name"].str();
+        if name.is_empty() {
+            violations.required(path.child("name"), "");
+        }
+        let group = if subject["kind"].str() == "ServiceAccount" {
+            ""
+        } else {
+            GROUP
+        };
+        match subject["kind"].str() {
+            "ServiceAccount" => {
+                if !name.is_empty() {
+                    rules::text(
+                        name,
+                        names::is_dns1123_subdomain,
+                        &path.child("name"),
+                        violations,
+                    );
+                }
+                field::one_of(
+                    subject["apiGroup"].str(),
+                    &[group],
+                    &path.child("apiGroup"),
                     violations,
                 );
+                if !namespaced && subject["namespace"].is_empty() {
+                    violations.required(path.child("namespace"), "");
+                }
             }
-            field::one_of(
+            "User" | "Group" => field::one_of(
                 subject["apiGroup"].str(),
                 &[group],
                 &path.child("apiGroup"),
                 violations,
-            );
-            if !namespaced && subject["namespace"].is_empty() {
-                violations.required(path.child("namespace"), "");
-            }
+            ),
+            kind => violations.not_supported(
+                path.child("kind"),
+                kind,
+                &["ServiceAccount", "User", "Group"],
+            ),
         }
-        "User" | "Group" => field::one_of(
-            subject["apiGroup"].str(),
-            &[group],
-            &path.child("apiGroup"),
-            violations,
-        ),
-        kind => violations.not_supported(
-            path.child("kind"),
-            kind,
-            &["ServiceAccount", "User", "Group"],
-        ),
+    }
+    if old.is_some_and(|old| old["roleRef"] != *role) {
+        let shown = internal::shown("RoleRef", role);
+        violations.invalid(path, shown, "cannot change roleRef");
     }
 }

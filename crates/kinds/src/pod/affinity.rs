@@ -1,57 +1,63 @@
-//! Near what shall a pod run, and far from what?
+//! Validation of node affinity, pod affinity and pod anti-affinity.
 
 use mizzen_object::validate::{field, meta, names, selector};
 use mizzen_object::{Path, Violations};
 use mizzen_value::Value;
 
 use super::{Options, scheduling};
+use crate::core::fields::dns_label;
 
 const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
 const PREFERRED: &str = "preferredDuringSchedulingIgnoredDuringExecution";
 
-/// Nodes it shall run on, and pods it shall be near to or far from.
+/// Validates node affinity, pod affinity and pod anti-affinity.
 pub(super) fn validate(
     affinity: &Value,
     options: &Options,
     path: &Path,
     violations: &mut Violations,
 ) {
-    validate_nodes(
-        &affinity["nodeAffinity"],
-        options,
-        &path.child("nodeAffinity"),
-        violations,
-    );
-    for key in ["podAffinity", "podAntiAffinity"] {
-        validate_pods(
-            &affinity[key],
-            options.any_selector_values,
-            &path.child(key),
-            violations,
-        );
-    }
-}
-
-fn validate_nodes(affinity: &Value, options: &Options, path: &Path, violations: &mut Violations) {
-    if !affinity[REQUIRED].is_null() {
+    let node_affinity = &affinity["nodeAffinity"];
+    let place = path.child("nodeAffinity");
+    if !node_affinity[REQUIRED].is_null() {
         validate_node_selector(
-            &affinity[REQUIRED],
+            &node_affinity[REQUIRED],
             options.any_node_values,
-            &path.child(REQUIRED),
+            &place.child(REQUIRED),
             violations,
         );
     }
-    let path = path.child(PREFERRED);
-    for (index, term) in affinity[PREFERRED].list().iter().enumerate() {
-        let path = path.index(index);
-        validate_weight(&term["weight"], &path, violations);
+    let nodes_path = place.child(PREFERRED);
+    for (index, term) in node_affinity[PREFERRED].list().iter().enumerate() {
+        let nodes_path = nodes_path.index(index);
+        validate_weight(&term["weight"], &nodes_path, violations);
         // What is only wished for may be impossible.
         validate_node_term(
             &term["preference"],
             true,
-            &path.child("preference"),
+            &nodes_path.child("preference"),
             violations,
         );
+    }
+    for key in ["podAffinity", "podAntiAffinity"] {
+        let affinity = &affinity[key];
+        let any_values = options.any_selector_values;
+        let path = path.child(key);
+        let required = path.child(REQUIRED);
+        for (index, term) in affinity[REQUIRED].list().iter().enumerate() {
+            validate_pod_term(term, any_values, &required.index(index), violations);
+        }
+        let preferred = path.child(PREFERRED);
+        for (index, term) in affinity[PREFERRED].list().iter().enumerate() {
+            let path = preferred.index(index);
+            validate_weight(&term["weight"], &path, violations);
+            validate_pod_term(
+                &term["podAffinityTerm"],
+                any_values,
+                &path.child("podAffinityTerm"),
+                violations,
+            );
+        }
     }
 }
 
@@ -84,109 +90,75 @@ pub(crate) fn validate_node_selector(
 fn validate_node_term(term: &Value, any_values: bool, path: &Path, violations: &mut Violations) {
     let expressions = path.child("matchExpressions");
     for (index, expression) in term["matchExpressions"].list().iter().enumerate() {
-        validate_node_labels(
-            expression,
-            any_values,
-            &expressions.index(index),
-            violations,
-        );
+        let path = expressions.index(index);
+        let values = expression["values"].list();
+        let place = path.child("values");
+        match expression["operator"].str() {
+            "In" | "NotIn" if values.is_empty() => {
+                violations.required(
+                    place,
+                    "must be specified when `operator` is 'In' or 'NotIn'",
+                );
+            }
+            "Exists" | "DoesNotExist" if !values.is_empty() => {
+                violations.forbidden(
+                    place,
+                    "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
+                );
+            }
+            "Gt" | "Lt" if values.len() != 1 => {
+                violations.required(
+                    place,
+                    "must be specified single value when `operator` is 'Lt' or 'Gt'",
+                );
+            }
+            "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
+            other => violations.invalid(
+                path.child("operator"),
+                other,
+                "not a valid selector operator",
+            ),
+        }
+        meta::label_name(expression["key"].str(), &path.child("key"), violations);
+        if any_values {
+            continue;
+        }
+        for (index, value) in values.iter().enumerate() {
+            field::all(
+                names::is_label_value(value.str()),
+                value.str(),
+                &place.index(index),
+                violations,
+            );
+        }
     }
     let fields = path.child("matchFields");
     for (index, requirement) in term["matchFields"].list().iter().enumerate() {
-        validate_node_field(requirement, &fields.index(index), violations);
-    }
-}
-
-fn validate_node_labels(
-    expression: &Value,
-    any_values: bool,
-    path: &Path,
-    violations: &mut Violations,
-) {
-    let values = expression["values"].list();
-    let place = path.child("values");
-    match expression["operator"].str() {
-        "In" | "NotIn" if values.is_empty() => {
-            violations.required(
-                place,
-                "must be specified when `operator` is 'In' or 'NotIn'",
-            );
+        // Of a node's fields only its name can be chosen by.
+        let path = fields.index(index);
+        let values = requirement["values"].list();
+        match requirement["operator"].str() {
+            "In" | "NotIn" if values.len() == 1 => {}
+            "In" | "NotIn" => {
+                let detail = "must be only one value when `operator` is 'In' or 'NotIn' for node field selector";
+                violations.required(path.child("values"), detail);
+            }
+            other => violations.invalid(
+                path.child("operator"),
+                other,
+                "not a valid selector operator",
+            ),
         }
-        "Exists" | "DoesNotExist" if !values.is_empty() => {
-            violations.forbidden(
-                place,
-                "may not be specified when `operator` is 'Exists' or 'DoesNotExist'",
-            );
+        let key = requirement["key"].str();
+        if key != "metadata.name" {
+            violations.invalid(path.child("key"), key, "not a valid field selector key");
+            continue;
         }
-        "Gt" | "Lt" if values.len() != 1 => {
-            violations.required(
-                place,
-                "must be specified single value when `operator` is 'Lt' or 'Gt'",
-            );
+        let path = path.child("values");
+        for (index, value) in values.iter().enumerate() {
+            let wrong = names::name_is_dns_subdomain(value.str(), false);
+            field::all(wrong, value.str(), &path.index(index), violations);
         }
-        "In" | "NotIn" | "Exists" | "DoesNotExist" | "Gt" | "Lt" => {}
-        other => violations.invalid(
-            path.child("operator"),
-            other,
-            "not a valid selector operator",
-        ),
-    }
-    meta::label_name(expression["key"].str(), &path.child("key"), violations);
-    if any_values {
-        return;
-    }
-    for (index, value) in values.iter().enumerate() {
-        field::all(
-            names::is_label_value(value.str()),
-            value.str(),
-            &place.index(index),
-            violations,
-        );
-    }
-}
-
-/// Of a node's fields only its name can be chosen by.
-fn validate_node_field(requirement: &Value, path: &Path, violations: &mut Violations) {
-    let values = requirement["values"].list();
-    match requirement["operator"].str() {
-        "In" | "NotIn" if values.len() == 1 => {}
-        "In" | "NotIn" => {
-            let detail =
-                "must be only one value when `operator` is 'In' or 'NotIn' for node field selector";
-            violations.required(path.child("values"), detail);
-        }
-        other => violations.invalid(
-            path.child("operator"),
-            other,
-            "not a valid selector operator",
-        ),
-    }
-    let key = requirement["key"].str();
-    if key != "metadata.name" {
-        return violations.invalid(path.child("key"), key, "not a valid field selector key");
-    }
-    let path = path.child("values");
-    for (index, value) in values.iter().enumerate() {
-        let wrong = names::name_is_dns_subdomain(value.str(), false);
-        field::all(wrong, value.str(), &path.index(index), violations);
-    }
-}
-
-fn validate_pods(affinity: &Value, any_values: bool, path: &Path, violations: &mut Violations) {
-    let required = path.child(REQUIRED);
-    for (index, term) in affinity[REQUIRED].list().iter().enumerate() {
-        validate_pod_term(term, any_values, &required.index(index), violations);
-    }
-    let preferred = path.child(PREFERRED);
-    for (index, term) in affinity[PREFERRED].list().iter().enumerate() {
-        let path = preferred.index(index);
-        validate_weight(&term["weight"], &path, violations);
-        validate_pod_term(
-            &term["podAffinityTerm"],
-            any_values,
-            &path.child("podAffinityTerm"),
-            violations,
-        );
     }
 }
 
@@ -194,12 +166,7 @@ fn validate_pod_term(term: &Value, any_values: bool, path: &Path, violations: &m
     validate_selectors(term, any_values, path, violations);
     for namespace in term["namespaces"].list() {
         let namespace = namespace.str();
-        field::all(
-            names::is_dns1123_label(namespace),
-            namespace,
-            &path.child("namespace"),
-            violations,
-        );
+        dns_label(namespace, &path.child("namespace"), violations);
     }
     scheduling::validate_label_keys(term, path, violations);
     let key = term["topologyKey"].str();

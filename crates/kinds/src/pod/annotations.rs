@@ -1,4 +1,4 @@
-//! Which annotations of a pod have a meaning, and do they make sense?
+//! Validation of pod annotations.
 
 use mizzen_object::{Path, Violations};
 use mizzen_value::Value;
@@ -39,12 +39,32 @@ pub(super) fn validate(
     }
     for (key, profile) in annotations.entries() {
         if key == SECCOMP_POD || key.starts_with(SECCOMP_CONTAINER) {
-            validate_seccomp(profile.str(), &path.child(key), violations);
+            let profile = profile.str();
+            match profile.strip_prefix("localhost/") {
+                _ if matches!(profile, "runtime/default" | "docker/default" | "unconfined") => {}
+                Some(file) => descending_path(file, &path.child(key), violations),
+                None => {
+                    violations.invalid(path.child(key), profile, "must be a valid seccomp profile")
+                }
+            }
         }
     }
     for (key, profile) in annotations.entries() {
         if let Some(container) = key.strip_prefix(APP_ARMOR) {
-            validate_app_armor(container, profile.str(), spec, &path.key(key), violations);
+            let profile = profile.str();
+            let path = path.key(key);
+            if !containers(spec).any(|other| other["name"].str() == container) {
+                violations.invalid(path, container, "container not found");
+            }
+            let is_known = matches!(profile, "" | "runtime/default" | "unconfined")
+                || profile.starts_with("localhost/");
+            if !is_known {
+                violations.invalid(
+                    path,
+                    profile,
+                    &format!("invalid AppArmor profile name: {}", quote(profile)),
+                );
+            }
         }
     }
 }
@@ -72,35 +92,6 @@ pub(super) fn is_deletion_cost(annotations: &Value) -> bool {
         let is_plain = cost == "0" || !cost.starts_with(['0', '+']);
         is_plain && cost.parse::<i32>().is_ok()
     })
-}
-
-fn validate_seccomp(profile: &str, path: &Path, violations: &mut Violations) {
-    match profile.strip_prefix("localhost/") {
-        _ if matches!(profile, "runtime/default" | "docker/default" | "unconfined") => {}
-        Some(file) => descending_path(file, path, violations),
-        None => violations.invalid(path, profile, "must be a valid seccomp profile"),
-    }
-}
-
-fn validate_app_armor(
-    container: &str,
-    profile: &str,
-    spec: &Value,
-    path: &Path,
-    violations: &mut Violations,
-) {
-    if !containers(spec).any(|other| other["name"].str() == container) {
-        violations.invalid(path, container, "container not found");
-    }
-    let is_known = matches!(profile, "" | "runtime/default" | "unconfined")
-        || profile.starts_with("localhost/");
-    if !is_known {
-        violations.invalid(
-            path,
-            profile,
-            &format!("invalid AppArmor profile name: {}", quote(profile)),
-        );
-    }
 }
 
 /// Where a profile is given both as an annotation and as a field, they agree.

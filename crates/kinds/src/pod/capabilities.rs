@@ -1,4 +1,4 @@
-//! May containers be privileged?
+//! Whether privileged containers are allowed.
 //!
 //! Kubernetes: this is a setting of the process, made once at the start (pkg/capabilities/capabilities.go), because
 //! validation is a function of the object alone.

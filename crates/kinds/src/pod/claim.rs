@@ -1,5 +1,6 @@
-//! What may a claim for storage ask for, where a claim is part of something else?
+//! Validation of a claim spec, in a PersistentVolumeClaim or in a template of one.
 
+use crate::core::fields::{dns_label, dns_subdomain};
 use mizzen_object::validate::{field, meta, names, selector};
 use mizzen_object::{Path, Violations};
 use mizzen_value::Value;
@@ -38,12 +39,42 @@ pub(super) fn validate_template(template: &Value, path: &Path, violations: &mut 
 
 /// What a new claim asks for.
 pub(crate) fn validate_claim_spec(spec: &Value, path: &Path, violations: &mut Violations) {
-    validate_access(&spec["accessModes"], &spec["selector"], path, violations);
-    validate_size(
-        &spec["resources"]["requests"]["storage"],
-        &path.child("resources").key("storage"),
+    let modes = &spec["accessModes"];
+    const MODES: [&str; 4] = [
+        "ReadOnlyMany",
+        "ReadWriteMany",
+        "ReadWriteOnce",
+        "ReadWriteOncePod",
+    ];
+    let place = path.child("accessModes");
+    if modes.is_empty() {
+        violations.required(place, "at least 1 access mode is required");
+    }
+    let options = selector::SelectorOptions::default();
+    selector::label_selector(
+        &spec["selector"],
+        options,
+        &path.child("selector"),
         violations,
     );
+    for mode in modes.list() {
+        field::one_of(mode.str(), &MODES, &place, violations);
+    }
+    let has = |wanted: fn(&str) -> bool| modes.list().iter().any(|mode| wanted(mode.str()));
+    if has(|mode| mode == "ReadWriteOncePod") && has(|mode| MODES[..3].contains(&mode)) {
+        violations.forbidden(
+            place,
+            "may not use ReadWriteOncePod with other access modes",
+        );
+    }
+    let size = &spec["resources"]["requests"]["storage"];
+    let place = path.child("resources");
+    let place = place.key("storage");
+    if size.is_null() {
+        violations.required(place, "");
+    } else if Quantity::of(size.str()) <= Quantity::default() {
+        violations.invalid(place, size.clone(), "must be greater than zero");
+    }
     validate_class(spec, "storageClassName", path, violations);
     if let Some(mode) = spec["volumeMode"].as_str() {
         field::one_of(
@@ -58,41 +89,20 @@ pub(crate) fn validate_claim_spec(spec: &Value, path: &Path, violations: &mut Vi
             validate_source(&spec[source], &path.child(source), violations);
         }
     }
-    validate_sources_agree(spec, path, violations);
+    let (source, reference) = (&spec["dataSource"], &spec["dataSourceRef"]);
+    if !source.is_null() && !reference.is_null() {
+        let agree = ["apiGroup", "kind", "name"]
+            .iter()
+            .all(|part| source[*part] == reference[*part]);
+        // Kubernetes: what is shown is Go's form of a path, which has no public fields.
+        if !reference["namespace"].str().is_empty() {
+            let detail = "may not be specified when dataSourceRef.namespace is specified";
+            violations.invalid_shown(path, "{}", detail);
+        } else if !agree {
+            violations.invalid_shown(path, "{}", "must match dataSourceRef");
+        }
+    }
     validate_class(spec, "volumeAttributesClassName", path, violations);
-}
-
-fn validate_access(modes: &Value, selector: &Value, path: &Path, violations: &mut Violations) {
-    const MODES: [&str; 4] = [
-        "ReadOnlyMany",
-        "ReadWriteMany",
-        "ReadWriteOnce",
-        "ReadWriteOncePod",
-    ];
-    let place = path.child("accessModes");
-    if modes.is_empty() {
-        violations.required(place, "at least 1 access mode is required");
-    }
-    let options = selector::SelectorOptions::default();
-    selector::label_selector(selector, options, &path.child("selector"), violations);
-    for mode in modes.list() {
-        field::one_of(mode.str(), &MODES, &place, violations);
-    }
-    let has = |wanted: fn(&str) -> bool| modes.list().iter().any(|mode| wanted(mode.str()));
-    if has(|mode| mode == "ReadWriteOncePod") && has(|mode| MODES[..3].contains(&mode)) {
-        violations.forbidden(
-            place,
-            "may not use ReadWriteOncePod with other access modes",
-        );
-    }
-}
-
-fn validate_size(size: &Value, path: &Path, violations: &mut Violations) {
-    if size.is_null() {
-        violations.required(path, "");
-    } else if Quantity::of(size.str()) <= Quantity::default() {
-        violations.invalid(path, size.clone(), "must be greater than zero");
-    }
 }
 
 fn validate_class(spec: &Value, key: &str, path: &Path, violations: &mut Violations) {
@@ -119,44 +129,15 @@ fn validate_source(source: &Value, path: &Path, violations: &mut Violations) {
         violations.invalid(path, kind, detail);
     }
     if !group.is_empty() {
-        field::all(
-            names::is_dns1123_subdomain(group),
-            group,
-            &path.child("apiGroup"),
-            violations,
-        );
+        dns_subdomain(group, &path.child("apiGroup"), violations);
     }
     let namespace = source["namespace"].str();
     if !namespace.is_empty() {
-        field::all(
-            names::is_dns1123_label(namespace),
-            namespace,
-            &path.child("namespace"),
-            violations,
-        );
+        dns_label(namespace, &path.child("namespace"), violations);
     }
 }
 
-fn validate_sources_agree(spec: &Value, path: &Path, violations: &mut Violations) {
-    let (source, reference) = (&spec["dataSource"], &spec["dataSourceRef"]);
-    if source.is_null() || reference.is_null() {
-        return;
-    }
-    let agree = ["apiGroup", "kind", "name"]
-        .iter()
-        .all(|part| source[*part] == reference[*part]);
-    let detail = if !reference["namespace"].str().is_empty() {
-        "may not be specified when dataSourceRef.namespace is specified"
-    } else if !agree {
-        "must match dataSourceRef"
-    } else {
-        return;
-    };
-    // Kubernetes: what is shown is Go's form of a path, which has no public fields.
-    violations.invalid_shown(path, "{}", detail);
-}
-
-/// What is unwise in a claim.
+/// Warnings for a claim spec.
 pub(crate) fn claim_spec_warnings(spec: &Value, path: &Path) -> Vec<String> {
     let fractional = |list: &str| {
         let amount = spec["resources"][list]["storage"].str();

@@ -1,4 +1,4 @@
-//! What is wrong with a container?
+//! Validation of containers, init containers and ephemeral containers.
 
 use std::collections::HashSet;
 
@@ -9,7 +9,7 @@ use mizzen_value::Value;
 use super::{Options, env, is_sidecar, probes, resources, security, sources};
 
 /// What is known around a container.
-pub(super) struct Around<'a> {
+pub(super) struct ContainerContext<'a> {
     /// The pod.
     pub(super) spec: &'a Value,
     /// The volumes with which nothing is wrong, by name.
@@ -20,7 +20,7 @@ pub(super) struct Around<'a> {
 }
 
 /// The containers for which the pod is there.
-pub(super) fn validate(around: &Around, path: &Path, violations: &mut Violations) {
+pub(super) fn validate(around: &ContainerContext, path: &Path, violations: &mut Violations) {
     let containers = around.spec["containers"].list();
     if containers.is_empty() {
         return violations.required(path, "");
@@ -36,8 +36,8 @@ pub(super) fn validate(around: &Around, path: &Path, violations: &mut Violations
     validate_host_ports(containers, path, violations);
 }
 
-/// The containers that come first. Those that stay are like the others; the rest has no life worth watching.
-pub(super) fn validate_init(around: &Around, path: &Path, violations: &mut Violations) {
+/// Init containers. Sidecars have the rules of regular containers; other init containers have no probes and handlers.
+pub(super) fn validate_init(around: &ContainerContext, path: &Path, violations: &mut Violations) {
     let mut seen: HashSet<&str> = around.spec["containers"]
         .list()
         .iter()
@@ -46,7 +46,7 @@ pub(super) fn validate_init(around: &Around, path: &Path, violations: &mut Viola
     for (index, container) in around.spec["initContainers"].list().iter().enumerate() {
         let place = path.index(index);
         validate_common(container, around, &place, violations);
-        // Kubernetes: the rules of an init container are not looked at without a policy, those of others are.
+        // Kubernetes: restart rules of an init container without a restart policy are not validated, those of other containers are.
         match container["restartPolicy"].is_null() && !container["restartPolicyRules"].is_empty() {
             true => violations.required(place.child("restartPolicy"), UNSAID_RESTARTS),
             false => validate_restarts(container, &place, violations),
@@ -62,41 +62,38 @@ pub(super) fn validate_init(around: &Around, path: &Path, violations: &mut Viola
         if is_sidecar(container) {
             probes::validate(container, around.spec, &place, violations);
         } else {
-            validate_passing(container, around.options, &place, violations);
-        }
-    }
-}
-
-/// An init container that ends before the others start.
-fn validate_passing(
-    container: &Value,
-    options: &Options,
-    path: &Path,
-    violations: &mut Violations,
-) {
-    for key in [
-        "lifecycle",
-        "livenessProbe",
-        "readinessProbe",
-        "startupProbe",
-    ] {
-        if !container[key].is_null() {
-            let detail = "may not be set for init containers without restartPolicy=Always";
-            violations.forbidden(path.child(key), detail);
-        }
-    }
-    let path = path.child("resizePolicy");
-    for (index, policy) in container["resizePolicy"].list().iter().enumerate() {
-        let policy = policy["restartPolicy"].str();
-        if policy == "RestartContainer" && !options.restarting_init_containers {
-            let detail = "must not be set to 'RestartContainer' for non-sidecar initContainers";
-            violations.invalid(path.index(index).child("restartPolicy"), policy, detail);
+            // An init container that is not a sidecar.
+            let options = around.options;
+            for key in [
+                "lifecycle",
+                "livenessProbe",
+                "readinessProbe",
+                "startupProbe",
+            ] {
+                if !container[key].is_null() {
+                    let detail = "may not be set for init containers without restartPolicy=Always";
+                    violations.forbidden(place.child(key), detail);
+                }
+            }
+            let path = place.child("resizePolicy");
+            for (index, policy) in container["resizePolicy"].list().iter().enumerate() {
+                let policy = policy["restartPolicy"].str();
+                if policy == "RestartContainer" && !options.restarting_init_containers {
+                    let detail =
+                        "must not be set to 'RestartContainer' for non-sidecar initContainers";
+                    violations.invalid(path.index(index).child("restartPolicy"), policy, detail);
+                }
+            }
         }
     }
 }
 
 /// The containers that are brought in to look around.
-pub(super) fn validate_ephemeral(around: &Around, path: &Path, violations: &mut Violations) {
+pub(super) fn validate_ephemeral(
+    around: &ContainerContext,
+    path: &Path,
+    violations: &mut Violations,
+) {
     let lists = ["containers", "initContainers"];
     let others = lists.into_iter().flat_map(|list| around.spec[list].list());
     let others: HashSet<&str> = others.map(|container| container["name"].str()).collect();
@@ -110,41 +107,37 @@ pub(super) fn validate_ephemeral(around: &Around, path: &Path, violations: &mut 
         if !target.is_empty() && !others.contains(&target) {
             violations.not_found(path.child("targetContainerName"), target);
         }
-        validate_modest(container, &path, violations);
-    }
-}
-
-/// Nobody may rely on an ephemeral container.
-fn validate_modest(container: &Value, path: &Path, violations: &mut Violations) {
-    const NEVER: [&str; 9] = [
-        "ports",
-        "resources",
-        "resizePolicy",
-        "restartPolicy",
-        "restartPolicyRules",
-        "livenessProbe",
-        "readinessProbe",
-        "startupProbe",
-        "lifecycle",
-    ];
-    let detail = "cannot be set for an Ephemeral Container";
-    let is_set = |key: &&str| match *key {
-        // It is always there, mostly empty.
-        "resources" => container["resources"]
-            .entries()
-            .any(|(_, part)| !part.is_null()),
-        key => !container[key].is_null(),
-    };
-    for key in NEVER.into_iter().filter(is_set) {
-        violations.forbidden(path.child(key), detail);
-    }
-    let path = path.child("volumeMounts");
-    for (index, mount) in container["volumeMounts"].list().iter().enumerate() {
-        for key in ["subPath", "subPathExpr"]
-            .into_iter()
-            .filter(|key| !mount[*key].str().is_empty())
-        {
-            violations.forbidden(path.index(index).child(key), detail);
+        // Fields that an ephemeral container cannot have.
+        const NEVER: [&str; 9] = [
+            "ports",
+            "resources",
+            "resizePolicy",
+            "restartPolicy",
+            "restartPolicyRules",
+            "livenessProbe",
+            "readinessProbe",
+            "startupProbe",
+            "lifecycle",
+        ];
+        let detail = "cannot be set for an Ephemeral Container";
+        let is_set = |key: &&str| match *key {
+            // It is always there, mostly empty.
+            "resources" => container["resources"]
+                .entries()
+                .any(|(_, part)| !part.is_null()),
+            key => !container[key].is_null(),
+        };
+        for key in NEVER.into_iter().filter(is_set) {
+            violations.forbidden(path.child(key), detail);
+        }
+        let path = path.child("volumeMounts");
+        for (index, mount) in container["volumeMounts"].list().iter().enumerate() {
+            for key in ["subPath", "subPathExpr"]
+                .into_iter()
+                .filter(|key| !mount[*key].str().is_empty())
+            {
+                violations.forbidden(path.index(index).child(key), detail);
+            }
         }
     }
 }
@@ -162,7 +155,7 @@ fn validate_unique<'a>(
     }
 }
 
-/// A pod is stricter than a template about the image, in which people put placeholders.
+/// An image must be set and have no surrounding space in a pod; a template may have a placeholder.
 pub(super) fn validate_image(container: &Value, path: &Path, violations: &mut Violations) {
     let image = container["image"].str();
     if image.trim() != image {
@@ -174,7 +167,12 @@ pub(super) fn validate_image(container: &Value, path: &Path, violations: &mut Vi
     }
 }
 
-fn validate_common(container: &Value, around: &Around, path: &Path, violations: &mut Violations) {
+fn validate_common(
+    container: &Value,
+    around: &ContainerContext,
+    path: &Path,
+    violations: &mut Violations,
+) {
     super::volumes::validate_name(container["name"].str(), &path.child("name"), violations);
     if container["image"].str().is_empty() {
         violations.required(path.child("image"), "");
@@ -206,12 +204,31 @@ fn validate_common(container: &Value, around: &Around, path: &Path, violations: 
         violations,
     );
     let place = path.child("resizePolicy");
-    validate_resizing(
-        &container["resizePolicy"],
-        around.spec["restartPolicy"].str(),
-        &place,
-        violations,
-    );
+    // What it takes to give a container more or less of something.
+    let restarts = around.spec["restartPolicy"].str();
+    let place = place;
+    let mut seen: HashSet<&str> = HashSet::new();
+    for (index, policy) in container["resizePolicy"].list().iter().enumerate() {
+        let (resource, restart) = (policy["resourceName"].str(), policy["restartPolicy"].str());
+        if seen.contains(&resource) {
+            violations.duplicate(place.index(index), resource);
+        }
+        seen.insert(resource);
+        let words = [
+            (resource, ["cpu", "memory"]),
+            (restart, ["NotRequired", "RestartContainer"]),
+        ];
+        for (word, allowed) in words {
+            match word {
+                "" => violations.required(place, ""),
+                word => field::one_of(word, &allowed, &place, violations),
+            }
+        }
+        if restarts == "Never" && restart != "NotRequired" {
+            let detail = "must be 'NotRequired' when pod `restartPolicy` is 'Never'";
+            violations.invalid(place, restart, detail);
+        }
+    }
     let place = path.child("securityContext");
     security::validate_container(
         &container["securityContext"],
@@ -285,32 +302,6 @@ fn validate_host_ports(containers: &[Value], path: &Path, violations: &mut Viola
     }
 }
 
-/// What it takes to give a container more or less of something.
-fn validate_resizing(policies: &Value, restarts: &str, path: &Path, violations: &mut Violations) {
-    let mut seen: HashSet<&str> = HashSet::new();
-    for (index, policy) in policies.list().iter().enumerate() {
-        let (resource, restart) = (policy["resourceName"].str(), policy["restartPolicy"].str());
-        if seen.contains(&resource) {
-            violations.duplicate(path.index(index), resource);
-        }
-        seen.insert(resource);
-        let words = [
-            (resource, ["cpu", "memory"]),
-            (restart, ["NotRequired", "RestartContainer"]),
-        ];
-        for (word, allowed) in words {
-            match word {
-                "" => violations.required(path, ""),
-                word => field::one_of(word, &allowed, path, violations),
-            }
-        }
-        if restarts == "Never" && restart != "NotRequired" {
-            let detail = "must be 'NotRequired' when pod `restartPolicy` is 'Never'";
-            violations.invalid(path, restart, detail);
-        }
-    }
-}
-
 const UNSAID_RESTARTS: &str = "must specify restartPolicy when restart rules are used";
 
 /// When a container is started again, if that is not for the pod to say.
@@ -336,31 +327,29 @@ fn validate_restarts(container: &Value, path: &Path, violations: &mut Violations
         violations.too_many(path, rules.len(), 20);
     }
     for (index, rule) in rules.iter().enumerate() {
-        validate_restart_rule(rule, &path.index(index), violations);
-    }
-}
-
-fn validate_restart_rule(rule: &Value, path: &Path, violations: &mut Violations) {
-    let actions = ["Restart", "RestartAllContainers"];
-    field::one_of(
-        rule["action"].str(),
-        &actions,
-        &path.child("action"),
-        violations,
-    );
-    let (codes, path) = (&rule["exitCodes"], path.child("exitCodes"));
-    if codes.is_null() {
-        return violations.required(path, "must be specified");
-    }
-    field::one_of(
-        codes["operator"].str(),
-        &["In", "NotIn"],
-        &path.child("operator"),
-        violations,
-    );
-    let n_values = codes["values"].list().len();
-    if n_values > 255 {
-        violations.too_many(path.child("values"), n_values, 255);
+        let path = path.index(index);
+        let actions = ["Restart", "RestartAllContainers"];
+        field::one_of(
+            rule["action"].str(),
+            &actions,
+            &path.child("action"),
+            violations,
+        );
+        let (codes, path) = (&rule["exitCodes"], path.child("exitCodes"));
+        if codes.is_null() {
+            violations.required(path, "must be specified");
+            continue;
+        }
+        field::one_of(
+            codes["operator"].str(),
+            &["In", "NotIn"],
+            &path.child("operator"),
+            violations,
+        );
+        let n_values = codes["values"].list().len();
+        if n_values > 255 {
+            violations.too_many(path.child("values"), n_values, 255);
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! What is a pod when nobody has said more?
+//! Defaults of pods.
 //!
 //! Besides plain defaults this knows the places where one fact has two names (`serviceAccount`, `podIP`), and
 //! values that were once accepted and are now replaced.
@@ -7,20 +7,60 @@ use mizzen_value::Value;
 use mizzen_value::quantity::Quantity;
 
 use super::image;
-use super::pod_resources::{Field, aggregate_spec, is_pod_level};
+use super::pod_resources::{ResourceField, aggregate_spec, is_pod_level};
 use crate::resource_names::is_huge_page;
 
 /// Fills a whole pod.
 pub(super) fn default_pod(pod: &mut Value) {
     let spec = pod.entry("spec");
     for list in ["containers", "initContainers"] {
-        each(spec, list, request_the_limits);
+        each(spec, list, |container| {
+            // A request defaults to the limit.
+            let limits = container.at("resources.limits").clone();
+            for (name, limit) in limits.entries() {
+                container
+                    .entry("resources")
+                    .entry("requests")
+                    .set_default(name, limit.clone());
+            }
+        });
     }
-    default_pod_resources(spec);
+    // What the pod as a whole may use follows from its containers where it is said in part only.
+    let said = |spec: &Value, key: &str| spec["resources"][key].entries().next().is_some();
+    if !(!said(spec, "limits") && !said(spec, "requests")) {
+        let requested = spec.at("resources.requests").clone();
+        for (name, limit) in aggregate_spec(spec, ResourceField::Limits) {
+            if is_huge_page(&name) && requested.get(&name).is_none() {
+                spec.entry("resources")
+                    .entry("limits")
+                    .set_default(&name, limit.to_string());
+            }
+        }
+        if said(spec, "limits") {
+            for (name, request) in aggregate_spec(spec, ResourceField::Requests) {
+                if matches!(name.as_str(), "cpu" | "memory") {
+                    spec.entry("resources")
+                        .entry("requests")
+                        .set_default(&name, request.to_string());
+                }
+            }
+            let limits = spec.at("resources.limits").clone();
+            for (name, limit) in limits.entries().filter(|(name, _)| is_pod_level(name)) {
+                spec.entry("resources")
+                    .entry("requests")
+                    .set_default(name, limit.clone());
+            }
+        }
+    }
     spec.set_default("enableServiceLinks", true);
     if spec["hostNetwork"].bool() {
         for list in ["containers", "initContainers"] {
-            each(spec, list, publish_ports);
+            each(spec, list, |container| {
+                each(container, "ports", |port| {
+                    let number = port["containerPort"].clone();
+                    port.set_default("hostPort", number);
+                });
+            });
         }
     }
     default_spec(spec);
@@ -28,7 +68,20 @@ pub(super) fn default_pod(pod: &mut Value) {
         spec.set("terminationGracePeriodSeconds", 1);
     }
     drop_legacy_annotations(pod);
-    default_status(pod);
+    // `podIP` is the old name of the first of `podIPs`, and wins where they differ.
+    let Some(status) = pod.get_mut("status") else {
+        return;
+    };
+    let (ip, first) = (status["podIP"].clone(), status["podIPs"][0]["ip"].clone());
+    if !ip.str().is_empty() && ip != first {
+        status.set("podIPs", vec![mizzen_value::value!({"ip": (ip.clone())})]);
+    } else if ip.str().is_empty() && !first.is_null() {
+        status.set("podIP", first);
+    }
+    for list in super::STATUS_LISTS {
+        each(status, list, round_allocated);
+    }
+    round_allocated(status);
 }
 
 /// Fills a template of pods. It says less than a pod: what only a pod needs is filled when one is made.
@@ -43,22 +96,18 @@ fn default_spec(spec: &mut Value) {
     spec.set_default("securityContext", Value::object());
     spec.set_default("terminationGracePeriodSeconds", 30);
     spec.set_default("schedulerName", "default-scheduler");
-    join_service_account(spec);
+    // `serviceAccount` is the old name of `serviceAccountName`.
+    let known = ["serviceAccountName", "serviceAccount"].map(|name| spec[name].clone());
+    if let Some(name) = known.into_iter().find(|name| !name.is_empty()) {
+        spec.set("serviceAccountName", name.clone());
+        spec.set("serviceAccount", name);
+    }
     each(spec, "volumes", default_volume);
     for list in super::CONTAINER_LISTS {
         each(spec, list, default_container);
     }
     round(spec.get_mut("overhead"));
     round_requirements(spec);
-}
-
-/// `serviceAccount` is the old name of `serviceAccountName`.
-fn join_service_account(spec: &mut Value) {
-    let known = ["serviceAccountName", "serviceAccount"].map(|name| spec[name].clone());
-    if let Some(name) = known.into_iter().find(|name| !name.is_empty()) {
-        spec.set("serviceAccountName", name.clone());
-        spec.set("serviceAccount", name);
-    }
 }
 
 /// Kubernetes: pods had their init containers in annotations before 1.6 (pkg/apis/core/v1/conversion.go).
@@ -80,34 +129,30 @@ fn default_container(container: &mut Value) {
     );
     container.set_default("terminationMessagePath", "/dev/termination-log");
     container.set_default("terminationMessagePolicy", "File");
-    each(container, "env", default_env);
+    each(container, "env", |variable| {
+        with(variable, "valueFrom.fieldRef", default_field_ref);
+        with(variable, "valueFrom.fileKeyRef", |file| {
+            file.set_default("optional", false)
+        });
+    });
     round_requirements(container);
     for probe in ["livenessProbe", "readinessProbe", "startupProbe"] {
-        with(container, probe, default_probe);
+        with(container, probe, |probe| {
+            probe.set_default("timeoutSeconds", 1);
+            probe.set_default("periodSeconds", 10);
+            probe.set_default("successThreshold", 1);
+            probe.set_default("failureThreshold", 3);
+            with(probe, "httpGet", default_http_get);
+            with(probe, "grpc", |grpc| grpc.set_default("service", ""));
+        });
     }
     for moment in ["lifecycle.postStart.httpGet", "lifecycle.preStop.httpGet"] {
         with(container, moment, default_http_get);
     }
 }
 
-fn default_env(variable: &mut Value) {
-    with(variable, "valueFrom.fieldRef", default_field_ref);
-    with(variable, "valueFrom.fileKeyRef", |file| {
-        file.set_default("optional", false)
-    });
-}
-
 fn default_field_ref(field: &mut Value) {
     field.set_default("apiVersion", "v1");
-}
-
-fn default_probe(probe: &mut Value) {
-    probe.set_default("timeoutSeconds", 1);
-    probe.set_default("periodSeconds", 10);
-    probe.set_default("successThreshold", 1);
-    probe.set_default("failureThreshold", 3);
-    with(probe, "httpGet", default_http_get);
-    with(probe, "grpc", |grpc| grpc.set_default("service", ""));
 }
 
 fn default_http_get(action: &mut Value) {
@@ -136,7 +181,12 @@ fn default_volume(volume: &mut Value) {
     }
     with(volume, "downwardAPI", default_files);
     with(volume, "projected", |projected| {
-        each(projected, "sources", default_projection)
+        each(projected, "sources", |source| {
+            with(source, "downwardAPI", default_files);
+            with(source, "serviceAccountToken", |token| {
+                token.set_default("expirationSeconds", 3600)
+            });
+        })
     });
     with(volume, "ephemeral.volumeClaimTemplate.spec", |claim| {
         claim.set_default("volumeMode", "Filesystem");
@@ -144,84 +194,10 @@ fn default_volume(volume: &mut Value) {
     });
 }
 
-fn default_projection(source: &mut Value) {
-    with(source, "downwardAPI", default_files);
-    with(source, "serviceAccountToken", |token| {
-        token.set_default("expirationSeconds", 3600)
-    });
-}
-
 fn default_files(source: &mut Value) {
     each(source, "items", |file| {
         with(file, "fieldRef", default_field_ref)
     });
-}
-
-/// Who limits a resource without requesting it requests all of it.
-fn request_the_limits(container: &mut Value) {
-    let limits = container.at("resources.limits").clone();
-    for (name, limit) in limits.entries() {
-        container
-            .entry("resources")
-            .entry("requests")
-            .set_default(name, limit.clone());
-    }
-}
-
-fn publish_ports(container: &mut Value) {
-    each(container, "ports", |port| {
-        let number = port["containerPort"].clone();
-        port.set_default("hostPort", number);
-    });
-}
-
-/// What the pod as a whole may use follows from its containers where it is said in part only.
-fn default_pod_resources(spec: &mut Value) {
-    let said = |spec: &Value, key: &str| spec["resources"][key].entries().next().is_some();
-    if !said(spec, "limits") && !said(spec, "requests") {
-        return;
-    }
-    let requested = spec.at("resources.requests").clone();
-    for (name, limit) in aggregate_spec(spec, Field::Limits) {
-        if is_huge_page(&name) && requested.get(&name).is_none() {
-            spec.entry("resources")
-                .entry("limits")
-                .set_default(&name, limit.to_string());
-        }
-    }
-    if !said(spec, "limits") {
-        return;
-    }
-    for (name, request) in aggregate_spec(spec, Field::Requests) {
-        if matches!(name.as_str(), "cpu" | "memory") {
-            spec.entry("resources")
-                .entry("requests")
-                .set_default(&name, request.to_string());
-        }
-    }
-    let limits = spec.at("resources.limits").clone();
-    for (name, limit) in limits.entries().filter(|(name, _)| is_pod_level(name)) {
-        spec.entry("resources")
-            .entry("requests")
-            .set_default(name, limit.clone());
-    }
-}
-
-/// `podIP` is the old name of the first of `podIPs`, and wins where they differ.
-fn default_status(pod: &mut Value) {
-    let Some(status) = pod.get_mut("status") else {
-        return;
-    };
-    let (ip, first) = (status["podIP"].clone(), status["podIPs"][0]["ip"].clone());
-    if !ip.str().is_empty() && ip != first {
-        status.set("podIPs", vec![mizzen_value::value!({"ip": (ip.clone())})]);
-    } else if ip.str().is_empty() && !first.is_null() {
-        status.set("podIP", first);
-    }
-    for list in super::STATUS_LISTS {
-        each(status, list, round_allocated);
-    }
-    round_allocated(status);
 }
 
 fn round_allocated(status: &mut Value) {

@@ -1,4 +1,4 @@
-//! What differs between two texts, as a unified diff?
+//! Unified diffs, as some messages quote them.
 //!
 //! Kubernetes: some messages quote a diff, so the choice among equally good ones is part of them. This is the
 //! algorithm of Python's difflib, which upstream uses: find the longest run of equal lines, then look left and
@@ -18,28 +18,45 @@ pub(super) fn unified(before: &str, after: &str) -> String {
     );
     let mut text = String::new();
     for hunk in hunks(changes(&a, &b)) {
-        write_hunk(&a, &b, &hunk, &mut text);
+        let (first, last) = (&hunk[0], &hunk[hunk.len() - 1]);
+        let before = first.a.start.min(first.b.start).min(CONTEXT);
+        let after = (a.len() - last.a.end)
+            .min(b.len() - last.b.end)
+            .min(CONTEXT);
+        let (shown_a, shown_b) = (
+            first.a.start - before..last.a.end + after,
+            first.b.start - before..last.b.end + after,
+        );
+        let _ = writeln!(&mut text, "@@ -{} +{} @@", span(&shown_a), span(&shown_b));
+        let mut next = shown_a.start;
+        for change in &hunk {
+            write_lines(' ', &a[next..change.a.start], &mut text);
+            write_lines('-', &a[change.a.clone()], &mut text);
+            write_lines('+', &b[change.b.clone()], &mut text);
+            next = change.a.end;
+        }
+        write_lines(' ', &a[next..shown_a.end], &mut text);
     }
     text
 }
 
 /// Lines of the first text that become lines of the second.
-struct Change {
+struct DiffChange {
     a: Range<usize>,
     b: Range<usize>,
 }
 
-fn changes(a: &[&str], b: &[&str]) -> Vec<Change> {
+fn changes(a: &[&str], b: &[&str]) -> Vec<DiffChange> {
     let mut changes = Vec::new();
     let (mut i, mut j) = (0, 0);
-    let end = Run {
+    let end = EqualRun {
         a: a.len(),
         b: b.len(),
         len: 0,
     };
-    for run in Matcher::new(a, b).runs().into_iter().chain([end]) {
+    for run in SequenceMatcher::new(a, b).runs().into_iter().chain([end]) {
         if i < run.a || j < run.b {
-            changes.push(Change {
+            changes.push(DiffChange {
                 a: i..run.a,
                 b: j..run.b,
             });
@@ -50,8 +67,8 @@ fn changes(a: &[&str], b: &[&str]) -> Vec<Change> {
 }
 
 /// Changes whose context would touch belong together.
-fn hunks(changes: Vec<Change>) -> Vec<Vec<Change>> {
-    let mut hunks: Vec<Vec<Change>> = Vec::new();
+fn hunks(changes: Vec<DiffChange>) -> Vec<Vec<DiffChange>> {
+    let mut hunks: Vec<Vec<DiffChange>> = Vec::new();
     for change in changes {
         match hunks
             .last_mut()
@@ -62,27 +79,6 @@ fn hunks(changes: Vec<Change>) -> Vec<Vec<Change>> {
         }
     }
     hunks
-}
-
-fn write_hunk(a: &[&str], b: &[&str], hunk: &[Change], text: &mut String) {
-    let (first, last) = (&hunk[0], &hunk[hunk.len() - 1]);
-    let before = first.a.start.min(first.b.start).min(CONTEXT);
-    let after = (a.len() - last.a.end)
-        .min(b.len() - last.b.end)
-        .min(CONTEXT);
-    let (shown_a, shown_b) = (
-        first.a.start - before..last.a.end + after,
-        first.b.start - before..last.b.end + after,
-    );
-    let _ = writeln!(text, "@@ -{} +{} @@", span(&shown_a), span(&shown_b));
-    let mut next = shown_a.start;
-    for change in hunk {
-        write_lines(' ', &a[next..change.a.start], text);
-        write_lines('-', &a[change.a.clone()], text);
-        write_lines('+', &b[change.b.clone()], text);
-        next = change.a.end;
-    }
-    write_lines(' ', &a[next..shown_a.end], text);
 }
 
 fn span(lines: &Range<usize>) -> String {
@@ -101,21 +97,21 @@ fn write_lines(sign: char, lines: &[&str], text: &mut String) {
 
 /// Equal lines of both texts.
 #[derive(Clone, Copy)]
-struct Run {
+struct EqualRun {
     a: usize,
     b: usize,
     len: usize,
 }
 
-struct Matcher<'a> {
+struct SequenceMatcher<'a> {
     a: &'a [&'a str],
     b: &'a [&'a str],
     /// Where in `b` each line is that may start a run.
     places: HashMap<&'a str, Vec<usize>>,
 }
 
-impl<'a> Matcher<'a> {
-    fn new(a: &'a [&'a str], b: &'a [&'a str]) -> Matcher<'a> {
+impl<'a> SequenceMatcher<'a> {
+    fn new(a: &'a [&'a str], b: &'a [&'a str]) -> SequenceMatcher<'a> {
         let mut places: HashMap<&str, Vec<usize>> = HashMap::new();
         for (index, line) in b.iter().enumerate() {
             places.entry(line).or_default().push(index);
@@ -123,11 +119,11 @@ impl<'a> Matcher<'a> {
         if b.len() >= 200 {
             places.retain(|_, indexes| indexes.len() <= b.len() / 100 + 1);
         }
-        Matcher { a, b, places }
+        SequenceMatcher { a, b, places }
     }
 
     /// All runs, in order.
-    fn runs(&self) -> Vec<Run> {
+    fn runs(&self) -> Vec<EqualRun> {
         let mut runs = Vec::new();
         let mut open = vec![(0..self.a.len(), 0..self.b.len())];
         while let Some((a, b)) = open.pop() {
@@ -143,8 +139,8 @@ impl<'a> Matcher<'a> {
     }
 
     /// The longest run between two places; among equals the first.
-    fn longest(&self, a: &Range<usize>, b: &Range<usize>) -> Run {
-        let mut best = Run {
+    fn longest(&self, a: &Range<usize>, b: &Range<usize>) -> EqualRun {
+        let mut best = EqualRun {
             a: a.start,
             b: b.start,
             len: 0,
@@ -166,7 +162,7 @@ impl<'a> Matcher<'a> {
                     .unwrap_or(0);
                 ending_here.insert(j, len);
                 if len > best.len {
-                    best = Run {
+                    best = EqualRun {
                         a: i + 1 - len,
                         b: j + 1 - len,
                         len,
@@ -179,9 +175,9 @@ impl<'a> Matcher<'a> {
     }
 
     /// Takes in the frequent lines on both sides.
-    fn extend(&self, mut run: Run, a: &Range<usize>, b: &Range<usize>) -> Run {
+    fn extend(&self, mut run: EqualRun, a: &Range<usize>, b: &Range<usize>) -> EqualRun {
         while run.a > a.start && run.b > b.start && self.a[run.a - 1] == self.b[run.b - 1] {
-            run = Run {
+            run = EqualRun {
                 a: run.a - 1,
                 b: run.b - 1,
                 len: run.len + 1,

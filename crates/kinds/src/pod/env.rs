@@ -1,4 +1,4 @@
-//! What does a container find in its environment?
+//! Validation of environment variables.
 
 use mizzen_object::validate::{field, names};
 use mizzen_object::{Path, Violations};
@@ -6,6 +6,7 @@ use mizzen_value::Value;
 use mizzen_value::quantity::Quantity;
 
 use super::volumes;
+use crate::core::fields::{dns_label, qualified_name};
 
 /// Variables, each with a value or a place to take it from.
 pub(super) fn validate(variables: &Value, path: &Path, violations: &mut Violations) {
@@ -29,11 +30,44 @@ pub(super) fn validate(variables: &Value, path: &Path, violations: &mut Violatio
 type Check = fn(&Value, &Path, &mut Violations);
 
 const SOURCES: [(&str, Check); 5] = [
-    ("fieldRef", validate_env_field),
-    ("resourceFieldRef", validate_env_resource),
+    ("fieldRef", |field, path, violations| {
+        const FIELDS: [&str; 9] = [
+            "metadata.name",
+            "metadata.namespace",
+            "metadata.uid",
+            "spec.nodeName",
+            "spec.serviceAccountName",
+            "status.hostIP",
+            "status.hostIPs",
+            "status.podIP",
+            "status.podIPs",
+        ];
+        validate_field(field, &FIELDS, path, violations);
+    }),
+    ("resourceFieldRef", |resource, path, violations| {
+        validate_resource(resource, false, path, violations);
+    }),
     ("configMapKeyRef", validate_key),
     ("secretKeyRef", validate_key),
-    ("fileKeyRef", validate_file_key),
+    ("fileKeyRef", |selector, path, violations| {
+        match selector["key"].str() {
+            "" => violations.required(path.child("key"), ""),
+            key => field::all(
+                names::is_relaxed_env_var_name(key),
+                key,
+                &path.child("key"),
+                violations,
+            ),
+        }
+        match selector["volumeName"].str() {
+            "" => violations.required(path.child("volumeName"), ""),
+            name => dns_label(name, &path.child("volumeName"), violations),
+        }
+        match selector["path"].str() {
+            "" => violations.required(path.child("path"), ""),
+            text => volumes::no_backsteps(text, &path.child("path"), violations),
+        }
+    }),
 ];
 
 fn validate_source(variable: &Value, path: &Path, violations: &mut Violations) {
@@ -57,25 +91,6 @@ fn validate_source(variable: &Value, path: &Path, violations: &mut Violations) {
     violations.invalid(path, "", detail);
 }
 
-fn validate_env_field(field: &Value, path: &Path, violations: &mut Violations) {
-    const FIELDS: [&str; 9] = [
-        "metadata.name",
-        "metadata.namespace",
-        "metadata.uid",
-        "spec.nodeName",
-        "spec.serviceAccountName",
-        "status.hostIP",
-        "status.hostIPs",
-        "status.podIP",
-        "status.podIPs",
-    ];
-    validate_field(field, &FIELDS, path, violations);
-}
-
-fn validate_env_resource(resource: &Value, path: &Path, violations: &mut Violations) {
-    validate_resource(resource, false, path, violations);
-}
-
 /// A field of the pod, one of `fields` or one label or annotation.
 pub(super) fn validate_field(
     selector: &Value,
@@ -89,23 +104,7 @@ pub(super) fn validate_field(
         }
     }
     let (version, text) = (selector["apiVersion"].str(), selector["fieldPath"].str());
-    if let Some(problem) = unreadable(version, text) {
-        let detail = format!("error converting fieldPath: {problem}");
-        return violations.invalid(path.child("fieldPath"), text, &detail);
-    }
-    match subscript(text) {
-        Some(("metadata.annotations", key)) => {
-            let key = key.to_lowercase();
-            field::all(names::is_qualified_name(&key), &key, path, violations);
-        }
-        Some((_, key)) => field::all(names::is_qualified_name(key), key, path, violations),
-        None if fields.contains(&known_as(text)) => {}
-        None => violations.not_supported(path.child("fieldPath"), known_as(text), fields),
-    }
-}
-
-/// What cannot be read from a pod, and why.
-fn unreadable(version: &str, text: &str) -> Option<String> {
+    // What cannot be read from a pod, and why.
     const FIELDS: [&str; 15] = [
         "metadata.annotations",
         "metadata.labels",
@@ -123,12 +122,25 @@ fn unreadable(version: &str, text: &str) -> Option<String> {
         "status.podIP",
         "status.podIPs",
     ];
-    match subscript(text) {
+    let unreadable = match subscript(text) {
         _ if version != "v1" => Some(format!("unsupported pod version: {version}")),
         Some(("metadata.annotations" | "metadata.labels", _)) => None,
         Some(_) => Some(format!("field label does not support subscript: {text}")),
         None if FIELDS.contains(&text) => None,
         None => Some(format!("field label not supported: {text}")),
+    };
+    if let Some(problem) = unreadable {
+        let detail = format!("error converting fieldPath: {problem}");
+        return violations.invalid(path.child("fieldPath"), text, &detail);
+    }
+    match subscript(text) {
+        Some(("metadata.annotations", key)) => {
+            let key = key.to_lowercase();
+            field::all(names::is_qualified_name(&key), &key, path, violations);
+        }
+        Some((_, key)) => qualified_name(key, path, violations),
+        None if fields.contains(&known_as(text)) => {}
+        None => violations.not_supported(path.child("fieldPath"), known_as(text), fields),
     }
 }
 
@@ -171,19 +183,7 @@ pub(super) fn validate_resource(
     } else if !RESOURCES.contains(&resource) && !is_huge_page(resource) {
         violations.not_supported(path.child("resource"), resource, &RESOURCES);
     }
-    validate_divisor(
-        resource,
-        selector["divisor"].str(),
-        &path.child("divisor"),
-        violations,
-    );
-}
-
-fn is_huge_page(resource: &str) -> bool {
-    resource.starts_with("requests.hugepages-") || resource.starts_with("limits.hugepages-")
-}
-
-fn validate_divisor(resource: &str, divisor: &str, path: &Path, violations: &mut Violations) {
+    let divisor = selector["divisor"].str();
     const BYTES: [&str; 13] = [
         "1", "1k", "1M", "1G", "1T", "1P", "1E", "1Ki", "1Mi", "1Gi", "1Ti", "1Pi", "1Ei",
     ];
@@ -201,8 +201,12 @@ fn validate_divisor(resource: &str, divisor: &str, path: &Path, violations: &mut
     };
     if !allowed.contains(&divisor) {
         let detail = format!("only divisor's values {list} are supported with the {word} resource");
-        violations.invalid(path, resource, &detail);
+        violations.invalid(path.child("divisor"), resource, &detail);
     }
+}
+
+fn is_huge_page(resource: &str) -> bool {
+    resource.starts_with("requests.hugepages-") || resource.starts_with("limits.hugepages-")
 }
 
 fn validate_key(selector: &Value, path: &Path, violations: &mut Violations) {
@@ -221,31 +225,6 @@ fn validate_key(selector: &Value, path: &Path, violations: &mut Violations) {
             &path.child("key"),
             violations,
         ),
-    }
-}
-
-fn validate_file_key(selector: &Value, path: &Path, violations: &mut Violations) {
-    match selector["key"].str() {
-        "" => violations.required(path.child("key"), ""),
-        key => field::all(
-            names::is_relaxed_env_var_name(key),
-            key,
-            &path.child("key"),
-            violations,
-        ),
-    }
-    match selector["volumeName"].str() {
-        "" => violations.required(path.child("volumeName"), ""),
-        name => field::all(
-            names::is_dns1123_label(name),
-            name,
-            &path.child("volumeName"),
-            violations,
-        ),
-    }
-    match selector["path"].str() {
-        "" => violations.required(path.child("path"), ""),
-        text => volumes::no_backsteps(text, &path.child("path"), violations),
     }
 }
 
@@ -268,7 +247,15 @@ pub(super) fn validate_from(sets: &Value, path: &Path, violations: &mut Violatio
             .into_iter()
             .filter(|source| !set[*source].is_null());
         for source in sources.clone() {
-            validate_set(&set[source], &place.child(source), violations);
+            match set[source]["name"].str() {
+                "" => violations.required(place.child(source).child("name"), ""),
+                name => field::all(
+                    names::name_is_dns_subdomain(name, true),
+                    name,
+                    &place.child(source).child("name"),
+                    violations,
+                ),
+            }
         }
         match sources.count() {
             0 => violations.invalid(
@@ -286,18 +273,6 @@ pub(super) fn validate_from(sets: &Value, path: &Path, violations: &mut Violatio
     }
 }
 
-fn validate_set(reference: &Value, path: &Path, violations: &mut Violations) {
-    match reference["name"].str() {
-        "" => violations.required(path.child("name"), ""),
-        name => field::all(
-            names::name_is_dns_subdomain(name, true),
-            name,
-            &path.child("name"),
-            violations,
-        ),
-    }
-}
-
 /// A variable can only be read from a file in a directory that the pod shares.
 pub(super) fn validate_files(spec: &Value, path: &Path, violations: &mut Violations) {
     super::visit_containers(spec, path, |container, path| {
@@ -306,32 +281,25 @@ pub(super) fn validate_files(spec: &Value, path: &Path, violations: &mut Violati
             let file = &variable["valueFrom"]["fileKeyRef"];
             if !file.is_null() {
                 let path = path.index(index);
-                validate_file_volume(
-                    spec,
-                    file["volumeName"].str(),
-                    &path.child("valueFrom"),
-                    violations,
-                );
+                let name = file["volumeName"].str();
+                let path = path.child("valueFrom");
+                let path = path.child("fileKeyRef");
+                let volume = spec["volumes"]
+                    .list()
+                    .iter()
+                    .rfind(|volume| volume["name"].str() == name);
+                match volume {
+                    None => violations.not_found(path.child("volumeName"), name),
+                    Some(volume) if volume["emptyDir"].is_null() => {
+                        violations.invalid(
+                            path.child("volumeName"),
+                            name,
+                            "referenced volume must be of type emptyDir",
+                        );
+                    }
+                    Some(_) => {}
+                }
             }
         }
     });
-}
-
-fn validate_file_volume(spec: &Value, name: &str, path: &Path, violations: &mut Violations) {
-    let path = path.child("fileKeyRef");
-    let volume = spec["volumes"]
-        .list()
-        .iter()
-        .rfind(|volume| volume["name"].str() == name);
-    match volume {
-        None => violations.not_found(path.child("volumeName"), name),
-        Some(volume) if volume["emptyDir"].is_null() => {
-            violations.invalid(
-                path.child("volumeName"),
-                name,
-                "referenced volume must be of type emptyDir",
-            );
-        }
-        Some(_) => {}
-    }
 }

@@ -1,4 +1,4 @@
-//! Which ports of its node does a pod take? No two pods can have one.
+//! Host ports of a pod. Two pods on one node cannot use the same one.
 //!
 //! The one rule for scheduler and kubelet. Kubernetes: `GetHostPorts` and `HostPortInfo` of the scheduler.
 

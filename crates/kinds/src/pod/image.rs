@@ -1,12 +1,12 @@
-//! Which image does a name mean, as far as pulling it goes?
+//! Image references, and the default pull policy that follows from them.
 //!
-//! `[domain[:port]/]path[:tag][@digest]`. A name that cannot be read means nothing in particular, and whoever
-//! runs the container will say so.
+//! `[domain[:port]/]path[:tag][@digest]`. A reference that does not parse gets `IfNotPresent`; the container
+//! runtime reports it.
 
-/// When to pull an image if nobody has said: always if it is whatever is the latest.
+/// The default pull policy: `Always` for the tag `latest`, `IfNotPresent` otherwise.
 pub(super) fn pull_policy(image: &str) -> &'static str {
-    let latest = match read(image) {
-        Some(Reference { tag, digest }) => {
+    let latest = match ImageReference::parse(image) {
+        Some(ImageReference { tag, digest }) => {
             tag == Some("latest") || tag.is_none() && digest.is_none()
         }
         None => false,
@@ -14,21 +14,42 @@ pub(super) fn pull_policy(image: &str) -> &'static str {
     if latest { "Always" } else { "IfNotPresent" }
 }
 
-struct Reference<'a> {
+struct ImageReference<'a> {
     tag: Option<&'a str>,
     digest: Option<&'a str>,
 }
 
-fn read(image: &str) -> Option<Reference<'_>> {
-    let (name, digest) = split(image, '@');
-    let slash = name.rfind('/').map_or(0, |slash| slash + 1);
-    let (last, tag) = split(&name[slash..], ':');
-    let path = &name[..slash + last.len()];
-    let sound = !is_identifier(image)
-        && is_path(path)
-        && tag.is_none_or(is_tag)
-        && digest.is_none_or(is_digest);
-    sound.then_some(Reference { tag, digest })
+impl<'a> ImageReference<'a> {
+    /// Parses an image reference; none if it is invalid.
+    fn parse(image: &'a str) -> Option<ImageReference<'a>> {
+        let (name, digest) = split(image, '@');
+        let slash = name.rfind('/').map_or(0, |slash| slash + 1);
+        let (last, tag) = split(&name[slash..], ':');
+        let path = &name[..slash + last.len()];
+        // A bare identifier of an image is no name, though it looks like one.
+        let is_identifier = image.len() == 64 && image.bytes().all(is_lower_hex);
+        let sound = !is_identifier
+            && is_path(path)
+            && tag.is_none_or(|text| {
+                let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
+                (1..=128).contains(&text.len())
+                    && is_word(text.as_bytes()[0])
+                    && text
+                        .bytes()
+                        .all(|byte| is_word(byte) || byte == b'.' || byte == b'-')
+            })
+            && digest.is_none_or(|text| {
+                let length = match text.split_once(':') {
+                    Some(("sha256", _)) => 64,
+                    Some(("sha384", _)) => 96,
+                    Some(("sha512", _)) => 128,
+                    _ => return false,
+                };
+                text.len() == length + "sha256:".len()
+                    && text.bytes().skip("sha256:".len()).all(is_lower_hex)
+            });
+        sound.then_some(ImageReference { tag, digest })
+    }
 }
 
 fn split(text: &str, mark: char) -> (&str, Option<&str>) {
@@ -38,15 +59,20 @@ fn split(text: &str, mark: char) -> (&str, Option<&str>) {
     }
 }
 
-/// A bare identifier of an image is no name, though it looks like one.
-fn is_identifier(image: &str) -> bool {
-    image.len() == 64 && image.bytes().all(is_lower_hex)
-}
-
 fn is_path(path: &str) -> bool {
     let remote = match path.split_once('/') {
-        Some((domain, remote)) if looks_like_domain(domain) => {
-            if !is_domain(domain) && !is_component(domain) {
+        Some((domain, remote))
+            if domain == "localhost"
+                || domain.contains(['.', ':'])
+                || domain.bytes().any(|byte| byte.is_ascii_uppercase()) =>
+        {
+            let (host, port) = match domain.rsplit_once(':') {
+                Some((host, port)) if !port.ends_with(']') => (host, port),
+                _ => (domain, "0"),
+            };
+            let is_domain =
+                !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) && is_host(host);
+            if !is_domain && !is_component(domain) {
                 return false;
             }
             remote
@@ -54,20 +80,6 @@ fn is_path(path: &str) -> bool {
         _ => path,
     };
     remote.len() <= 255 && remote.split('/').all(is_component)
-}
-
-fn looks_like_domain(text: &str) -> bool {
-    text == "localhost"
-        || text.contains(['.', ':'])
-        || text.bytes().any(|byte| byte.is_ascii_uppercase())
-}
-
-fn is_domain(text: &str) -> bool {
-    let (host, port) = match text.rsplit_once(':') {
-        Some((host, port)) if !port.ends_with(']') => (host, port),
-        _ => (text, "0"),
-    };
-    !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) && is_host(host)
 }
 
 fn is_host(text: &str) -> bool {
@@ -102,25 +114,6 @@ fn is_component(text: &str) -> bool {
         separators
     }
     .all(|part| matches!(part, "." | "_" | "__") || part.bytes().all(|byte| byte == b'-'))
-}
-
-fn is_tag(text: &str) -> bool {
-    let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
-    (1..=128).contains(&text.len())
-        && is_word(text.as_bytes()[0])
-        && text
-            .bytes()
-            .all(|byte| is_word(byte) || byte == b'.' || byte == b'-')
-}
-
-fn is_digest(text: &str) -> bool {
-    let length = match text.split_once(':') {
-        Some(("sha256", _)) => 64,
-        Some(("sha384", _)) => 96,
-        Some(("sha512", _)) => 128,
-        _ => return false,
-    };
-    text.len() == length + "sha256:".len() && text.bytes().skip("sha256:".len()).all(is_lower_hex)
 }
 
 fn is_lower_hex(byte: u8) -> bool {

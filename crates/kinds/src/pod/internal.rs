@@ -1,4 +1,4 @@
-//! How does a message show a part of a pod?
+//! Parts of pods in messages.
 //!
 //! Kubernetes: messages print upstream's internal types as JSON: Go's field names in Go's order, nothing left
 //! out, and some fields in other places than in the API. `internal.types` says which; a line is Go's name, the
@@ -32,7 +32,18 @@ pub(super) fn pretty(ty: &str, value: &Value) -> String {
 fn fill(ty: &str, value: &Value, parent: &Value, form: &mut Map) {
     for field in TYPES.get(ty).into_iter().flatten() {
         if field.go == "..." {
-            include(field.ty, value, parent, form);
+            // Metadata keeps the API's form wherever it is.
+            let ty = field.ty;
+            if ty != "meta" {
+                fill(ty, value, parent, form);
+            } else {
+                for (name, value) in value["metadata"]
+                    .entries()
+                    .filter(|(_, value)| !value.is_empty())
+                {
+                    form.insert(name, value.clone());
+                }
+            }
         } else {
             let member = match field.name.strip_prefix('^') {
                 Some(name) => &parent[name],
@@ -40,19 +51,6 @@ fn fill(ty: &str, value: &Value, parent: &Value, form: &mut Map) {
             };
             form.insert(field.go, member_form(field.ty, member, value));
         }
-    }
-}
-
-/// Metadata keeps the API's form wherever it is.
-fn include(ty: &str, value: &Value, parent: &Value, form: &mut Map) {
-    if ty != "meta" {
-        return fill(ty, value, parent, form);
-    }
-    for (name, value) in value["metadata"]
-        .entries()
-        .filter(|(_, value)| !value.is_empty())
-    {
-        form.insert(name, value.clone());
     }
 }
 
@@ -94,14 +92,14 @@ fn member_form(ty: &str, value: &Value, parent: &Value) -> Value {
     }
 }
 
-struct Field {
+struct FormField {
     go: &'static str,
     name: String,
     ty: &'static str,
 }
 
-static TYPES: LazyLock<HashMap<&str, Vec<Field>>> = LazyLock::new(|| {
-    let mut types: HashMap<&str, Vec<Field>> = HashMap::new();
+static TYPES: LazyLock<HashMap<&str, Vec<FormField>>> = LazyLock::new(|| {
+    let mut types: HashMap<&str, Vec<FormField>> = HashMap::new();
     let mut current = "";
     for line in include_str!("internal.types")
         .lines()
@@ -116,18 +114,16 @@ static TYPES: LazyLock<HashMap<&str, Vec<Field>>> = LazyLock::new(|| {
 });
 
 /// Reads `HostIP=hostIP string`, `Name string` or `... VolumeSource`.
-fn field(line: &'static str) -> Option<Field> {
+fn field(line: &'static str) -> Option<FormField> {
     let (names, ty) = line.trim().split_once(' ')?;
     let (go, name) = match names.split_once('=') {
         Some((go, name)) => (go, name.into()),
-        None => (names, lower_first(names)),
+        None => {
+            let (first, rest) = names.split_at(1);
+            (names, first.to_ascii_lowercase() + rest)
+        }
     };
-    Some(Field { go, name, ty })
-}
-
-fn lower_first(text: &str) -> String {
-    let (first, rest) = text.split_at(1);
-    first.to_ascii_lowercase() + rest
+    Some(FormField { go, name, ty })
 }
 
 fn write(value: &Value, depth: usize, text: &mut String) {

@@ -1,9 +1,8 @@
 //! Pods, and the templates of pods that other kinds hold.
 //!
-//! `default` fills what nobody has said, `prepare` what only the server knows; `spec` and what it calls say what
-//! is wrong with a pod, `update` with a change of one, `status` with what a node reports; `warnings` is for what
-//! is legal but unwise. `subresource` has the rules of the narrow doors: ephemeral containers and resizing.
-//! `host_ports`, `node_affinity`, `pod_resources`, `state` and `tolerations` are for all components that decide by what pods say.
+//! `default` applies defaults, `prepare` sets server-owned fields; `spec` validates a pod, `update` a change of one, `status`
+//! a reported status; `warnings` produces warnings; `subresource` has the rules of ephemeral containers, resizing and
+//! binding. `host_ports`, `node_affinity`, `pod_resources`, `state` and `tolerations` are shared by all components.
 
 mod affinity;
 mod annotations;
@@ -43,6 +42,7 @@ use mizzen_object::{Action, Context, Path, Violations};
 use mizzen_value::{Str, Value};
 
 use crate::Behaviour;
+use mizzen_apiextensions::KindStrategy;
 
 pub(crate) use affinity::validate_node_selector;
 pub use capabilities::disallow_privileged;
@@ -69,27 +69,46 @@ const STATUS_LISTS: [&str; 3] = [
 /// Kubernetes: how messages show a path without a name.
 const NOWHERE: &str = "[]";
 
-pub(crate) fn behaviour() -> Behaviour {
-    Behaviour {
-        default: default::default_pod,
-        prepare: prepare::prepare,
-        validate,
-        warnings: warnings::warnings,
-        selectable,
-        grace,
-        ..Behaviour::NONE
-    }
-}
+pub(crate) const BEHAVIOUR: Behaviour = Behaviour {
+    default: default::default_pod,
+    prepare: prepare::prepare,
+    warnings: warnings::warnings,
+    ..Behaviour::of::<PodStrategy>()
+};
 
-fn validate(new: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
-    let options = Options {
-        is_pod: true,
-        ..Options::of(old)
-    };
-    match (context.action, old) {
-        (Action::Status, Some(old)) => status::validate(new, old, &options, violations),
-        (_, Some(old)) => update::validate(new, old, &options, violations),
-        (_, None) => spec::validate_new(new, &options, violations),
+pub(super) struct PodStrategy;
+
+impl KindStrategy for PodStrategy {
+    fn validate(new: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
+        let options = Options {
+            is_pod: true,
+            ..Options::of(old)
+        };
+        match (context.action, old) {
+            (Action::Status, Some(old)) => status::validate(new, old, &options, violations),
+            (_, Some(old)) => update::validate(new, old, &options, violations),
+            (_, None) => spec::validate_new(new, &options, violations),
+        }
+    }
+
+    /// The first address is enough to find a pod, and whether it shares the host's network is never unsaid.
+    fn selectable(pod: &Value, field: &str) -> Option<Str> {
+        match field {
+            "spec.hostNetwork" => Some(pod["spec"]["hostNetwork"].bool().to_string().into()),
+            "status.podIP" => Some(pod["status"]["podIPs"][0]["ip"].str().into()),
+            _ => None,
+        }
+    }
+
+    /// A pod that runs somewhere is given time to stop.
+    fn grace(pod: &Value, asked: Option<i64>) -> Option<i64> {
+        let idle = pod["spec"]["nodeName"].str().is_empty() || is_terminal(pod);
+        let seconds = asked.unwrap_or(pod["spec"]["terminationGracePeriodSeconds"].int());
+        Some(match seconds {
+            _ if idle => 0,
+            seconds if seconds < 0 => 1,
+            seconds => seconds,
+        })
     }
 }
 
@@ -108,7 +127,7 @@ pub fn validate_tolerations(tolerations: &Value, path: &Path, violations: &mut V
     scheduling::validate_tolerations(tolerations, &Options::default(), path, violations);
 }
 
-/// Like [`validate_template`], for who knows better what an old template excuses.
+/// Like [`validate_template`], with given validation options.
 pub(crate) fn validate_template_with(
     template: &Value,
     options: &Options,
@@ -155,26 +174,6 @@ pub(crate) fn difference(ty: &str, old: &Value, new: &Value) -> String {
     diff::unified(&internal::pretty(ty, old), &internal::pretty(ty, new))
 }
 
-/// The first address is enough to find a pod, and whether it shares the host's network is never unsaid.
-fn selectable(pod: &Value, field: &str) -> Option<Str> {
-    match field {
-        "spec.hostNetwork" => Some(pod["spec"]["hostNetwork"].bool().to_string().into()),
-        "status.podIP" => Some(pod["status"]["podIPs"][0]["ip"].str().into()),
-        _ => None,
-    }
-}
-
-/// A pod that runs somewhere is given time to stop.
-fn grace(pod: &Value, asked: Option<i64>) -> Option<i64> {
-    let idle = pod["spec"]["nodeName"].str().is_empty() || is_terminal(pod);
-    let seconds = asked.unwrap_or(pod["spec"]["terminationGracePeriodSeconds"].int());
-    Some(match seconds {
-        _ if idle => 0,
-        seconds if seconds < 0 => 1,
-        seconds => seconds,
-    })
-}
-
 /// Every container with its place, whatever its list.
 fn visit_containers<'a>(spec: &'a Value, path: &Path, mut visit: impl FnMut(&'a Value, &Path)) {
     for list in CONTAINER_LISTS {
@@ -196,17 +195,18 @@ fn containers(spec: &Value) -> impl Iterator<Item = &Value> {
 mod tests {
     use mizzen_value::value;
 
-    use super::grace;
+    use super::PodStrategy;
+    use mizzen_apiextensions::KindStrategy;
 
     #[test]
     fn a_running_pod_gets_time_and_others_do_not() {
         let running = value!({"spec": {"nodeName": "n", "terminationGracePeriodSeconds": 30}});
-        assert_eq!(grace(&running, None), Some(30));
-        assert_eq!(grace(&running, Some(5)), Some(5));
-        assert_eq!(grace(&running, Some(-5)), Some(1));
+        assert_eq!(PodStrategy::grace(&running, None), Some(30));
+        assert_eq!(PodStrategy::grace(&running, Some(5)), Some(5));
+        assert_eq!(PodStrategy::grace(&running, Some(-5)), Some(1));
         let unscheduled = value!({"spec": {"terminationGracePeriodSeconds": 30}});
-        assert_eq!(grace(&unscheduled, Some(5)), Some(0));
+        assert_eq!(PodStrategy::grace(&unscheduled, Some(5)), Some(0));
         let done = value!({"spec": {"nodeName": "n"}, "status": {"phase": "Failed"}});
-        assert_eq!(grace(&done, None), Some(0));
+        assert_eq!(PodStrategy::grace(&done, None), Some(0));
     }
 }

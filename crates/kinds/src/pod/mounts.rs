@@ -1,4 +1,4 @@
-//! Which volumes does a container see, and where?
+//! Validation of volume mounts and volume devices.
 
 use std::collections::HashSet;
 
@@ -17,15 +17,11 @@ pub(super) fn validate(
     path: &Path,
     violations: &mut Violations,
 ) {
-    validate_mounts(container, volumes, &path.child("volumeMounts"), violations);
-    validate_devices(container, volumes, &path.child("volumeDevices"), violations);
-}
-
-fn validate_mounts(container: &Value, volumes: &Volumes, path: &Path, violations: &mut Violations) {
+    let volume_mounts_path = path.child("volumeMounts");
     let devices = container["volumeDevices"].list();
     let mut taken: HashSet<&str> = HashSet::new();
     for (index, mount) in container["volumeMounts"].list().iter().enumerate() {
-        let place = path.index(index);
+        let place = volume_mounts_path.index(index);
         let (name, text) = (mount["name"].str(), mount["mountPath"].str());
         if name.is_empty() {
             violations.required(place.child("name"), "");
@@ -54,53 +50,45 @@ fn validate_mounts(container: &Value, volumes: &Volumes, path: &Path, violations
             let detail = "must not already exist as a path in volumeDevices";
             violations.invalid(place.child("mountPath"), text, detail);
         }
-        validate_part(mount, &place, path, violations);
-        validate_propagation(
+        // A part of a volume.
+        //
+        // Kubernetes: violations are reported at the list.
+        let (part, expression) = (mount["subPath"].str(), mount["subPathExpr"].str());
+        if !part.is_empty() {
+            descending_path(part, &volume_mounts_path.child("subPath"), violations);
+        }
+        if !part.is_empty() && !expression.is_empty() {
+            let detail = "subPathExpr and subPath are mutually exclusive";
+            violations.invalid(place.child("subPathExpr"), expression, detail);
+        }
+        if !expression.is_empty() {
+            descending_path(
+                expression,
+                &volume_mounts_path.child("subPathExpr"),
+                violations,
+            );
+        }
+        let path = volume_mounts_path.child("mountPropagation");
+        if let Some(mode) = mount["mountPropagation"].as_str() {
+            field::one_of(
+                mode,
+                &["Bidirectional", "HostToContainer", "None"],
+                &path,
+                violations,
+            );
+            if mode == "Bidirectional" && !container["securityContext"]["privileged"].bool() {
+                let detail =
+                    "Bidirectional mount propagation is available only to privileged containers";
+                violations.forbidden(path, detail);
+            }
+        }
+        validate_recursion(
             mount,
-            container,
-            &path.child("mountPropagation"),
+            &volume_mounts_path.child("recursiveReadOnly"),
             violations,
         );
-        validate_recursion(mount, &path.child("recursiveReadOnly"), violations);
     }
-}
-
-/// A part of a volume.
-///
-/// Kubernetes: what is wrong with it is reported at the list.
-fn validate_part(mount: &Value, place: &Path, list: &Path, violations: &mut Violations) {
-    let (part, expression) = (mount["subPath"].str(), mount["subPathExpr"].str());
-    if !part.is_empty() {
-        descending_path(part, &list.child("subPath"), violations);
-    }
-    if !part.is_empty() && !expression.is_empty() {
-        let detail = "subPathExpr and subPath are mutually exclusive";
-        violations.invalid(place.child("subPathExpr"), expression, detail);
-    }
-    if !expression.is_empty() {
-        descending_path(expression, &list.child("subPathExpr"), violations);
-    }
-}
-
-fn validate_propagation(
-    mount: &Value,
-    container: &Value,
-    path: &Path,
-    violations: &mut Violations,
-) {
-    let Some(mode) = mount["mountPropagation"].as_str() else {
-        return;
-    };
-    field::one_of(
-        mode,
-        &["Bidirectional", "HostToContainer", "None"],
-        path,
-        violations,
-    );
-    if mode == "Bidirectional" && !container["securityContext"]["privileged"].bool() {
-        let detail = "Bidirectional mount propagation is available only to privileged containers";
-        violations.forbidden(path, detail);
-    }
+    validate_devices(container, volumes, &path.child("volumeDevices"), violations);
 }
 
 fn validate_recursion(mount: &Value, path: &Path, violations: &mut Violations) {
@@ -142,14 +130,30 @@ fn validate_devices(
         if names.contains(&name) {
             violations.invalid(name_place, name, "must be unique");
         }
-        validate_device_volume(name, volumes, &name_place, violations);
+        // Only what is claimed can be a device.
+        let volume = volumes
+            .iter()
+            .rfind(|(volume, _)| *volume == name)
+            .map(|(_, volume)| volume);
+        let is_claimed = |volume: &&Value| {
+            !volume["persistentVolumeClaim"].is_null() || !volume["ephemeral"].is_null()
+        };
+        if volume.is_some_and(|volume| !is_claimed(volume)) {
+            let detail = "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
+            violations.invalid(name_place, name, detail);
+        }
+        if volume.is_none() {
+            violations.not_found(name_place, name);
+        }
         if text.is_empty() {
             violations.required(path_place, "");
         }
         if paths.contains(&text) {
             violations.invalid(path_place, text, "must be unique");
         }
-        if climbs(text) {
+        let mut backsteps = Violations::default();
+        no_backsteps(text, &Path::new(""), &mut backsteps);
+        if !backsteps.is_empty() {
             violations.invalid(path_place, text, "can not contain backsteps ('..')");
         } else {
             paths.insert(text);
@@ -168,29 +172,4 @@ fn validate_devices(
             names.insert(name);
         }
     }
-}
-
-/// Only what is claimed can be a device.
-fn validate_device_volume(name: &str, volumes: &Volumes, path: &Path, violations: &mut Violations) {
-    let volume = volumes
-        .iter()
-        .rfind(|(volume, _)| *volume == name)
-        .map(|(_, volume)| volume);
-    let is_claimed = |volume: &&Value| {
-        !volume["persistentVolumeClaim"].is_null() || !volume["ephemeral"].is_null()
-    };
-    if volume.is_some_and(|volume| !is_claimed(volume)) {
-        let detail =
-            "can only use volume source type of PersistentVolumeClaim or Ephemeral for block mode";
-        violations.invalid(path, name, detail);
-    }
-    if volume.is_none() {
-        violations.not_found(path, name);
-    }
-}
-
-fn climbs(text: &str) -> bool {
-    let mut violations = Violations::default();
-    no_backsteps(text, &Path::new(""), &mut violations);
-    !violations.is_empty()
 }

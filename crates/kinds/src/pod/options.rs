@@ -1,7 +1,7 @@
-//! What does an old object excuse?
+//! Validation options: what an update may keep because the old object has it.
 //!
-//! Rules became stricter over time. What was accepted once may stay, so that an object can still be changed in
-//! other places; a new object gets no such favour.
+//! Validation became stricter over time. A value that was accepted once may stay on update; a new object must pass all
+//! rules.
 
 use mizzen_object::validate::{names, selector};
 use mizzen_object::{Path, Violations};
@@ -43,6 +43,24 @@ impl Options {
         };
         let spec = &old["spec"];
         let shares_network = spec["hostNetwork"].bool();
+        let terms = &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+            ["nodeSelectorTerms"];
+        let expressions = terms
+            .list()
+            .iter()
+            .flat_map(|term| term["matchExpressions"].list());
+        let mut values = expressions.flat_map(|expression| expression["values"].list());
+        let any_node_values = values.any(|value| !names::is_label_value(value.str()).is_empty());
+        let sources = spec["volumes"]
+            .list()
+            .iter()
+            .flat_map(|volume| volume["projected"]["sources"].list());
+        let mut tokens = sources
+            .map(|source| &source["serviceAccountToken"])
+            .filter(|token| !token.is_null());
+        let any_token_paths = tokens.any(|token| {
+            violates(|path, violations| volumes::local_path(token["path"].str(), path, violations))
+        });
         Options {
             is_pod: false,
             any_deletion_cost: !annotations::is_deletion_cost(&old["metadata"]["annotations"]),
@@ -51,7 +69,7 @@ impl Options {
                     affinity::validate_selectors(term, false, path, violations)
                 });
             }),
-            any_node_values: has_odd_node_values(spec),
+            any_node_values,
             any_spread_selectors: violates(|path, violations| {
                 for constraint in spec["topologySpreadConstraints"].list() {
                     let options = selector::SelectorOptions::default();
@@ -70,16 +88,16 @@ impl Options {
             }),
             any_huge_pages: containers(spec).any(has_odd_huge_pages)
                 || resources::has_odd_huge_pages(&spec["overhead"]),
-            any_token_paths: has_odd_token_path(spec),
+            any_token_paths,
             sysctls_of_host: spec["securityContext"]["sysctls"]
                 .list()
                 .iter()
                 .any(|sysctl| security::host_sysctl(sysctl["name"].str(), spec).is_some()),
             any_selinux_policy: !spec["securityContext"]["seLinuxChangePolicy"].is_null(),
-            restarting_init_containers: spec["initContainers"]
-                .list()
-                .iter()
-                .any(is_restarting_init_container),
+            restarting_init_containers: spec["initContainers"].list().iter().any(|container| {
+                let restarts = |policy: &Value| policy["restartPolicy"].str() == "RestartContainer";
+                !is_sidecar(container) && container["resizePolicy"].list().iter().any(restarts)
+            }),
             devices_of_namespaced_users: has_namespaced_users(spec)
                 && containers(spec).any(|container| !container["volumeDevices"].is_empty()),
             network_of_namespaced_users: has_namespaced_users(spec) && shares_network,
@@ -97,39 +115,10 @@ fn violates(check: impl FnOnce(&Path, &mut Violations)) -> bool {
     !violations.is_empty()
 }
 
-fn has_odd_node_values(spec: &Value) -> bool {
-    let terms = &spec["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-        ["nodeSelectorTerms"];
-    let expressions = terms
-        .list()
-        .iter()
-        .flat_map(|term| term["matchExpressions"].list());
-    let mut values = expressions.flat_map(|expression| expression["values"].list());
-    values.any(|value| !names::is_label_value(value.str()).is_empty())
-}
-
 fn has_odd_huge_pages(container: &Value) -> bool {
     ["limits", "requests"]
         .into_iter()
         .any(|list| resources::has_odd_huge_pages(&container["resources"][list]))
-}
-
-fn has_odd_token_path(spec: &Value) -> bool {
-    let sources = spec["volumes"]
-        .list()
-        .iter()
-        .flat_map(|volume| volume["projected"]["sources"].list());
-    let mut tokens = sources
-        .map(|source| &source["serviceAccountToken"])
-        .filter(|token| !token.is_null());
-    tokens.any(|token| {
-        violates(|path, violations| volumes::local_path(token["path"].str(), path, violations))
-    })
-}
-
-fn is_restarting_init_container(container: &Value) -> bool {
-    let restarts = |policy: &Value| policy["restartPolicy"].str() == "RestartContainer";
-    !is_sidecar(container) && container["resizePolicy"].list().iter().any(restarts)
 }
 
 /// Whether the pod's users are not the host's.

@@ -1,4 +1,4 @@
-//! Which files of one volume get in each other's way?
+//! Warnings for projected volumes whose files overlap.
 
 use mizzen_value::Value;
 use mizzen_value::json::quote;
@@ -109,26 +109,23 @@ fn clashes(files: Vec<File>) -> Vec<String> {
         .map(|(path, source)| (path.trim_end_matches('/'), source))
         .collect();
     for (index, file) in files.iter().enumerate() {
-        for other in files[..index]
-            .iter()
-            .filter(|other| overlap(file.0, other.0))
-        {
+        for other in files[..index].iter().filter(|other| {
+            let path = file.0;
+            let other = other.0;
+            let (long, short) = if path.len() > other.len() {
+                (path, other)
+            } else {
+                (other, path)
+            };
+            let below = long
+                .strip_prefix(short)
+                .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+            !short.is_empty() && below
+        }) {
             clashes.push(format!("{} with {}", show(file), show(other)));
         }
     }
     clashes
-}
-
-fn overlap(path: &str, other: &str) -> bool {
-    let (long, short) = if path.len() > other.len() {
-        (path, other)
-    } else {
-        (other, path)
-    };
-    let below = long
-        .strip_prefix(short)
-        .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    !short.is_empty() && below
 }
 
 fn show((path, source): &File) -> String {

@@ -1,9 +1,9 @@
-//! How much does a pod request, and how much may it use?
+//! Resource requests and limits of a whole pod.
 //!
 //! The one rule for scheduler, kubelet, quota, LimitRanger, autoscaler, defaulting and validation: regular containers and
 //! sidecars run together, init containers one after the other beside the sidecars that started before them; what the pod
 //! says as a whole replaces the sum, and overhead comes on top. While a resize is in progress, a container counts with the
-//! largest of what it shall have, has, and was promised.
+//! largest of its desired, actual and allocated resources.
 //!
 //! Kubernetes: component-helpers/resource/helpers.go. Amounts of node-allocatable resource claims are behind the gate
 //! DRANodeAllocatableResources, which is off in v1.36.
@@ -62,24 +62,24 @@ pub struct PodResourcesOptions<'a, L> {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Field {
+pub(crate) enum ResourceField {
     Requests,
     Limits,
 }
 
-impl Field {
+impl ResourceField {
     pub(crate) fn name(self) -> &'static str {
         match self {
-            Field::Requests => "requests",
-            Field::Limits => "limits",
+            ResourceField::Requests => "requests",
+            ResourceField::Limits => "limits",
         }
     }
 }
 
 /// What a pod requests.
 pub fn pod_requests<L: ResourceList>(pod: &Value, options: &PodResourcesOptions<L>) -> L {
-    let mut requests = aggregate(pod, Field::Requests, options);
-    apply_pod_level(pod, Field::Requests, options, &mut requests);
+    let mut requests = aggregate(pod, ResourceField::Requests, options);
+    apply_pod_level(pod, ResourceField::Requests, options, &mut requests);
     if !options.exclude_overhead && !pod["spec"]["overhead"].is_null() {
         requests.add(&L::read(&pod["spec"]["overhead"]));
     }
@@ -88,8 +88,8 @@ pub fn pod_requests<L: ResourceList>(pod: &Value, options: &PodResourcesOptions<
 
 /// What a pod may use. Overhead is added to limits that are there and not zero.
 pub fn pod_limits(pod: &Value, options: &PodResourcesOptions<Amounts>) -> Amounts {
-    let mut limits = aggregate(pod, Field::Limits, options);
-    apply_pod_level(pod, Field::Limits, options, &mut limits);
+    let mut limits = aggregate(pod, ResourceField::Limits, options);
+    apply_pod_level(pod, ResourceField::Limits, options, &mut limits);
     if !options.exclude_overhead {
         for (name, amount) in amounts(&pod["spec"]["overhead"]) {
             if let Some(limit) = limits.get_mut(&name).filter(|limit| !limit.is_zero()) {
@@ -112,13 +112,17 @@ pub fn has_pod_level_requests(spec: &Value) -> bool {
 }
 
 /// What all containers of a pod spec need together, without what its status says.
-pub(crate) fn aggregate_spec(spec: &Value, field: Field) -> Amounts {
+pub(crate) fn aggregate_spec(spec: &Value, field: ResourceField) -> Amounts {
     aggregate_containers(spec, |container| {
         amounts(&container["resources"][field.name()])
     })
 }
 
-fn aggregate<L: ResourceList>(pod: &Value, field: Field, options: &PodResourcesOptions<L>) -> L {
+fn aggregate<L: ResourceList>(
+    pod: &Value,
+    field: ResourceField,
+    options: &PodResourcesOptions<L>,
+) -> L {
     aggregate_containers(&pod["spec"], |container| {
         let stated = &container["resources"][field.name()];
         let status = match options.use_status_resources {
@@ -131,8 +135,8 @@ fn aggregate<L: ResourceList>(pod: &Value, field: Field, options: &PodResourcesO
         };
         let mut list: L = maximum(&lists);
         let missing = match field {
-            Field::Requests => options.missing_requests,
-            Field::Limits => &[],
+            ResourceField::Requests => options.missing_requests,
+            ResourceField::Limits => &[],
         };
         for (name, amount) in missing {
             if lists.iter().all(|list| list[*name].is_null()) {
@@ -183,19 +187,18 @@ fn status_of<'a>(pod: &'a Value, container: &Value) -> Option<&'a Value> {
 /// if the node can never grant it; what was promised counts for requests only.
 fn effective<'a>(
     pod: &Value,
-    field: Field,
+    field: ResourceField,
     stated: &'a Value,
     status: &'a Value,
 ) -> [&'a Value; 3] {
     let allocated = match field {
-        Field::Requests => &status["allocatedResources"],
-        Field::Limits => &NONE,
+        ResourceField::Requests => &status["allocatedResources"],
+        ResourceField::Limits => &NONE,
     };
-    let stated = if is_resize_infeasible(pod) {
-        &NONE
-    } else {
-        stated
-    };
+    // A resize that the node can never do has no effect.
+    let is_infeasible = find(&pod["status"]["conditions"], "PodResizePending")
+        .is_some_and(|condition| condition["reason"].str() == "Infeasible");
+    let stated = if is_infeasible { &NONE } else { stated };
     [stated, &status["resources"][field.name()], allocated]
 }
 
@@ -206,16 +209,10 @@ fn maximum<L: ResourceList>(lists: &[&Value]) -> L {
     maximum
 }
 
-/// Whether the node of a pod can never resize it as its spec says.
-fn is_resize_infeasible(pod: &Value) -> bool {
-    find(&pod["status"]["conditions"], "PodResizePending")
-        .is_some_and(|condition| condition["reason"].str() == "Infeasible")
-}
-
 /// What the pod names as a whole replaces the sum of its containers.
 fn apply_pod_level<L: ResourceList>(
     pod: &Value,
-    field: Field,
+    field: ResourceField,
     options: &PodResourcesOptions<L>,
     total: &mut L,
 ) {

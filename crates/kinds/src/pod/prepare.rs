@@ -1,4 +1,4 @@
-//! What does only the server know about a pod?
+//! Preparation of pods for create and update, and disabled fields.
 
 use std::collections::BTreeMap;
 
@@ -13,28 +13,56 @@ pub(super) fn prepare(new: &mut Value, old: Option<&Value>, context: &Context) {
     match (context.action, old) {
         (Action::Status, Some(old)) => prepare_status(new, old),
         (_, Some(_)) => drop_disabled(new, old),
-        (_, None) => prepare_new(new, context.now),
+        (_, None) => {
+            let now = context.now;
+            new.set(
+                "status",
+                value!({"phase": "Pending", "qosClass": (qos_class(&new["spec"]))}),
+            );
+            drop_disabled(new, None);
+            if !new["spec"]["schedulingGates"].is_empty() {
+                let condition = value!({
+                    "type": "PodScheduled",
+                    "status": "False",
+                    "lastTransitionTime": now,
+                    "reason": "SchedulingGated",
+                    "message": "Scheduling is blocked due to non-empty scheduling gates",
+                });
+                new.entry("status").set("conditions", vec![condition]);
+            }
+            // The pod's own values of some labels become part of selectors.
+            let labels = new["metadata"]["labels"].clone();
+            let spec = new.entry("spec");
+            affinity::terms_mut(spec, |term| merge_into(term, &labels));
+            each(spec, "topologySpreadConstraints", |constraint| {
+                merge_into(constraint, &labels)
+            });
+            // AppArmor profiles were annotations once.
+            if new["spec"]["os"]["name"].str() != "windows" {
+                let annotations = new["metadata"]["annotations"].clone();
+                let spec = new.entry("spec");
+                let whole = spec["securityContext"]["appArmorProfile"].clone();
+                for list in CONTAINER_LISTS {
+                    each(spec, list, |container| {
+                        let annotation = &annotations[format!(
+                            "{}{}",
+                            annotations::APP_ARMOR,
+                            container["name"].str()
+                        )
+                        .as_str()];
+                        let profile = annotation.as_str().and_then(app_armor_profile);
+                        if let Some(profile) = profile.filter(|profile| *profile != whole)
+                            && container["securityContext"]["appArmorProfile"].is_null()
+                        {
+                            container
+                                .entry("securityContext")
+                                .set("appArmorProfile", profile);
+                        }
+                    });
+                }
+            }
+        }
     }
-}
-
-fn prepare_new(pod: &mut Value, now: &str) {
-    pod.set(
-        "status",
-        value!({"phase": "Pending", "qosClass": (qos_class(&pod["spec"]))}),
-    );
-    drop_disabled(pod, None);
-    if !pod["spec"]["schedulingGates"].is_empty() {
-        let condition = value!({
-            "type": "PodScheduled",
-            "status": "False",
-            "lastTransitionTime": now,
-            "reason": "SchedulingGated",
-            "message": "Scheduling is blocked due to non-empty scheduling gates",
-        });
-        pod.entry("status").set("conditions", vec![condition]);
-    }
-    merge_label_keys(pod);
-    copy_app_armor(pod);
 }
 
 /// Clears what is switched off, unless it was in use before. Holds for pods and for templates of pods.
@@ -45,7 +73,11 @@ pub(crate) fn drop_disabled(new: &mut Value, old: Option<&Value>) {
         spec.remove("schedulingGroup");
     }
     for source in ["clusterTrustBundle", "podCertificate"] {
-        if !projects(old, source) {
+        let mut projections = old["volumes"]
+            .list()
+            .iter()
+            .flat_map(|volume| volume["projected"]["sources"].list());
+        if !projections.any(|projection| !projection[source].is_null()) {
             each(spec, "volumes", |volume| {
                 super::with(volume, "projected", |projected| {
                     each(projected, "sources", |projection| {
@@ -57,27 +89,17 @@ pub(crate) fn drop_disabled(new: &mut Value, old: Option<&Value>) {
     }
     if !containers(old).any(|container| !container["lifecycle"]["stopSignal"].is_null()) {
         for list in CONTAINER_LISTS {
-            each(spec, list, drop_stop_signal);
+            each(spec, list, |container| {
+                if let Some(lifecycle) = container.get_mut("lifecycle")
+                    && lifecycle
+                        .remove("stopSignal")
+                        .is_some_and(|signal| !signal.is_null())
+                    && lifecycle.entries().all(|(_, moment)| moment.is_null())
+                {
+                    container.remove("lifecycle");
+                }
+            });
         }
-    }
-}
-
-fn projects(spec: &Value, source: &str) -> bool {
-    let projections = spec["volumes"]
-        .list()
-        .iter()
-        .flat_map(|volume| volume["projected"]["sources"].list());
-    { projections }.any(|projection| !projection[source].is_null())
-}
-
-fn drop_stop_signal(container: &mut Value) {
-    if let Some(lifecycle) = container.get_mut("lifecycle")
-        && lifecycle
-            .remove("stopSignal")
-            .is_some_and(|signal| !signal.is_null())
-        && lifecycle.entries().all(|(_, moment)| moment.is_null())
-    {
-        container.remove("lifecycle");
     }
 }
 
@@ -93,35 +115,7 @@ fn prepare_status(new: &mut Value, old: &Value) {
             status.set(key, old[key].clone());
         }
     }
-    keep_observed_generations(status, old);
-    if old["nodeAllocatableResourceClaimStatuses"].is_empty() {
-        status.remove("nodeAllocatableResourceClaimStatuses");
-    }
-    let mounts = |status: &Value| {
-        STATUS_LISTS
-            .iter()
-            .any(|list| status[*list].list().iter().any(shows_volumes))
-    };
-    if !mounts(old) {
-        for list in STATUS_LISTS {
-            each(status, list, |status| {
-                each(status, "volumeMounts", |mount| {
-                    drop(mount.remove("volumeStatus"))
-                });
-            });
-        }
-    }
-}
-
-fn shows_volumes(status: &Value) -> bool {
-    status["volumeMounts"]
-        .list()
-        .iter()
-        .any(|mount| !mount["volumeStatus"].is_null())
-}
-
-/// The n-th condition of a type remembers the generation of the n-th before it.
-fn keep_observed_generations(status: &mut Value, old: &Value) {
+    // The n-th condition of a type remembers the generation of the n-th before it.
     let mut known: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
     for condition in old["conditions"].list().iter().rev() {
         known
@@ -135,16 +129,28 @@ fn keep_observed_generations(status: &mut Value, old: &Value) {
             condition.set_default("observedGeneration", generation.clone());
         }
     });
-}
-
-/// The pod's own values of some labels become part of selectors.
-fn merge_label_keys(pod: &mut Value) {
-    let labels = pod["metadata"]["labels"].clone();
-    let spec = pod.entry("spec");
-    affinity::terms_mut(spec, |term| merge_into(term, &labels));
-    each(spec, "topologySpreadConstraints", |constraint| {
-        merge_into(constraint, &labels)
-    });
+    if old["nodeAllocatableResourceClaimStatuses"].is_empty() {
+        status.remove("nodeAllocatableResourceClaimStatuses");
+    }
+    let mounts = |status: &Value| {
+        STATUS_LISTS.iter().any(|list| {
+            status[*list].list().iter().any(|status| {
+                status["volumeMounts"]
+                    .list()
+                    .iter()
+                    .any(|mount| !mount["volumeStatus"].is_null())
+            })
+        })
+    };
+    if !mounts(old) {
+        for list in STATUS_LISTS {
+            each(status, list, |status| {
+                each(status, "volumeMounts", |mount| {
+                    drop(mount.remove("volumeStatus"))
+                });
+            });
+        }
+    }
 }
 
 fn merge_into(term: &mut Value, labels: &Value) {
@@ -162,30 +168,6 @@ fn merge_into(term: &mut Value, labels: &Value) {
                     .push(expression);
             }
         }
-    }
-}
-
-/// AppArmor profiles were annotations once.
-fn copy_app_armor(pod: &mut Value) {
-    if pod["spec"]["os"]["name"].str() == "windows" {
-        return;
-    }
-    let annotations = pod["metadata"]["annotations"].clone();
-    let spec = pod.entry("spec");
-    let whole = spec["securityContext"]["appArmorProfile"].clone();
-    for list in CONTAINER_LISTS {
-        each(spec, list, |container| {
-            let annotation = &annotations
-                [format!("{}{}", annotations::APP_ARMOR, container["name"].str()).as_str()];
-            let profile = annotation.as_str().and_then(app_armor_profile);
-            if let Some(profile) = profile.filter(|profile| *profile != whole)
-                && container["securityContext"]["appArmorProfile"].is_null()
-            {
-                container
-                    .entry("securityContext")
-                    .set("appArmorProfile", profile);
-            }
-        });
     }
 }
 

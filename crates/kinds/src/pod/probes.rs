@@ -1,4 +1,4 @@
-//! How is a container watched, started and stopped?
+//! Validation of probes and lifecycle handlers.
 
 use mizzen_object::validate::{field, names};
 use mizzen_object::{Path, Violations};
@@ -6,18 +6,65 @@ use mizzen_value::Value;
 
 /// What is done at the turns of a container's life, and how one knows that it is well.
 pub(super) fn validate(container: &Value, spec: &Value, path: &Path, violations: &mut Violations) {
-    validate_lifecycle(
-        &container["lifecycle"],
-        spec,
-        &path.child("lifecycle"),
-        violations,
-    );
+    let lifecycle = &container["lifecycle"];
+    for moment in ["postStart", "preStop"] {
+        if !lifecycle[moment].is_null() {
+            validate_handler(
+                &lifecycle[moment],
+                spec,
+                &path.child("lifecycle").child(moment),
+                violations,
+            );
+        }
+    }
+    if let Some(signal) = lifecycle["stopSignal"].as_str() {
+        let os = &spec["os"];
+        let path = path.child("lifecycle");
+        let path = path.child("stopSignal");
+        match os["name"].str() {
+            _ if os.is_null() => violations.forbidden(
+                path,
+                "may not be set for containers with empty `spec.os.name`",
+            ),
+            "windows" => field::one_of(signal, &["SIGKILL", "SIGTERM"], &path, violations),
+            "linux" => {
+                let mut known: Vec<String> = SIGNALS.iter().map(ToString::to_string).collect();
+                known.extend(["SIGRTMIN".into(), "SIGRTMAX".into()]);
+                known.extend((1..=15).map(|number| format!("SIGRTMIN+{number}")));
+                known.extend((1..=14).map(|number| format!("SIGRTMAX-{number}")));
+                known.sort_unstable();
+                let known: Vec<&str> = known.iter().map(String::as_str).collect();
+                field::one_of(signal, &known, &path, violations);
+            }
+            _ => {}
+        }
+    }
     for key in ["livenessProbe", "readinessProbe", "startupProbe"] {
         let (probe, path) = (&container[key], path.child(key));
         if probe.is_null() {
             continue;
         }
-        validate_probe(probe, spec, &path, violations);
+        const NUMBERS: [&str; 5] = [
+            "initialDelaySeconds",
+            "timeoutSeconds",
+            "periodSeconds",
+            "successThreshold",
+            "failureThreshold",
+        ];
+        validate_handler(probe, spec, &path, violations);
+        for key in NUMBERS {
+            field::non_negative(probe[key].int(), &path.child(key), violations);
+        }
+        if let Some(grace) = probe["terminationGracePeriodSeconds"]
+            .as_int()
+            .filter(|grace| *grace <= 0)
+        {
+            violations.invalid(
+                path.child("terminationGracePeriodSeconds"),
+                grace,
+                "must be greater than 0",
+            );
+        }
         let grace = &probe["terminationGracePeriodSeconds"];
         if key != "readinessProbe" && probe["successThreshold"].int() != 1 {
             let threshold = probe["successThreshold"].int();
@@ -34,49 +81,49 @@ pub(super) fn validate(container: &Value, spec: &Value, path: &Path, violations:
     }
 }
 
-fn validate_lifecycle(lifecycle: &Value, spec: &Value, path: &Path, violations: &mut Violations) {
-    for moment in ["postStart", "preStop"] {
-        if !lifecycle[moment].is_null() {
-            validate_handler(&lifecycle[moment], spec, &path.child(moment), violations);
-        }
-    }
-    if let Some(signal) = lifecycle["stopSignal"].as_str() {
-        validate_signal(signal, &spec["os"], &path.child("stopSignal"), violations);
-    }
-}
-
-fn validate_probe(probe: &Value, spec: &Value, path: &Path, violations: &mut Violations) {
-    const NUMBERS: [&str; 5] = [
-        "initialDelaySeconds",
-        "timeoutSeconds",
-        "periodSeconds",
-        "successThreshold",
-        "failureThreshold",
-    ];
-    validate_handler(probe, spec, path, violations);
-    for key in NUMBERS {
-        field::non_negative(probe[key].int(), &path.child(key), violations);
-    }
-    if let Some(grace) = probe["terminationGracePeriodSeconds"]
-        .as_int()
-        .filter(|grace| *grace <= 0)
-    {
-        violations.invalid(
-            path.child("terminationGracePeriodSeconds"),
-            grace,
-            "must be greater than 0",
-        );
-    }
-}
-
 type Check = fn(&Value, &Value, &Path, &mut Violations);
 
 const HANDLERS: [(&str, Check); 5] = [
-    ("exec", validate_exec),
-    ("httpGet", validate_http_get),
+    ("exec", |action, _, path, violations| {
+        if action["command"].is_empty() {
+            violations.required(path.child("command"), "");
+        }
+    }),
+    ("httpGet", |action, _, path, violations| {
+        if action["path"].str().is_empty() {
+            violations.required(path.child("path"), "");
+        }
+        validate_port(&action["port"], &path.child("port"), violations);
+        field::one_of(
+            action["scheme"].str(),
+            &["HTTP", "HTTPS"],
+            &path.child("scheme"),
+            violations,
+        );
+        for header in action["httpHeaders"].list() {
+            let name = header["name"].str();
+            field::all(
+                names::is_http_header_name(name),
+                name,
+                &path.child("httpHeaders"),
+                violations,
+            );
+        }
+    }),
     ("tcpSocket", validate_socket),
     ("grpc", validate_socket),
-    ("sleep", validate_sleep),
+    ("sleep", |action, spec, path, violations| {
+        let Some(grace) = spec["terminationGracePeriodSeconds"].as_int() else {
+            return;
+        };
+        let seconds = action["seconds"].int();
+        if seconds < 0 || seconds > grace {
+            let detail = format!(
+                "must be non-negative and less than terminationGracePeriodSeconds ({grace})"
+            );
+            violations.invalid(path, seconds, &detail);
+        }
+    }),
 ];
 
 /// One thing to do.
@@ -88,34 +135,6 @@ fn validate_handler(handler: &Value, spec: &Value, path: &Path, violations: &mut
     check(&handler[*key], spec, &path.child(key), violations);
     for (key, _) in found {
         violations.forbidden(path.child(key), "may not specify more than 1 handler type");
-    }
-}
-
-fn validate_exec(action: &Value, _: &Value, path: &Path, violations: &mut Violations) {
-    if action["command"].is_empty() {
-        violations.required(path.child("command"), "");
-    }
-}
-
-fn validate_http_get(action: &Value, _: &Value, path: &Path, violations: &mut Violations) {
-    if action["path"].str().is_empty() {
-        violations.required(path.child("path"), "");
-    }
-    validate_port(&action["port"], &path.child("port"), violations);
-    field::one_of(
-        action["scheme"].str(),
-        &["HTTP", "HTTPS"],
-        &path.child("scheme"),
-        violations,
-    );
-    for header in action["httpHeaders"].list() {
-        let name = header["name"].str();
-        field::all(
-            names::is_http_header_name(name),
-            name,
-            &path.child("httpHeaders"),
-            violations,
-        );
     }
 }
 
@@ -132,18 +151,6 @@ fn validate_port(port: &Value, path: &Path, violations: &mut Violations) {
             path,
             violations,
         ),
-    }
-}
-
-fn validate_sleep(action: &Value, spec: &Value, path: &Path, violations: &mut Violations) {
-    let Some(grace) = spec["terminationGracePeriodSeconds"].as_int() else {
-        return;
-    };
-    let seconds = action["seconds"].int();
-    if seconds < 0 || seconds > grace {
-        let detail =
-            format!("must be non-negative and less than terminationGracePeriodSeconds ({grace})");
-        violations.invalid(path, seconds, &detail);
     }
 }
 
@@ -184,23 +191,3 @@ const SIGNALS: [&str; 34] = [
     "SIGXCPU",
     "SIGXFSZ",
 ];
-
-fn validate_signal(signal: &str, os: &Value, path: &Path, violations: &mut Violations) {
-    match os["name"].str() {
-        _ if os.is_null() => violations.forbidden(
-            path,
-            "may not be set for containers with empty `spec.os.name`",
-        ),
-        "windows" => field::one_of(signal, &["SIGKILL", "SIGTERM"], path, violations),
-        "linux" => {
-            let mut known: Vec<String> = SIGNALS.iter().map(ToString::to_string).collect();
-            known.extend(["SIGRTMIN".into(), "SIGRTMAX".into()]);
-            known.extend((1..=15).map(|number| format!("SIGRTMIN+{number}")));
-            known.extend((1..=14).map(|number| format!("SIGRTMAX-{number}")));
-            known.sort_unstable();
-            let known: Vec<&str> = known.iter().map(String::as_str).collect();
-            field::one_of(signal, &known, path, violations);
-        }
-        _ => {}
-    }
-}

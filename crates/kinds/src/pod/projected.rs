@@ -1,4 +1,4 @@
-//! What can be projected into one directory together?
+//! Validation of projected volumes.
 
 use std::collections::HashSet;
 
@@ -8,12 +8,12 @@ use mizzen_value::Value;
 
 use super::internal;
 use super::sources::{validate_file, validate_item, validate_mode};
-use super::volumes::{Around, local_path};
+use super::volumes::{VolumeContext, local_path};
 
 /// Several sources, of which no two may want the same file.
 pub(super) fn validate(
     projected: &Value,
-    around: &Around,
+    around: &VolumeContext,
     path: &Path,
     violations: &mut Violations,
 ) {
@@ -22,7 +22,7 @@ pub(super) fn validate(
         &path.child("defaultMode"),
         violations,
     );
-    let mut files = Files {
+    let mut files = ProjectedFiles {
         path,
         taken: HashSet::new(),
     };
@@ -48,25 +48,53 @@ pub(super) fn validate(
     }
 }
 
-type Check = for<'a> fn(&'a Value, &Around, &Path, &mut Files<'a, '_>, &mut Violations);
+type Check =
+    for<'a> fn(&'a Value, &VolumeContext, &Path, &mut ProjectedFiles<'a, '_>, &mut Violations);
 
 const SOURCES: [(&str, Check); 6] = [
     ("secret", validate_items),
     ("configMap", validate_items),
-    ("downwardAPI", validate_downward_api),
-    ("serviceAccountToken", validate_token),
+    ("downwardAPI", |source, _, path, files, violations| {
+        for file in source["items"].list() {
+            validate_file(file, path, violations);
+            let name = file["path"].str();
+            if !name.is_empty() {
+                files.take(name, name, violations);
+            }
+        }
+    }),
+    (
+        "serviceAccountToken",
+        |token, around, path, files, violations| {
+            let seconds = token["expirationSeconds"].int();
+            if seconds < 600 {
+                let detail = "may not specify a duration less than 10 minutes";
+                violations.invalid(path.child("expirationSeconds"), seconds, detail);
+            }
+            if seconds > 1 << 32 {
+                let detail = "may not specify a duration larger than 2^32 seconds";
+                violations.invalid(path.child("expirationSeconds"), seconds, detail);
+            }
+            // Kubernetes: the path is reported at the volume, not at the token.
+            match token["path"].str() {
+                "" => violations.required(files.path.child("path"), ""),
+                _ if around.options.any_token_paths => {}
+                text => local_path(text, &files.path.child("path"), violations),
+            }
+        },
+    ),
     ("clusterTrustBundle", validate_trust_bundle),
     ("podCertificate", validate_certificate),
 ];
 
 /// The files that are taken.
-struct Files<'a, 'p> {
+struct ProjectedFiles<'a, 'p> {
     path: &'p Path<'p>,
     taken: HashSet<&'a str>,
 }
 
-impl<'a> Files<'a, '_> {
-    /// Takes a file. `blamed` is shown if somebody else has it.
+impl<'a> ProjectedFiles<'a, '_> {
+    /// Claims the path of a file. `blamed` is shown in the message if another source has it already.
     fn take(&mut self, file: &'a str, blamed: &str, violations: &mut Violations) {
         if self.taken.contains(&file) {
             violations.invalid(self.path, blamed, "conflicting duplicate paths");
@@ -78,9 +106,9 @@ impl<'a> Files<'a, '_> {
 
 fn validate_items<'a>(
     source: &'a Value,
-    _: &Around,
+    _: &VolumeContext,
     path: &Path,
-    files: &mut Files<'a, '_>,
+    files: &mut ProjectedFiles<'a, '_>,
     violations: &mut Violations,
 ) {
     let name = source["name"].str();
@@ -96,51 +124,11 @@ fn validate_items<'a>(
     }
 }
 
-fn validate_downward_api<'a>(
-    source: &'a Value,
-    _: &Around,
-    path: &Path,
-    files: &mut Files<'a, '_>,
-    violations: &mut Violations,
-) {
-    for file in source["items"].list() {
-        validate_file(file, path, violations);
-        let name = file["path"].str();
-        if !name.is_empty() {
-            files.take(name, name, violations);
-        }
-    }
-}
-
-fn validate_token<'a>(
-    token: &'a Value,
-    around: &Around,
-    path: &Path,
-    files: &mut Files<'a, '_>,
-    violations: &mut Violations,
-) {
-    let seconds = token["expirationSeconds"].int();
-    if seconds < 600 {
-        let detail = "may not specify a duration less than 10 minutes";
-        violations.invalid(path.child("expirationSeconds"), seconds, detail);
-    }
-    if seconds > 1 << 32 {
-        let detail = "may not specify a duration larger than 2^32 seconds";
-        violations.invalid(path.child("expirationSeconds"), seconds, detail);
-    }
-    // Kubernetes: the path is reported at the volume, not at the token.
-    match token["path"].str() {
-        "" => violations.required(files.path.child("path"), ""),
-        _ if around.options.any_token_paths => {}
-        text => local_path(text, &files.path.child("path"), violations),
-    }
-}
-
 fn validate_trust_bundle<'a>(
     bundle: &'a Value,
-    _: &Around,
+    _: &VolumeContext,
     path: &Path,
-    files: &mut Files<'a, '_>,
+    files: &mut ProjectedFiles<'a, '_>,
     violations: &mut Violations,
 ) {
     match (bundle["name"].as_str(), bundle["signerName"].as_str()) {
@@ -148,7 +136,22 @@ fn validate_trust_bundle<'a>(
             let shown = internal::form("ClusterTrustBundleProjection", bundle);
             violations.invalid(path, shown, "only one of name and signerName may be used");
         }
-        (Some(name), None) => validate_bundle_name(name, bundle, path, violations),
+        (Some(name), None) => {
+            if name.is_empty() {
+                violations.required(path.child("name"), "must be a valid object name");
+            }
+            // What comes before the last colon is the signer's name, with colons for slashes.
+            let own = name.rsplit_once(':').map_or(name, |(_, own)| own);
+            for message in names::name_is_dns_subdomain(own, false) {
+                let detail = format!("not a valid clustertrustbundlename: {message}");
+                violations.invalid(path.child("name"), name, &detail);
+            }
+            let selector = &bundle["labelSelector"];
+            if !selector.is_null() {
+                let detail = "labelSelector must be unset if name is specified";
+                violations.invalid(path.child("labelSelector"), selector.clone(), detail);
+            }
+        }
         (None, Some(signer)) => {
             if signer.is_empty() {
                 violations.required(path.child("signerName"), "must be a valid signer name");
@@ -172,28 +175,11 @@ fn validate_trust_bundle<'a>(
     files.take(file, file, violations);
 }
 
-fn validate_bundle_name(name: &str, bundle: &Value, path: &Path, violations: &mut Violations) {
-    if name.is_empty() {
-        violations.required(path.child("name"), "must be a valid object name");
-    }
-    // What comes before the last colon is the signer's name, with colons for slashes.
-    let own = name.rsplit_once(':').map_or(name, |(_, own)| own);
-    for message in names::name_is_dns_subdomain(own, false) {
-        let detail = format!("not a valid clustertrustbundlename: {message}");
-        violations.invalid(path.child("name"), name, &detail);
-    }
-    let selector = &bundle["labelSelector"];
-    if !selector.is_null() {
-        let detail = "labelSelector must be unset if name is specified";
-        violations.invalid(path.child("labelSelector"), selector.clone(), detail);
-    }
-}
-
 fn validate_certificate<'a>(
     certificate: &'a Value,
-    _: &Around,
+    _: &VolumeContext,
     path: &Path,
-    files: &mut Files<'a, '_>,
+    files: &mut ProjectedFiles<'a, '_>,
     violations: &mut Violations,
 ) {
     const KEY_TYPES: [&str; 6] = [
@@ -206,11 +192,21 @@ fn validate_certificate<'a>(
     ];
     let signer = certificate["signerName"].str();
     validate_signer(signer, &path.child("signerName"), violations);
-    validate_user_annotations(
-        &certificate["userAnnotations"],
-        &path.child("userAnnotations"),
-        violations,
-    );
+    let annotations = &certificate["userAnnotations"];
+    for (key, _) in annotations.entries() {
+        names::domain_prefixed_key(
+            &key.to_lowercase(),
+            &path.child("userAnnotations"),
+            violations,
+        );
+    }
+    let size: usize = annotations
+        .entries()
+        .map(|(key, value)| key.len() + value.str().len())
+        .sum();
+    if size > meta::ANNOTATIONS_SIZE {
+        violations.too_long(path.child("userAnnotations"), meta::ANNOTATIONS_SIZE);
+    }
     field::one_of(
         certificate["keyType"].str(),
         &KEY_TYPES,
@@ -218,12 +214,28 @@ fn validate_certificate<'a>(
         violations,
     );
     if let Some(seconds) = certificate["maxExpirationSeconds"].as_int() {
-        validate_expiration(
-            seconds,
-            signer,
-            &path.child("maxExpirationSeconds"),
-            violations,
-        );
+        let path = path.child("maxExpirationSeconds");
+        let host = signer.split('/').next().unwrap_or_default();
+        let is_kubernetes = host == "kubernetes.io" || host.ends_with(".kubernetes.io");
+        let max = if is_kubernetes {
+            24 * 60 * 60
+        } else {
+            91 * 24 * 60 * 60
+        };
+        if seconds < 3600 {
+            violations.invalid(
+                path,
+                seconds,
+                "if provided, maxExpirationSeconds must be >= 3600",
+            );
+        }
+        if seconds > max {
+            violations.invalid(
+                path,
+                seconds,
+                &format!("if provided, maxExpirationSeconds must be <= {max}"),
+            );
+        }
     }
     let names = ["credentialBundlePath", "keyPath", "certificateChainPath"];
     let mut used = names
@@ -239,43 +251,6 @@ fn validate_certificate<'a>(
         let file = certificate[name].str();
         local_path(file, &path.child(name), violations);
         files.take(file, file, violations);
-    }
-}
-
-fn validate_user_annotations(annotations: &Value, path: &Path, violations: &mut Violations) {
-    for (key, _) in annotations.entries() {
-        names::domain_prefixed_key(&key.to_lowercase(), path, violations);
-    }
-    let size: usize = annotations
-        .entries()
-        .map(|(key, value)| key.len() + value.str().len())
-        .sum();
-    if size > meta::ANNOTATIONS_SIZE {
-        violations.too_long(path, meta::ANNOTATIONS_SIZE);
-    }
-}
-
-fn validate_expiration(seconds: i64, signer: &str, path: &Path, violations: &mut Violations) {
-    let host = signer.split('/').next().unwrap_or_default();
-    let is_kubernetes = host == "kubernetes.io" || host.ends_with(".kubernetes.io");
-    let max = if is_kubernetes {
-        24 * 60 * 60
-    } else {
-        91 * 24 * 60 * 60
-    };
-    if seconds < 3600 {
-        violations.invalid(
-            path,
-            seconds,
-            "if provided, maxExpirationSeconds must be >= 3600",
-        );
-    }
-    if seconds > max {
-        violations.invalid(
-            path,
-            seconds,
-            &format!("if provided, maxExpirationSeconds must be <= {max}"),
-        );
     }
 }
 

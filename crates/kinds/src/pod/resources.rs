@@ -1,23 +1,14 @@
-//! How much of what may a container use?
+//! Validation of resource requirements.
 
-use mizzen_object::validate::{field, names};
 use mizzen_object::{Path, Reason, Violations, show};
 use mizzen_value::Value;
 use mizzen_value::quantity::Quantity;
 
 use super::Options;
-use super::pod_resources::{Field, aggregate_spec, is_pod_level};
+use super::pod_resources::{ResourceField, aggregate_spec, is_pod_level};
+use crate::core::fields::dns_label;
 use crate::core::resources;
 use crate::resource_names::{is_huge_page, is_overcommit_allowed};
-
-/// The name of a resource that a pod as a whole can use.
-fn validate_pod_name(name: &str, path: &Path, violations: &mut Violations) {
-    let known = violations.0.len();
-    resources::name(name, path, violations);
-    if violations.0.len() == known && !is_pod_level(name) {
-        violations.not_supported(path, name, &["cpu", "hugepages-", "memory"]);
-    }
-}
 
 /// Whether there are huge pages that are not a whole number of pages.
 pub(super) fn has_odd_huge_pages(amounts: &Value) -> bool {
@@ -80,7 +71,27 @@ fn validate_requirements(
             validate_name(name, &place, violations);
             resources::amount(name, amount, &place, violations);
             if list == "requests" {
-                validate_request(name, amount, &resources["limits"][name], path, violations);
+                let limit = &resources["limits"][name];
+                let (requested, limited) = (Quantity::of(amount.str()), Quantity::of(limit.str()));
+                let (limit, place) = (limit.str(), path.child("requests"));
+                if limit.is_empty() {
+                    if !is_overcommit_allowed(name) {
+                        let detail = "Limit must be set for non overcommitable resources";
+                        violations.required(path.child("limits"), detail);
+                    }
+                } else if requested != limited && !is_overcommit_allowed(name) {
+                    violations.invalid(
+                        place,
+                        amount.clone(),
+                        &format!("must be equal to {name} limit of {limit}"),
+                    );
+                } else if requested > limited {
+                    violations.invalid(
+                        place,
+                        amount.clone(),
+                        &format!("must be less than or equal to {name} limit of {limit}"),
+                    );
+                }
             }
             if is_huge_page(name) && !options.any_huge_pages && !is_whole_pages(name, amount) {
                 let detail = format!(
@@ -91,45 +102,6 @@ fn validate_requirements(
             }
         }
     }
-    validate_huge_pages(resources, path, violations);
-    validate_claims(
-        &resources["claims"],
-        claims,
-        &path.child("claims"),
-        violations,
-    );
-}
-
-fn validate_request(
-    name: &str,
-    amount: &Value,
-    limit: &Value,
-    path: &Path,
-    violations: &mut Violations,
-) {
-    let (requested, limited) = (Quantity::of(amount.str()), Quantity::of(limit.str()));
-    let (limit, place) = (limit.str(), path.child("requests"));
-    if limit.is_empty() {
-        if !is_overcommit_allowed(name) {
-            let detail = "Limit must be set for non overcommitable resources";
-            violations.required(path.child("limits"), detail);
-        }
-    } else if requested != limited && !is_overcommit_allowed(name) {
-        violations.invalid(
-            place,
-            amount.clone(),
-            &format!("must be equal to {name} limit of {limit}"),
-        );
-    } else if requested > limited {
-        violations.invalid(
-            place,
-            amount.clone(),
-            &format!("must be less than or equal to {name} limit of {limit}"),
-        );
-    }
-}
-
-fn validate_huge_pages(resources: &Value, path: &Path, violations: &mut Violations) {
     let names = || {
         ["limits", "requests"]
             .into_iter()
@@ -139,6 +111,12 @@ fn validate_huge_pages(resources: &Value, path: &Path, violations: &mut Violatio
     if names().any(is_huge_page) && !names().any(|name| matches!(name, "cpu" | "memory")) {
         violations.forbidden(path, "HugePages require cpu or memory");
     }
+    validate_claims(
+        &resources["claims"],
+        claims,
+        &path.child("claims"),
+        violations,
+    );
 }
 
 /// A container may name each claim of its pod once, as a whole or request by request.
@@ -154,58 +132,36 @@ fn validate_claims(wanted: &Value, claims: &[&str], path: &Path, violations: &mu
         if seen.contains(&(name, "")) {
             violations.duplicate(place, name);
         } else {
-            validate_request_name(request, &place, violations);
-            validate_claim_once(name, request, &seen, &place, violations);
+            if !request.is_empty() {
+                dns_label(request, &place.child("request"), violations);
+            }
+            if seen.contains(&(name, request)) {
+                violations.duplicate(place, format!("{name}/{request}"));
+            } else if request.is_empty() {
+                for _ in seen.iter().filter(|(other, _)| *other == name) {
+                    violations.duplicate(place, name);
+                }
+            }
             if !seen.contains(&(name, request)) {
                 seen.push((name, request));
             }
         }
         if !claims.contains(&name) {
-            violations.push(Reason::NotFound, place, unknown_claim(name, claims));
+            let mut known = claims.to_vec();
+            known.sort_unstable();
+            known.dedup();
+            let known = if known.is_empty() {
+                " which is empty".into()
+            } else {
+                format!(": {}", known.join(", "))
+            };
+            let unknown_claim = format!(
+                "Not found: {}: must be one of the names in pod.spec.resourceClaims{known}",
+                show(&name.into())
+            );
+            violations.push(Reason::NotFound, place, unknown_claim);
         }
     }
-}
-
-fn validate_request_name(request: &str, path: &Path, violations: &mut Violations) {
-    if !request.is_empty() {
-        field::all(
-            names::is_dns1123_label(request),
-            request,
-            &path.child("request"),
-            violations,
-        );
-    }
-}
-
-fn validate_claim_once(
-    name: &str,
-    request: &str,
-    seen: &[(&str, &str)],
-    path: &Path,
-    violations: &mut Violations,
-) {
-    if seen.contains(&(name, request)) {
-        violations.duplicate(path, format!("{name}/{request}"));
-    } else if request.is_empty() {
-        for _ in seen.iter().filter(|(other, _)| *other == name) {
-            violations.duplicate(path, name);
-        }
-    }
-}
-
-fn unknown_claim(name: &str, claims: &[&str]) -> String {
-    let mut known = claims.to_vec();
-    known.sort_unstable();
-    known.dedup();
-    let known = if known.is_empty() {
-        " which is empty".into()
-    } else {
-        format!(": {}", known.join(", "))
-    };
-    format!(
-        "Not found: {}: must be one of the names in pod.spec.resourceClaims{known}",
-        show(&name.into())
-    )
 }
 
 /// What a pod as a whole asks for, beside what its containers do.
@@ -231,32 +187,21 @@ pub(super) fn validate_pod(
     }
     validate_requirements(
         resources,
-        validate_pod_name,
+        |name, path, violations| {
+            // The name of a resource that a pod as a whole can use.
+            let known = violations.0.len();
+            resources::name(name, path, violations);
+            if violations.0.len() == known && !is_pod_level(name) {
+                violations.not_supported(path, name, &["cpu", "hugepages-", "memory"]);
+            }
+        },
         claims,
         options,
         path,
         violations,
     );
-    validate_sums(spec, Field::Requests, path, violations);
-    validate_sums(spec, Field::Limits, path, violations);
-    validate_container_limits(spec, path, violations);
-}
-
-/// The whole must be enough for its parts. Of limits, only those count that cannot be shared.
-fn validate_sums(spec: &Value, field: Field, path: &Path, violations: &mut Violations) {
-    let list = field.name();
-    for (name, sum) in aggregate_spec(spec, field) {
-        let whole = &spec["resources"][list][name.as_str()];
-        let counts = list == "requests" || is_huge_page(&name);
-        if counts && !whole.is_null() && sum > Quantity::of(whole.str()) {
-            let detail =
-                format!("must be greater than or equal to aggregate container {list} of {sum}");
-            violations.invalid(path.child(list).key(&name), whole.clone(), &detail);
-        }
-    }
-}
-
-fn validate_container_limits(spec: &Value, path: &Path, violations: &mut Violations) {
+    validate_sums(spec, ResourceField::Requests, path, violations);
+    validate_sums(spec, ResourceField::Limits, path, violations);
     let path = path.child("containers");
     for (index, container) in spec["containers"].list().iter().enumerate() {
         for (name, limit) in container["resources"]["limits"].entries() {
@@ -272,6 +217,20 @@ fn validate_container_limits(spec: &Value, path: &Path, violations: &mut Violati
                     &detail,
                 );
             }
+        }
+    }
+}
+
+/// The whole must be enough for its parts. Of limits, only those count that cannot be shared.
+fn validate_sums(spec: &Value, field: ResourceField, path: &Path, violations: &mut Violations) {
+    let list = field.name();
+    for (name, sum) in aggregate_spec(spec, field) {
+        let whole = &spec["resources"][list][name.as_str()];
+        let counts = list == "requests" || is_huge_page(&name);
+        if counts && !whole.is_null() && sum > Quantity::of(whole.str()) {
+            let detail =
+                format!("must be greater than or equal to aggregate container {list} of {sum}");
+            violations.invalid(path.child(list).key(&name), whole.clone(), &detail);
         }
     }
 }

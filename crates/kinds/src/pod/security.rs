@@ -1,4 +1,4 @@
-//! What may a pod and its containers do?
+//! Validation of pod and container security contexts.
 
 use std::collections::HashSet;
 
@@ -30,7 +30,25 @@ pub(super) fn validate_pod(
         let detail = "ShareProcessNamespace and HostPID cannot both be enabled";
         violations.invalid(path.child("shareProcessNamespace"), true, detail);
     }
-    validate_sysctls(spec, options, &path.child("sysctls"), violations);
+    let place = path.child("sysctls");
+    const RULE: &str = "must have at most 253 characters and match regex \
+                        ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
+    let mut seen: HashSet<&str> = HashSet::new();
+    for (index, sysctl) in spec["securityContext"]["sysctls"].list().iter().enumerate() {
+        let path = place.index(index);
+        let (name, path) = (sysctl["name"].str(), path.child("name"));
+        if name.is_empty() {
+            violations.required(path, "");
+        } else if !is_sysctl(name) {
+            violations.invalid(path, name, RULE);
+        } else if seen.contains(&name) {
+            violations.duplicate(path, name);
+        }
+        if let Some(detail) = host_sysctl(name, spec).filter(|_| !options.sysctls_of_host) {
+            violations.invalid(path, name, detail);
+        }
+        seen.insert(name);
+    }
     validate_word(
         context,
         "fsGroupChangePolicy",
@@ -82,27 +100,6 @@ fn validate_word(
 
 fn validate_id(id: &Value, path: &Path, violations: &mut Violations) {
     field::all(names::is_user_id(id.int()), id.int(), path, violations);
-}
-
-fn validate_sysctls(spec: &Value, options: &Options, path: &Path, violations: &mut Violations) {
-    const RULE: &str = "must have at most 253 characters and match regex \
-                        ^([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\\./])*[a-z0-9]([-_a-z0-9]*[a-z0-9])?$";
-    let mut seen: HashSet<&str> = HashSet::new();
-    for (index, sysctl) in spec["securityContext"]["sysctls"].list().iter().enumerate() {
-        let path = path.index(index);
-        let (name, path) = (sysctl["name"].str(), path.child("name"));
-        if name.is_empty() {
-            violations.required(path, "");
-        } else if !is_sysctl(name) {
-            violations.invalid(path, name, RULE);
-        } else if seen.contains(&name) {
-            violations.duplicate(path, name);
-        }
-        if let Some(detail) = host_sysctl(name, spec).filter(|_| !options.sysctls_of_host) {
-            violations.invalid(path, name, detail);
-        }
-        seen.insert(name);
-    }
 }
 
 fn is_sysctl(name: &str) -> bool {
@@ -191,7 +188,23 @@ pub(super) fn validate_container(
         &path.child("seccompProfile"),
         violations,
     );
-    validate_escalation(context, path, violations);
+    if context["allowPrivilegeEscalation"].as_bool() == Some(false) {
+        let mut refuse = |detail: &str| {
+            violations.invalid(path, internal::form("SecurityContext", context), detail);
+        };
+        if context["privileged"].bool() {
+            refuse("cannot set `allowPrivilegeEscalation` to false and `privileged` to true");
+        }
+        let added = context["capabilities"]["add"].list();
+        for _ in added
+            .iter()
+            .filter(|capability| capability.str() == "CAP_SYS_ADMIN")
+        {
+            refuse(
+                "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN",
+            );
+        }
+    }
     windows::validate(
         &context["windowsOptions"],
         &path.child("windowsOptions"),
@@ -202,27 +215,6 @@ pub(super) fn validate_container(
         &path.child("appArmorProfile"),
         violations,
     );
-}
-
-fn validate_escalation(context: &Value, path: &Path, violations: &mut Violations) {
-    if context["allowPrivilegeEscalation"].as_bool() != Some(false) {
-        return;
-    }
-    let mut refuse = |detail: &str| {
-        violations.invalid(path, internal::form("SecurityContext", context), detail);
-    };
-    if context["privileged"].bool() {
-        refuse("cannot set `allowPrivilegeEscalation` to false and `privileged` to true");
-    }
-    let added = context["capabilities"]["add"].list();
-    for _ in added
-        .iter()
-        .filter(|capability| capability.str() == "CAP_SYS_ADMIN")
-    {
-        refuse(
-            "cannot set `allowPrivilegeEscalation` to false and `capabilities.Add` CAP_SYS_ADMIN",
-        );
-    }
 }
 
 const PROFILES: [&str; 3] = ["Localhost", "RuntimeDefault", "Unconfined"];

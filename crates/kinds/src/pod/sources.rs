@@ -1,6 +1,6 @@
-//! Where does a volume come from?
+//! Validation of volume sources.
 //!
-//! Most sources need some fields and nothing else, so they are rows of [`SOURCES`]; the others have a function.
+//! A source is a row of [`SOURCES`]: its required fields, and a function for further rules.
 
 use mizzen_object::validate::{field, names};
 use mizzen_object::{Path, Violations};
@@ -8,11 +8,12 @@ use mizzen_value::Value;
 use mizzen_value::address::is_host_and_port;
 use mizzen_value::quantity::Quantity;
 
-use super::volumes::{Around, descending_path, local_path, no_backsteps, validate_name};
+use super::volumes::{VolumeContext, descending_path, local_path, no_backsteps, validate_name};
 use super::{claim, env, projected};
+use crate::core::persistent_volume::sources::{csi_driver_name, fibre_channel};
 
 /// A volume has one source.
-pub(super) fn validate(volume: &Value, around: &Around, violations: &mut Violations) {
+pub(super) fn validate(volume: &Value, around: &VolumeContext, violations: &mut Violations) {
     let path = around.path;
     let mut found = SOURCES
         .iter()
@@ -32,7 +33,7 @@ pub(super) fn validate(volume: &Value, around: &Around, violations: &mut Violati
 }
 
 /// A kind of source.
-struct Source {
+struct VolumeSource {
     /// The field.
     key: &'static str,
     /// Kubernetes: where messages put it, which for some is not the field.
@@ -42,11 +43,11 @@ struct Source {
     /// What it needs.
     required: &'static [&'static str],
     /// What else there is to it.
-    check: fn(&Value, &Around, &Path, &mut Violations),
+    check: fn(&Value, &VolumeContext, &Path, &mut Violations),
 }
 
-const fn plain(key: &'static str, required: &'static [&'static str]) -> Source {
-    Source {
+const fn plain(key: &'static str, required: &'static [&'static str]) -> VolumeSource {
+    VolumeSource {
         key,
         shown: key,
         surplus: key,
@@ -58,9 +59,9 @@ const fn plain(key: &'static str, required: &'static [&'static str]) -> Source {
 const fn checked(
     key: &'static str,
     required: &'static [&'static str],
-    check: fn(&Value, &Around, &Path, &mut Violations),
-) -> Source {
-    Source {
+    check: fn(&Value, &VolumeContext, &Path, &mut Violations),
+) -> VolumeSource {
+    VolumeSource {
         key,
         shown: key,
         surplus: key,
@@ -70,46 +71,220 @@ const fn checked(
 }
 
 /// In the order in which upstream looks for them.
-const SOURCES: [Source; 30] = [
-    checked("emptyDir", &[], validate_empty_dir),
-    checked("hostPath", &["path"], validate_host_path),
-    checked("gitRepo", &["repository"], validate_git_repo),
-    Source {
+const SOURCES: [VolumeSource; 30] = [
+    checked("emptyDir", &[], |source, _, path, violations| {
+        if Quantity::of(source["sizeLimit"].str()).is_negative() {
+            violations.forbidden(
+                path.child("sizeLimit"),
+                "SizeLimit field must be a valid resource quantity",
+            );
+        }
+    }),
+    checked("hostPath", &["path"], |source, _, path, violations| {
+        const TYPES: [&str; 8] = [
+            "",
+            "BlockDevice",
+            "CharDevice",
+            "Directory",
+            "DirectoryOrCreate",
+            "File",
+            "FileOrCreate",
+            "Socket",
+        ];
+        if source["path"].str().is_empty() {
+            return;
+        }
+        no_backsteps(source["path"].str(), &path.child("path"), violations);
+        field::one_of(
+            source["type"].str(),
+            &TYPES,
+            &path.child("type"),
+            violations,
+        );
+    }),
+    checked("gitRepo", &["repository"], |source, _, path, violations| {
+        descending_path(
+            source["directory"].str(),
+            &path.child("directory"),
+            violations,
+        );
+    }),
+    VolumeSource {
         shown: "persistentDisk",
         ..checked("gcePersistentDisk", &["pdName"], validate_partition)
     },
     checked("awsElasticBlockStore", &["volumeID"], validate_partition),
     checked("secret", &["secretName"], validate_items),
-    checked("nfs", &["server", "path"], validate_nfs),
-    checked("iscsi", &["targetPortal"], validate_iscsi),
+    checked("nfs", &["server", "path"], |source, _, path, violations| {
+        let text = source["path"].str();
+        if !text.starts_with('/') {
+            violations.invalid(path.child("path"), text, "must be an absolute path");
+        }
+    }),
+    checked(
+        "iscsi",
+        &["targetPortal"],
+        |source, around, path, violations| {
+            match source["iqn"].str() {
+                "" => violations.required(path.child("iqn"), ""),
+                name => validate_iscsi_name(name, &path.child("iqn"), violations),
+            }
+            let lun = source["lun"].int();
+            field::all(
+                names::is_in_range(lun, 0, 255),
+                lun,
+                &path.child("lun"),
+                violations,
+            );
+            let authenticates =
+                source["chapAuthDiscovery"].bool() || source["chapAuthSession"].bool();
+            if authenticates && source["secretRef"].is_null() {
+                violations.required(path.child("secretRef"), "");
+            }
+            if let Some(initiator) = source["initiatorName"].as_str() {
+                validate_iscsi_name(initiator, &path.child("initiatorname"), violations);
+                if around.name.len() + 1 + source["targetPortal"].str().len() > 64 {
+                    let detail = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if \
+                          iscsi.initiatorName is specified.";
+                    violations.invalid(around.path.child("name"), around.name, detail);
+                }
+            }
+        },
+    ),
     plain("glusterfs", &["endpoints", "path"]),
-    checked("flocker", &[], validate_flocker),
+    checked("flocker", &[], |source, _, path, violations| {
+        let (name, uuid) = (source["datasetName"].str(), source["datasetUUID"].str());
+        match (name.is_empty(), uuid.is_empty()) {
+            (true, true) => {
+                violations.required(path, "one of datasetName and datasetUUID is required")
+            }
+            (false, false) => {
+                let detail = "datasetName and datasetUUID can not be specified simultaneously";
+                violations.invalid(path, "resource", detail);
+            }
+            _ => {}
+        }
+        if name.contains('/') {
+            violations.invalid(path.child("datasetName"), name, "must not contain '/'");
+        }
+    }),
     plain("persistentVolumeClaim", &["claimName"]),
     plain("rbd", &["monitors", "image"]),
     checked("cinder", &["volumeID"], validate_secret_ref),
-    Source {
+    VolumeSource {
         surplus: "cephFS",
         ..plain("cephfs", &["monitors"])
     },
-    checked("quobyte", &[], validate_quobyte),
-    Source {
+    checked("quobyte", &[], |source, _, path, violations| {
+        const PAIRS: &str = "must be a host:port pair or multiple pairs separated by commas";
+        let registry = source["registry"].str();
+        if registry.is_empty() {
+            violations.required(path.child("registry"), PAIRS);
+        } else if source["tenant"].str().len() >= 65 {
+            let detail = "must be a UUID and may not exceed a length of 64 characters";
+            violations.required(path.child("tenant"), detail);
+        } else {
+            for _ in registry.split(',').filter(|pair| !is_host_and_port(pair)) {
+                violations.invalid(path.child("registry"), registry, PAIRS);
+            }
+        }
+        require(source, &["volume"], path, violations);
+    }),
+    VolumeSource {
         surplus: "downwarAPI",
-        ..checked("downwardAPI", &[], validate_downward_api)
+        ..checked("downwardAPI", &[], |source, _, path, violations| {
+            validate_mode(
+                &source["defaultMode"],
+                &path.child("defaultMode"),
+                violations,
+            );
+            for file in source["items"].list() {
+                validate_file(file, path, violations);
+            }
+        })
     },
-    checked("fc", &[], validate_fc),
-    checked("flexVolume", &["driver"], validate_flex),
+    checked("fc", &[], |source, _, path, violations| {
+        fibre_channel(source, path, violations)
+    }),
+    checked("flexVolume", &["driver"], |source, _, path, violations| {
+        let path = path.child("options");
+        for (key, _) in source["options"].entries() {
+            let domain = key.split_once('/').map_or(key, |(domain, _)| domain);
+            let domain = format!(".{}", domain.to_lowercase());
+            if domain.ends_with(".kubernetes.io") || domain.ends_with(".k8s.io") {
+                violations.invalid(
+                    path.key(key),
+                    key,
+                    "kubernetes.io and k8s.io namespaces are reserved",
+                );
+            }
+        }
+    }),
     checked("configMap", &["name"], validate_items),
     plain("azureFile", &["secretName", "shareName"]),
     plain("vsphereVolume", &["volumePath"]),
     plain("photonPersistentDisk", &["pdID"]),
     plain("portworxVolume", &["volumeID"]),
     checked("azureDisk", &["diskName", "diskURI"], validate_azure_disk),
-    checked("storageos", &[], validate_storageos),
+    checked("storageos", &[], |source, around, path, violations| {
+        validate_name(
+            source["volumeName"].str(),
+            &path.child("volumeName"),
+            violations,
+        );
+        if !source["volumeNamespace"].str().is_empty() {
+            validate_name(
+                source["volumeNamespace"].str(),
+                &path.child("volumeNamespace"),
+                violations,
+            );
+        }
+        validate_secret_ref(source, around, path, violations);
+    }),
     checked("projected", &[], projected::validate),
     plain("scaleIO", &["gateway", "system", "volumeName"]),
-    checked("csi", &[], validate_csi),
-    checked("ephemeral", &[], validate_ephemeral),
-    checked("image", &[], validate_image),
+    checked("csi", &[], |source, _, path, violations| {
+        csi_driver_name(source["driver"].str(), &path.child("driver"), violations);
+        let secret = &source["nodePublishSecretRef"];
+        match secret["name"].str() {
+            _ if secret.is_null() => {}
+            "" => violations.required(path.child("nodePublishSecretRef").child("name"), ""),
+            name => field::all(
+                names::name_is_dns_subdomain(name, false),
+                name,
+                &path.child("name"),
+                violations,
+            ),
+        }
+    }),
+    checked("ephemeral", &[], |source, around, path, violations| {
+        let template = &source["volumeClaimTemplate"];
+        if template.is_null() {
+            violations.required(path.child("volumeClaimTemplate"), "");
+        } else {
+            claim::validate_template(template, &path.child("volumeClaimTemplate"), violations);
+        }
+        if let Some(pod) = around
+            .pod
+            .filter(|pod| !pod.is_empty() && !around.name.is_empty())
+        {
+            let claim = format!("{pod}-{}", around.name);
+            for message in names::name_is_dns_subdomain(&claim, false) {
+                let detail = format!("PVC name \"{claim}\": {message}");
+                violations.invalid(around.path.child("name"), around.name, &detail);
+            }
+        }
+    }),
+    checked("image", &[], |source, around, path, violations| {
+        if around.options.is_pod {
+            require(source, &["reference"], path, violations);
+        }
+        validate_pull_policy(
+            source["pullPolicy"].str(),
+            &path.child("pullPolicy"),
+            violations,
+        );
+    }),
 ];
 
 fn require(value: &Value, fields: &[&str], path: &Path, violations: &mut Violations) {
@@ -118,47 +293,7 @@ fn require(value: &Value, fields: &[&str], path: &Path, violations: &mut Violati
     }
 }
 
-fn validate_empty_dir(source: &Value, _: &Around, path: &Path, violations: &mut Violations) {
-    if Quantity::of(source["sizeLimit"].str()).is_negative() {
-        violations.forbidden(
-            path.child("sizeLimit"),
-            "SizeLimit field must be a valid resource quantity",
-        );
-    }
-}
-
-fn validate_host_path(source: &Value, _: &Around, path: &Path, violations: &mut Violations) {
-    const TYPES: [&str; 8] = [
-        "",
-        "BlockDevice",
-        "CharDevice",
-        "Directory",
-        "DirectoryOrCreate",
-        "File",
-        "FileOrCreate",
-        "Socket",
-    ];
-    if source["path"].str().is_empty() {
-        return;
-    }
-    no_backsteps(source["path"].str(), &path.child("path"), violations);
-    field::one_of(
-        source["type"].str(),
-        &TYPES,
-        &path.child("type"),
-        violations,
-    );
-}
-
-fn validate_git_repo(source: &Value, _: &Around, path: &Path, violations: &mut Violations) {
-    descending_path(
-        source["directory"].str(),
-        &path.child("directory"),
-        violations,
-    );
-}
-
-fn validate_partition(source: &Value, _: &Around, path: &Path, violations: &mut Violations) {
+fn validate_partition(source: &Value, _: &VolumeContext, path: &Path, violations: &mut Violations) {
     let partition = source["partition"].int();
     if !(0..=255).contains(&partition) {
         violations.invalid(
@@ -169,7 +304,7 @@ fn validate_partition(source: &Value, _: &Around, path: &Path, violations: &mut 
     }
 }
 
-fn validate_items(source: &Value, _: &Around, path: &Path, violations: &mut Violations) {
+fn validate_items(source: &Value, _: &VolumeContext, path: &Path, violations: &mut Violations) {
     validate_mode(
         &source["defaultMode"],
         &path.child("defaultMode"),
@@ -196,42 +331,42 @@ pub(super) fn validate_mode(mode: &Value, path: &Path, violations: &mut Violatio
     }
 }
 
-fn validate_nfs(source: &Value, _: &Around, path: &Path, violations: &mut Violations) {
-    let text = source["path"].str();
-    if !text.starts_with('/') {
-        violations.invalid(path.child("path"), text, "must be an absolute path");
-    }
-}
-
-fn validate_iscsi(source: &Value, around: &Around, path: &Path, violations: &mut Violations) {
-    match source["iqn"].str() {
-        "" => violations.required(path.child("iqn"), ""),
-        name => validate_iscsi_name(name, &path.child("iqn"), violations),
-    }
-    let lun = source["lun"].int();
-    field::all(
-        names::is_in_range(lun, 0, 255),
-        lun,
-        &path.child("lun"),
-        violations,
-    );
-    let authenticates = source["chapAuthDiscovery"].bool() || source["chapAuthSession"].bool();
-    if authenticates && source["secretRef"].is_null() {
-        violations.required(path.child("secretRef"), "");
-    }
-    if let Some(initiator) = source["initiatorName"].as_str() {
-        validate_iscsi_name(initiator, &path.child("initiatorname"), violations);
-        if around.name.len() + 1 + source["targetPortal"].str().len() > 64 {
-            let detail = "Total length of <volume name>:<iscsi.targetPortal> must be under 64 characters if \
-                          iscsi.initiatorName is specified.";
-            violations.invalid(around.path.child("name"), around.name, detail);
-        }
-    }
-}
-
 fn validate_iscsi_name(name: &str, path: &Path, violations: &mut Violations) {
     let is_sound = match name.get(..3) {
-        Some("iqn") => is_iqn(name),
+        Some("iqn") => {
+            // `iqn.2001-04.com.example:storage`, at the end of whatever there is.
+            let mut starts = name
+                .match_indices("iqn.")
+                .map(|(index, _)| &name[index + 4..]);
+            starts.any(|rest| {
+                let is_date = |date: &str| {
+                    date.bytes().enumerate().all(|(at, byte)| {
+                        if at == 4 {
+                            byte == b'-'
+                        } else {
+                            byte.is_ascii_digit()
+                        }
+                    })
+                };
+                let Some((date, rest)) = rest.split_at_checked(7).filter(|(date, _)| is_date(date))
+                else {
+                    return false;
+                };
+                let Some((domain, target)) =
+                    rest.strip_prefix('.').and_then(|rest| rest.split_once(':'))
+                else {
+                    return false;
+                };
+                date.len() == 7
+                    && !domain.is_empty()
+                    && domain
+                        .bytes()
+                        .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
+                    && !target.is_empty()
+                    && !target
+                        .contains([',', ';', '*', '&', '$', '|', ' ', '\t', '\n', '\r', '\x0c'])
+            })
+        }
         Some("eui") => is_identifier(name, 16),
         Some("naa") => is_identifier(name, 32),
         _ => {
@@ -247,38 +382,6 @@ fn validate_iscsi_name(name: &str, path: &Path, violations: &mut Violations) {
     }
 }
 
-/// `iqn.2001-04.com.example:storage`, at the end of whatever there is.
-fn is_iqn(name: &str) -> bool {
-    let mut starts = name
-        .match_indices("iqn.")
-        .map(|(index, _)| &name[index + 4..]);
-    starts.any(|rest| {
-        let is_date = |date: &str| {
-            date.bytes().enumerate().all(|(at, byte)| {
-                if at == 4 {
-                    byte == b'-'
-                } else {
-                    byte.is_ascii_digit()
-                }
-            })
-        };
-        let Some((date, rest)) = rest.split_at_checked(7).filter(|(date, _)| is_date(date)) else {
-            return false;
-        };
-        let Some((domain, target)) = rest.strip_prefix('.').and_then(|rest| rest.split_once(':'))
-        else {
-            return false;
-        };
-        date.len() == 7
-            && !domain.is_empty()
-            && domain
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.'))
-            && !target.is_empty()
-            && !target.contains([',', ';', '*', '&', '$', '|', ' ', '\t', '\n', '\r', '\x0c'])
-    })
-}
-
 /// Three letters, any character, and so many letters or digits.
 fn is_identifier(name: &str, length: usize) -> bool {
     let mut rest = name.chars();
@@ -290,22 +393,12 @@ fn is_identifier(name: &str, length: usize) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric())
 }
 
-fn validate_flocker(source: &Value, _: &Around, path: &Path, violations: &mut Violations) {
-    let (name, uuid) = (source["datasetName"].str(), source["datasetUUID"].str());
-    match (name.is_empty(), uuid.is_empty()) {
-        (true, true) => violations.required(path, "one of datasetName and datasetUUID is required"),
-        (false, false) => {
-            let detail = "datasetName and datasetUUID can not be specified simultaneously";
-            violations.invalid(path, "resource", detail);
-        }
-        _ => {}
-    }
-    if name.contains('/') {
-        violations.invalid(path.child("datasetName"), name, "must not contain '/'");
-    }
-}
-
-fn validate_secret_ref(source: &Value, _: &Around, path: &Path, violations: &mut Violations) {
+fn validate_secret_ref(
+    source: &Value,
+    _: &VolumeContext,
+    path: &Path,
+    violations: &mut Violations,
+) {
     if !source["secretRef"].is_null() {
         require(
             &source["secretRef"],
@@ -313,33 +406,6 @@ fn validate_secret_ref(source: &Value, _: &Around, path: &Path, violations: &mut
             &path.child("secretRef"),
             violations,
         );
-    }
-}
-
-fn validate_quobyte(source: &Value, _: &Around, path: &Path, violations: &mut Violations) {
-    const PAIRS: &str = "must be a host:port pair or multiple pairs separated by commas";
-    let registry = source["registry"].str();
-    if registry.is_empty() {
-        violations.required(path.child("registry"), PAIRS);
-    } else if source["tenant"].str().len() >= 65 {
-        let detail = "must be a UUID and may not exceed a length of 64 characters";
-        violations.required(path.child("tenant"), detail);
-    } else {
-        for _ in registry.split(',').filter(|pair| !is_host_and_port(pair)) {
-            violations.invalid(path.child("registry"), registry, PAIRS);
-        }
-    }
-    require(source, &["volume"], path, violations);
-}
-
-fn validate_downward_api(source: &Value, _: &Around, path: &Path, violations: &mut Violations) {
-    validate_mode(
-        &source["defaultMode"],
-        &path.child("defaultMode"),
-        violations,
-    );
-    for file in source["items"].list() {
-        validate_file(file, path, violations);
     }
 }
 
@@ -387,51 +453,12 @@ pub(super) fn validate_file(file: &Value, path: &Path, violations: &mut Violatio
     validate_mode(&file["mode"], &path.child("mode"), violations);
 }
 
-fn validate_fc(source: &Value, _: &Around, path: &Path, violations: &mut Violations) {
-    let (targets, ids) = (&source["targetWWNs"], &source["wwids"]);
-    let place = path.child("targetWWNs");
-    match (targets.is_empty(), ids.is_empty()) {
-        (true, true) => violations.required(
-            place,
-            "must specify either targetWWNs or wwids, but not both",
-        ),
-        (false, false) => {
-            let detail = "targetWWNs and wwids can not be specified simultaneously";
-            violations.invalid(place, targets.clone(), detail);
-        }
-        _ => {}
-    }
-    match source["lun"].as_int() {
-        _ if targets.is_empty() => {}
-        None => violations.required(
-            path.child("lun"),
-            "lun is required if targetWWNs is specified",
-        ),
-        Some(lun) => field::all(
-            names::is_in_range(lun, 0, 255),
-            lun,
-            &path.child("lun"),
-            violations,
-        ),
-    }
-}
-
-fn validate_flex(source: &Value, _: &Around, path: &Path, violations: &mut Violations) {
-    let path = path.child("options");
-    for (key, _) in source["options"].entries() {
-        let domain = key.split_once('/').map_or(key, |(domain, _)| domain);
-        let domain = format!(".{}", domain.to_lowercase());
-        if domain.ends_with(".kubernetes.io") || domain.ends_with(".k8s.io") {
-            violations.invalid(
-                path.key(key),
-                key,
-                "kubernetes.io and k8s.io namespaces are reserved",
-            );
-        }
-    }
-}
-
-fn validate_azure_disk(source: &Value, _: &Around, path: &Path, violations: &mut Violations) {
+fn validate_azure_disk(
+    source: &Value,
+    _: &VolumeContext,
+    path: &Path,
+    violations: &mut Violations,
+) {
     const CACHING: [&str; 3] = ["None", "ReadOnly", "ReadWrite"];
     const KINDS: [&str; 3] = ["Dedicated", "Managed", "Shared"];
     const MANAGED: &str = "/subscriptions/{sub-id}/resourcegroups/{group-name}/providers/microsoft.compute/disks/{disk-id}";
@@ -458,82 +485,6 @@ fn validate_azure_disk(source: &Value, _: &Around, path: &Path, violations: &mut
     if !uri.starts_with(start) {
         violations.not_supported(path.child("diskURI"), uri, &[pattern]);
     }
-}
-
-fn validate_storageos(source: &Value, around: &Around, path: &Path, violations: &mut Violations) {
-    validate_name(
-        source["volumeName"].str(),
-        &path.child("volumeName"),
-        violations,
-    );
-    if !source["volumeNamespace"].str().is_empty() {
-        validate_name(
-            source["volumeNamespace"].str(),
-            &path.child("volumeNamespace"),
-            violations,
-        );
-    }
-    validate_secret_ref(source, around, path, violations);
-}
-
-fn validate_csi(source: &Value, _: &Around, path: &Path, violations: &mut Violations) {
-    validate_driver(source["driver"].str(), &path.child("driver"), violations);
-    let secret = &source["nodePublishSecretRef"];
-    match secret["name"].str() {
-        _ if secret.is_null() => {}
-        "" => violations.required(path.child("nodePublishSecretRef").child("name"), ""),
-        name => field::all(
-            names::name_is_dns_subdomain(name, false),
-            name,
-            &path.child("name"),
-            violations,
-        ),
-    }
-}
-
-fn validate_driver(name: &str, path: &Path, violations: &mut Violations) {
-    if name.is_empty() {
-        return violations.required(path, "");
-    }
-    if name.len() > 63 {
-        violations.too_long(path, 63);
-    }
-    field::all(
-        names::is_dns1123_subdomain(&name.to_lowercase()),
-        name,
-        path,
-        violations,
-    );
-}
-
-fn validate_ephemeral(source: &Value, around: &Around, path: &Path, violations: &mut Violations) {
-    let template = &source["volumeClaimTemplate"];
-    if template.is_null() {
-        violations.required(path.child("volumeClaimTemplate"), "");
-    } else {
-        claim::validate_template(template, &path.child("volumeClaimTemplate"), violations);
-    }
-    if let Some(pod) = around
-        .pod
-        .filter(|pod| !pod.is_empty() && !around.name.is_empty())
-    {
-        let claim = format!("{pod}-{}", around.name);
-        for message in names::name_is_dns_subdomain(&claim, false) {
-            let detail = format!("PVC name \"{claim}\": {message}");
-            violations.invalid(around.path.child("name"), around.name, &detail);
-        }
-    }
-}
-
-fn validate_image(source: &Value, around: &Around, path: &Path, violations: &mut Violations) {
-    if around.options.is_pod {
-        require(source, &["reference"], path, violations);
-    }
-    validate_pull_policy(
-        source["pullPolicy"].str(),
-        &path.child("pullPolicy"),
-        violations,
-    );
 }
 
 /// When an image is to be pulled.

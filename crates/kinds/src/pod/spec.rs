@@ -1,4 +1,4 @@
-//! What is wrong with what a pod shall be?
+//! Validation of a pod spec.
 
 use std::collections::HashSet;
 
@@ -6,14 +6,15 @@ use mizzen_object::validate::{field, ip, meta, names};
 use mizzen_object::{Path, Violations};
 use mizzen_value::Value;
 
-use super::containers::Around;
+use super::containers::ContainerContext;
 use super::{
     NOWHERE, Options, affinity, annotations, containers, env, internal, resources, scheduling,
     security, volumes, windows,
 };
+use crate::core::fields::{dns_label, dns_subdomain, qualified_name};
 use crate::references::MIRROR;
 
-/// A pod that is to be made.
+/// Validates a pod on create.
 pub(super) fn validate_new(pod: &Value, options: &Options, violations: &mut Violations) {
     validate_whole(pod, options, violations);
     let (spec, path) = (&pod["spec"], Path::new("spec"));
@@ -27,7 +28,7 @@ pub(super) fn validate_new(pod: &Value, options: &Options, violations: &mut Viol
     annotations::match_fields(&pod["metadata"]["annotations"], spec, &path, violations);
 }
 
-/// All that can be said about a pod without knowing what it was.
+/// Validates a pod without its old version.
 pub(super) fn validate_whole(pod: &Value, options: &Options, violations: &mut Violations) {
     let (spec, path) = (&pod["spec"], Path::new("spec"));
     let (metadata, place) = (&pod["metadata"], Path::new("metadata"));
@@ -39,7 +40,21 @@ pub(super) fn validate_whole(pod: &Value, options: &Options, violations: &mut Vi
         violations,
     );
     validate(spec, Some(metadata), options, &path, violations);
-    validate_tokens(spec, &path.child("volumes"), violations);
+    // A token needs a service account.
+    let place = path.child("volumes");
+    if spec["serviceAccountName"].str().is_empty() {
+        for (index, volume) in spec["volumes"].list().iter().enumerate() {
+            let path = place.index(index);
+            let path = path.child("projected");
+            let path = path.child("sources");
+            for (index, source) in volume["projected"]["sources"].list().iter().enumerate() {
+                if !source["serviceAccountToken"].is_null() {
+                    let detail = "must not be specified when serviceAccountName is not set";
+                    violations.forbidden(path.index(index).child("serviceAccountToken"), detail);
+                }
+            }
+        }
+    }
     for list in ["containers", "initContainers"] {
         let path = path.child(list);
         for (index, container) in spec[list].list().iter().enumerate() {
@@ -48,25 +63,7 @@ pub(super) fn validate_whole(pod: &Value, options: &Options, violations: &mut Vi
     }
 }
 
-/// Nobody has a token of nobody.
-fn validate_tokens(spec: &Value, path: &Path, violations: &mut Violations) {
-    if !spec["serviceAccountName"].str().is_empty() {
-        return;
-    }
-    for (index, volume) in spec["volumes"].list().iter().enumerate() {
-        let path = path.index(index);
-        let path = path.child("projected");
-        let path = path.child("sources");
-        for (index, source) in volume["projected"]["sources"].list().iter().enumerate() {
-            if !source["serviceAccountToken"].is_null() {
-                let detail = "must not be specified when serviceAccountName is not set";
-                violations.forbidden(path.index(index).child("serviceAccountToken"), detail);
-            }
-        }
-    }
-}
-
-/// What a pod shall be. `metadata` is the pod's own; a template has none yet.
+/// Validates a pod spec. `metadata` is that of the pod; a template has none.
 pub(super) fn validate(
     spec: &Value,
     metadata: Option<&Value>,
@@ -78,10 +75,15 @@ pub(super) fn validate(
         violations.required(path.child("terminationGracePeriodSeconds"), "");
     }
     let name = metadata.map(|metadata| metadata["name"].str());
-    let around = Around {
+    let around = ContainerContext {
         spec,
         volumes: volumes::validate(spec, name, options, &path.child("volumes"), violations),
-        claims: claim_names(spec),
+        claims: spec["resourceClaims"]
+            .list()
+            .iter()
+            .map(|claim| claim["name"].str())
+            .filter(|name| !name.is_empty())
+            .collect(),
         options,
     };
     validate_claims(spec, metadata, &path.child("resourceClaims"), violations);
@@ -144,15 +146,6 @@ pub(super) fn validate(
     env::validate_files(spec, path, violations);
 }
 
-fn claim_names(spec: &Value) -> Vec<&str> {
-    spec["resourceClaims"]
-        .list()
-        .iter()
-        .map(|claim| claim["name"].str())
-        .filter(|name| !name.is_empty())
-        .collect()
-}
-
 fn validate_claims(
     spec: &Value,
     metadata: Option<&Value>,
@@ -172,27 +165,23 @@ fn validate_claims(
         } else if seen.contains(&name) {
             violations.duplicate(place, name);
         } else {
-            field::all(names::is_dns1123_label(name), name, &place, violations);
+            dns_label(name, &place, violations);
             seen.insert(name);
         }
-        validate_claim_source(claim, &path, violations);
-    }
-}
-
-fn validate_claim_source(claim: &Value, path: &Path, violations: &mut Violations) {
-    let sources = ["resourceClaimName", "resourceClaimTemplateName"];
-    let detail = match sources.map(|source| claim[source].is_null()) {
-        [false, false] => {
-            "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+        let sources = ["resourceClaimName", "resourceClaimTemplateName"];
+        let detail = match sources.map(|source| claim[source].is_null()) {
+            [false, false] => {
+                "at most one of `resourceClaimName` or `resourceClaimTemplateName` may be specified"
+            }
+            [true, true] => "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
+            _ => "",
+        };
+        if !detail.is_empty() {
+            violations.invalid(path, internal::form("PodResourceClaim", claim), detail);
         }
-        [true, true] => "must specify one of: `resourceClaimName`, `resourceClaimTemplateName`",
-        _ => "",
-    };
-    if !detail.is_empty() {
-        violations.invalid(path, internal::form("PodResourceClaim", claim), detail);
-    }
-    for source in sources {
-        validate_subdomain(&claim[source], &path.child(source), violations);
+        for source in sources {
+            validate_subdomain(&claim[source], &path.child(source), violations);
+        }
     }
 }
 
@@ -252,20 +241,12 @@ fn validate_dns(spec: &Value, path: &Path, violations: &mut Violations) {
             violations,
         );
     }
-    validate_searches(&config["searches"], &path.child("searches"), violations);
-    let place = path.child("options");
-    for (index, option) in config["options"].list().iter().enumerate() {
-        if option["name"].str().is_empty() {
-            violations.required(place.index(index), "must not be empty");
-        }
-    }
-}
-
-fn validate_searches(searches: &Value, path: &Path, violations: &mut Violations) {
+    let searches = &config["searches"];
+    let place = path.child("searches");
     let domains: Vec<&str> = searches.list().iter().map(Value::str).collect();
     if domains.len() > 32 {
         violations.invalid(
-            path,
+            place,
             searches.clone(),
             "must not have more than 32 search paths",
         );
@@ -273,7 +254,7 @@ fn validate_searches(searches: &Value, path: &Path, violations: &mut Violations)
     if domains.join(" ").len() > 2048 {
         let detail =
             "must not have more than 2048 characters (including spaces) in the search list";
-        violations.invalid(path, searches.clone(), detail);
+        violations.invalid(place, searches.clone(), detail);
     }
     for (index, domain) in domains
         .iter()
@@ -284,9 +265,15 @@ fn validate_searches(searches: &Value, path: &Path, violations: &mut Violations)
         field::all(
             names::is_dns1123_subdomain_with_underscore(domain),
             domain,
-            &path.index(index),
+            &place.index(index),
             violations,
         );
+    }
+    let place = path.child("options");
+    for (index, option) in config["options"].list().iter().enumerate() {
+        if option["name"].str().is_empty() {
+            violations.required(place.index(index), "must not be empty");
+        }
     }
 }
 
@@ -295,18 +282,13 @@ fn validate_gates(spec: &Value, path: &Path, violations: &mut Violations) {
     let place = path.child("readinessGates");
     for (index, gate) in spec["readinessGates"].list().iter().enumerate() {
         let kind = gate["conditionType"].str();
-        field::all(
-            names::is_qualified_name(kind),
-            kind,
-            &place.index(index).child("conditionType"),
-            violations,
-        );
+        qualified_name(kind, &place.index(index).child("conditionType"), violations);
     }
     let place = path.child("schedulingGates");
     let mut seen: HashSet<&str> = HashSet::new();
     for (index, gate) in spec["schedulingGates"].list().iter().enumerate() {
         let (name, place) = (gate["name"].str(), place.index(index));
-        field::all(names::is_qualified_name(name), name, &place, violations);
+        qualified_name(name, &place, violations);
         if seen.contains(&name) {
             violations.duplicate(place, name);
         }
@@ -327,7 +309,7 @@ fn validate_hostname(spec: &Value, path: &Path, violations: &mut Violations) {
     if name.len() > 64 {
         violations.too_long(path, 64);
     }
-    field::all(names::is_dns1123_subdomain(name), name, path, violations);
+    dns_subdomain(name, path, violations);
 }
 
 fn validate_names(spec: &Value, path: &Path, violations: &mut Violations) {
@@ -353,12 +335,7 @@ fn validate_names(spec: &Value, path: &Path, violations: &mut Violations) {
     let mut check = |key: &str| {
         let name = spec[key].str();
         if !name.is_empty() {
-            field::all(
-                names::is_dns1123_label(name),
-                name,
-                &path.child(key),
-                violations,
-            );
+            dns_label(name, &path.child(key), violations);
         }
     };
     check("hostname");
@@ -377,12 +354,7 @@ fn validate_aliases(aliases: &Value, path: &Path, violations: &mut Violations) {
         );
         let path = path.child("hostnames");
         for (index, name) in alias["hostnames"].list().iter().enumerate() {
-            field::all(
-                names::is_dns1123_subdomain(name.str()),
-                name.str(),
-                &path.index(index),
-                violations,
-            );
+            dns_subdomain(name.str(), &path.index(index), violations);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What state is a pod in? The few questions that every component asks.
+//! State of a pod: the predicates that every component uses.
 //!
 //! Kubernetes: pkg/api/v1/pod/util.go, pkg/apis/core/v1/helper/qos.
 

@@ -1,4 +1,4 @@
-//! What may be said about how a pod is doing?
+//! Validation of a pod status.
 
 use std::collections::HashSet;
 
@@ -8,17 +8,41 @@ use mizzen_value::Value;
 use mizzen_value::quantity::Quantity;
 
 use super::{Options, STATUS_LISTS, internal, is_sidecar, update};
+use crate::core::fields::{dns_label, qualified_name};
 use crate::resource_names::is_native;
 
 /// A report, mostly of the node that runs it.
 pub(super) fn validate(new: &Value, old: &Value, options: &Options, violations: &mut Violations) {
     update::validate_annotations(new, old, options, violations);
     let (status, path) = (&new["status"], Path::new("status"));
-    validate_conditions(&status["conditions"], &path.child("conditions"), violations);
+    let place = path.child("conditions");
+    for (index, condition) in status["conditions"].list().iter().enumerate() {
+        let path = place.index(index);
+        validate_generation(&condition["observedGeneration"], &path, violations);
+        let kind = condition["type"].str();
+        if !matches!(kind, "PodScheduled" | "Ready" | "Initialized") {
+            qualified_name(kind, &path.child("Type"), violations);
+        }
+    }
     if new["spec"]["nodeName"].str() != old["spec"]["nodeName"].str() {
         violations.forbidden(path.child("nodeName"), "may not be changed directly");
     }
-    validate_nomination(new, old, &path.child("nominatedNodeName"), violations);
+    // Where the scheduler would like to put the pod; pointless once it is somewhere.
+    let name = new["status"]["nominatedNodeName"].str();
+    if !name.is_empty() && name != old["status"]["nominatedNodeName"].str() {
+        field::all(
+            names::name_is_dns_subdomain(name, false),
+            name,
+            &path.child("nominatedNodeName"),
+            violations,
+        );
+        if !old["spec"]["nodeName"].str().is_empty() {
+            violations.forbidden(
+                path.child("nominatedNodeName"),
+                "may not be set on pods that are already bound to a node",
+            );
+        }
+    }
     validate_generation(&status["observedGeneration"], &path, violations);
     let old_class = &old["status"]["qosClass"];
     field::immutable_text(
@@ -34,7 +58,18 @@ pub(super) fn validate(new: &Value, old: &Value, options: &Options, violations: 
     validate_node_claims(new, &place, violations);
     validate_addresses(new, old, &path, violations);
     for (_, list) in LISTS {
-        validate_users(new, list, &path.child(list), violations);
+        let path = path.child(list);
+        let os = new["spec"]["os"]["name"].as_str().unwrap_or("linux");
+        for (index, status) in new["status"][list].list().iter().enumerate() {
+            let path = path.index(index);
+            let (user, path) = (&status["user"]["linux"], path.child("user"));
+            let path = path.child("linux");
+            if os == "windows" && !user.is_null() {
+                violations.forbidden(path, "cannot be set for a windows pod");
+            } else if os == "linux" {
+                validate_user(user, &path, violations);
+            }
+        }
     }
     for (containers, list) in LISTS {
         validate_devices(new, containers, list, &path.child(list), violations);
@@ -48,48 +83,12 @@ const LISTS: [(&str, &str); 3] = [
     ("ephemeralContainers", STATUS_LISTS[2]),
 ];
 
-fn validate_conditions(conditions: &Value, path: &Path, violations: &mut Violations) {
-    for (index, condition) in conditions.list().iter().enumerate() {
-        let path = path.index(index);
-        validate_generation(&condition["observedGeneration"], &path, violations);
-        let kind = condition["type"].str();
-        if !matches!(kind, "PodScheduled" | "Ready" | "Initialized") {
-            field::all(
-                names::is_qualified_name(kind),
-                kind,
-                &path.child("Type"),
-                violations,
-            );
-        }
-    }
-}
-
 fn validate_generation(generation: &Value, path: &Path, violations: &mut Violations) {
     if generation.int() < 0 {
         violations.invalid(
             path.child("observedGeneration"),
             generation.int(),
             "must be a non-negative integer",
-        );
-    }
-}
-
-/// Where the scheduler would like to put the pod; pointless once it is somewhere.
-fn validate_nomination(new: &Value, old: &Value, path: &Path, violations: &mut Violations) {
-    let name = new["status"]["nominatedNodeName"].str();
-    if name.is_empty() || name == old["status"]["nominatedNodeName"].str() {
-        return;
-    }
-    field::all(
-        names::name_is_dns_subdomain(name, false),
-        name,
-        path,
-        violations,
-    );
-    if !old["spec"]["nodeName"].str().is_empty() {
-        violations.forbidden(
-            path,
-            "may not be set on pods that are already bound to a node",
         );
     }
 }
@@ -118,8 +117,30 @@ fn validate_transitions(new: &Value, old: &Value, path: &Path, violations: &mut 
                 .list()
                 .iter()
                 .find(|container| container["name"] == was["name"]);
-            let may = container
-                .is_some_and(|container| may_restart(container, spec, ended["exitCode"].int()));
+            let may = container.is_some_and(|container| {
+                // Whether a container is started again after it has ended with a code.
+                let code = ended["exitCode"].int();
+                if container["restartPolicyRules"].list().iter().any(|rule| {
+                    let codes = &rule["exitCodes"];
+                    let listed = codes["values"]
+                        .list()
+                        .iter()
+                        .any(|value| value.int() == code);
+                    !codes.is_null() && listed == (codes["operator"].str() == "In")
+                }) {
+                    return true;
+                }
+                let policy = match container["restartPolicy"].as_str() {
+                    Some(policy) => policy,
+                    None => spec["restartPolicy"].str(),
+                };
+                match policy {
+                    _ if is_sidecar(container) => true,
+                    "Always" => true,
+                    "OnFailure" => code != 0,
+                    _ => false,
+                }
+            });
             if revived && (containers == "ephemeralContainers" || !may) {
                 violations.forbidden(
                     path.index(index).child("state"),
@@ -128,34 +149,6 @@ fn validate_transitions(new: &Value, old: &Value, path: &Path, violations: &mut 
             }
         }
     }
-}
-
-/// Whether a container is started again after it has ended with a code.
-fn may_restart(container: &Value, spec: &Value, code: i64) -> bool {
-    if matching_rule(container, code) {
-        return true;
-    }
-    let policy = match container["restartPolicy"].as_str() {
-        Some(policy) => policy,
-        None => spec["restartPolicy"].str(),
-    };
-    match policy {
-        _ if is_sidecar(container) => true,
-        "Always" => true,
-        "OnFailure" => code != 0,
-        _ => false,
-    }
-}
-
-fn matching_rule(container: &Value, code: i64) -> bool {
-    container["restartPolicyRules"].list().iter().any(|rule| {
-        let codes = &rule["exitCodes"];
-        let listed = codes["values"]
-            .list()
-            .iter()
-            .any(|value| value.int() == code);
-        !codes.is_null() && listed == (codes["operator"].str() == "In")
-    })
 }
 
 fn validate_claims(pod: &Value, path: &Path, violations: &mut Violations) {
@@ -195,14 +188,26 @@ fn validate_extended_claim(pod: &Value, path: &Path, violations: &mut Violations
     let mut seen = HashSet::new();
     for (index, mapping) in status["requestMappings"].list().iter().enumerate() {
         let place = place.index(index);
-        validate_mapping(mapping, pod, &place, violations);
-        let request = mapping["requestName"].str();
-        field::all(
-            names::is_dns1123_label(request),
-            request,
-            &path.child("requestName"),
-            violations,
+        let (container, resource) = (
+            mapping["containerName"].str(),
+            mapping["resourceName"].str(),
         );
+        let lists = ["containers", "initContainers"];
+        let mut containers = lists.into_iter().flat_map(|list| pod["spec"][list].list());
+        match containers.find(|other| other["name"].str() == container) {
+            None => {
+                let detail = "must match the name of an entry in spec.initContainers.name or spec.containers.name";
+                violations.invalid(place.child("containerName"), container, detail);
+            }
+            Some(container) if container["resources"]["requests"].get(resource).is_none() => {
+                let detail = "must match the extended resource name of an entry in \
+                          spec.initContainers.resources.requests or spec.containers.resources.requests";
+                violations.invalid(place.child("resourceName"), resource, detail);
+            }
+            Some(_) => {}
+        }
+        let request = mapping["requestName"].str();
+        dns_label(request, &path.child("requestName"), violations);
         let parts = ["containerName", "resourceName", "requestName"]
             .map(|part| (part, mapping[part].str()));
         if seen.contains(&parts) {
@@ -218,27 +223,6 @@ fn validate_extended_claim(pod: &Value, path: &Path, violations: &mut Violations
             let wrong = names::name_is_dns_subdomain(name, false);
             field::all(wrong, name, &path.child("resourceClaimName"), violations);
         }
-    }
-}
-
-fn validate_mapping(mapping: &Value, pod: &Value, path: &Path, violations: &mut Violations) {
-    let (container, resource) = (
-        mapping["containerName"].str(),
-        mapping["resourceName"].str(),
-    );
-    let lists = ["containers", "initContainers"];
-    let mut containers = lists.into_iter().flat_map(|list| pod["spec"][list].list());
-    match containers.find(|other| other["name"].str() == container) {
-        None => {
-            let detail = "must match the name of an entry in spec.initContainers.name or spec.containers.name";
-            violations.invalid(path.child("containerName"), container, detail);
-        }
-        Some(container) if container["resources"]["requests"].get(resource).is_none() => {
-            let detail = "must match the extended resource name of an entry in \
-                          spec.initContainers.resources.requests or spec.containers.resources.requests";
-            violations.invalid(path.child("resourceName"), resource, detail);
-        }
-        Some(_) => {}
     }
 }
 
@@ -367,20 +351,6 @@ fn validate_address_list(
     }
 }
 
-fn validate_users(pod: &Value, list: &str, path: &Path, violations: &mut Violations) {
-    let os = pod["spec"]["os"]["name"].as_str().unwrap_or("linux");
-    for (index, status) in pod["status"][list].list().iter().enumerate() {
-        let path = path.index(index);
-        let (user, path) = (&status["user"]["linux"], path.child("user"));
-        let path = path.child("linux");
-        if os == "windows" && !user.is_null() {
-            violations.forbidden(path, "cannot be set for a windows pod");
-        } else if os == "linux" {
-            validate_user(user, &path, violations);
-        }
-    }
-}
-
 fn validate_user(user: &Value, path: &Path, violations: &mut Violations) {
     for key in ["uid", "gid"] {
         field::all(
@@ -428,59 +398,52 @@ fn validate_devices(
         for (index, device) in devices.iter().enumerate() {
             let path = path.index(index);
             if let Some(container) = container {
-                validate_device_name(
-                    device["name"].str(),
-                    container,
-                    &path.child("name"),
+                let name = device["name"].str();
+                let resources = &container["resources"];
+                if name.starts_with("claim:") {
+                    let is_claim = |claim: &Value| match claim["request"].str() {
+                        "" => name == format!("claim:{}", claim["name"].str()),
+                        request => name == format!("claim:{}/{request}", claim["name"].str()),
+                    };
+                    if !resources["claims"].list().iter().any(is_claim) {
+                        let detail = "must match one of the container's resource claims in a format \
+                          'claim:<claimName>/<request>' or 'claim:<claimName>' if request is empty";
+                        violations.invalid(path.child("name"), name, detail);
+                    }
+                } else if resources["requests"].get(name).is_none() {
+                    violations.invalid(
+                        path.child("name"),
+                        name,
+                        "must match one of the container's resource requests",
+                    );
+                }
+            }
+            let path = path.child("resources");
+            let mut seen: HashSet<&str> = HashSet::new();
+            for (index, device) in device["resources"].list().iter().enumerate() {
+                let path = path.index(index);
+                let health = ["Healthy", "Unhealthy", "Unknown"];
+                field::one_of(
+                    device["health"].str(),
+                    &health,
+                    &path.child("health"),
                     violations,
                 );
+                match device["message"].as_str().map(str::len) {
+                    Some(0) => {
+                        violations.required(path.child("message"), "must be non-empty if specified")
+                    }
+                    Some(length) if length > 1024 => {
+                        violations.too_long(path.child("message"), 1024)
+                    }
+                    _ => {}
+                }
+                let id = device["resourceID"].str();
+                if seen.contains(&id) {
+                    violations.duplicate(path.child("resourceID"), id);
+                }
+                seen.insert(id);
             }
-            validate_health(&device["resources"], &path.child("resources"), violations);
         }
-    }
-}
-
-fn validate_device_name(name: &str, container: &Value, path: &Path, violations: &mut Violations) {
-    let resources = &container["resources"];
-    if name.starts_with("claim:") {
-        let is_claim = |claim: &Value| match claim["request"].str() {
-            "" => name == format!("claim:{}", claim["name"].str()),
-            request => name == format!("claim:{}/{request}", claim["name"].str()),
-        };
-        if !resources["claims"].list().iter().any(is_claim) {
-            let detail = "must match one of the container's resource claims in a format \
-                          'claim:<claimName>/<request>' or 'claim:<claimName>' if request is empty";
-            violations.invalid(path, name, detail);
-        }
-    } else if resources["requests"].get(name).is_none() {
-        violations.invalid(
-            path,
-            name,
-            "must match one of the container's resource requests",
-        );
-    }
-}
-
-fn validate_health(devices: &Value, path: &Path, violations: &mut Violations) {
-    let mut seen: HashSet<&str> = HashSet::new();
-    for (index, device) in devices.list().iter().enumerate() {
-        let path = path.index(index);
-        let health = ["Healthy", "Unhealthy", "Unknown"];
-        field::one_of(
-            device["health"].str(),
-            &health,
-            &path.child("health"),
-            violations,
-        );
-        match device["message"].as_str().map(str::len) {
-            Some(0) => violations.required(path.child("message"), "must be non-empty if specified"),
-            Some(length) if length > 1024 => violations.too_long(path.child("message"), 1024),
-            _ => {}
-        }
-        let id = device["resourceID"].str();
-        if seen.contains(&id) {
-            violations.duplicate(path.child("resourceID"), id);
-        }
-        seen.insert(id);
     }
 }

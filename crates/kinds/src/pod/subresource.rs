@@ -1,4 +1,4 @@
-//! What may come in through a pod's narrow doors: `/ephemeralcontainers`, `/resize` and `/binding`?
+//! Rules of the pod subresources `/ephemeralcontainers`, `/resize` and `/binding`.
 
 use mizzen_object::{Path, Violations};
 use mizzen_value::Value;
@@ -142,7 +142,19 @@ pub(crate) fn validate_resize(new: &Value, old: &Value, violations: &mut Violati
     };
     spec::validate_whole(new, &options, violations);
     let path = Path::new("spec");
-    validate_resizable(new, old, &path, violations);
+    let class = match old["status"]["qosClass"].str() {
+        "" => prepare::qos_class(&old["spec"]),
+        class => class,
+    };
+    if class != prepare::qos_class(&new["spec"]) {
+        let detail = "Pod QOS Class may not change as a result of resizing";
+        violations.invalid(path, new["status"]["qosClass"].str(), detail);
+    }
+    let mut statuses = old["status"]["containerStatuses"].list().iter();
+    let running = statuses.find(|status| !status["state"]["running"].is_null());
+    if running.is_some_and(|status| status["resources"].is_null()) {
+        violations.forbidden(path, "Pod running on node without support for resize");
+    }
     let mut rest = new["spec"].clone();
     if has_resources(&new["spec"]) || has_resources(&old["spec"]) {
         validate_pod_resize(&mut rest, &old["spec"], &path, violations);
@@ -157,34 +169,31 @@ pub(crate) fn validate_resize(new: &Value, old: &Value, violations: &mut Violati
         return;
     }
     for list in ["initContainers", "containers"] {
-        validate_kept(
-            &new["spec"][list],
-            &old["spec"][list],
-            &path.child(list),
-            violations,
-        );
+        // What was asked for once is asked for always.
+        let path = path.child(list);
+        for (index, (new, old)) in new["spec"][list]
+            .list()
+            .iter()
+            .zip(old["spec"][list].list())
+            .enumerate()
+        {
+            let path = path.index(index);
+            let path = path.child("resources");
+            for list in ["requests", "limits"] {
+                if is_less(&new["resources"][list], &old["resources"][list]) {
+                    violations.forbidden(
+                        path.child(list),
+                        &format!("resource {list} cannot be removed"),
+                    );
+                }
+            }
+        }
     }
     for list in LISTS {
         validate_only_compute(&mut rest, &old["spec"], list, &path, violations);
     }
     if violations.0.len() == known && !update::same(&rest, &old["spec"]) {
         violations.forbidden(path, "only cpu and memory resources are mutable");
-    }
-}
-
-fn validate_resizable(new: &Value, old: &Value, path: &Path, violations: &mut Violations) {
-    let class = match old["status"]["qosClass"].str() {
-        "" => prepare::qos_class(&old["spec"]),
-        class => class,
-    };
-    if class != prepare::qos_class(&new["spec"]) {
-        let detail = "Pod QOS Class may not change as a result of resizing";
-        violations.invalid(path, new["status"]["qosClass"].str(), detail);
-    }
-    let mut statuses = old["status"]["containerStatuses"].list().iter();
-    let running = statuses.find(|status| !status["state"]["running"].is_null());
-    if running.is_some_and(|status| status["resources"].is_null()) {
-        violations.forbidden(path, "Pod running on node without support for resize");
     }
 }
 
@@ -269,22 +278,6 @@ fn validate_order(new: &Value, old: &Value, path: &Path, violations: &mut Violat
     violations.0.len() == known
 }
 
-/// What was asked for once is asked for always.
-fn validate_kept(new: &Value, old: &Value, path: &Path, violations: &mut Violations) {
-    for (index, (new, old)) in new.list().iter().zip(old.list()).enumerate() {
-        let path = path.index(index);
-        let path = path.child("resources");
-        for list in ["requests", "limits"] {
-            if is_less(&new["resources"][list], &old["resources"][list]) {
-                violations.forbidden(
-                    path.child(list),
-                    &format!("resource {list} cannot be removed"),
-                );
-            }
-        }
-    }
-}
-
 fn validate_only_compute(
     rest: &mut Value,
     old: &Value,
@@ -296,7 +289,7 @@ fn validate_only_compute(
     let containers = rest.get_mut(list).map(Value::list_mut).unwrap_or_default();
     for (index, (container, old)) in containers.iter_mut().zip(old[list].list()).enumerate() {
         let is_changed = !update::same(container, old);
-        // Kubernetes: claims are not looked at, so that a container with claims cannot be resized.
+        // Kubernetes: claims are not compared, so that a container with claims cannot be resized.
         container.entry("resources").remove("claims");
         restore_compute(container.entry("resources"), &old["resources"]);
         if !update::same(container, old) && is_init {

@@ -46,7 +46,7 @@ impl Taint {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Operator {
+enum TolerationOperator {
     Equal,
     Exists,
     /// One that is not known, or whose gate is off.
@@ -57,7 +57,7 @@ enum Operator {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Toleration {
     key: Str,
-    operator: Operator,
+    operator: TolerationOperator,
     value: Str,
     /// Empty for every effect.
     pub effect: Str,
@@ -70,9 +70,9 @@ impl Toleration {
         Toleration {
             key: text("key"),
             operator: match toleration["operator"].str() {
-                "" | "Equal" => Operator::Equal,
-                "Exists" => Operator::Exists,
-                _ => Operator::Unsupported,
+                "" | "Equal" => TolerationOperator::Equal,
+                "Exists" => TolerationOperator::Exists,
+                _ => TolerationOperator::Unsupported,
             },
             value: text("value"),
             effect: text("effect"),
@@ -89,9 +89,9 @@ impl Toleration {
         (self.effect.is_empty() || self.effect == taint.effect)
             && (self.key.is_empty() || self.key == taint.key)
             && match self.operator {
-                Operator::Equal => self.value == taint.value,
-                Operator::Exists => true,
-                Operator::Unsupported => false,
+                TolerationOperator::Equal => self.value == taint.value,
+                TolerationOperator::Exists => true,
+                TolerationOperator::Unsupported => false,
             }
     }
 }

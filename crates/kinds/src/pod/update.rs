@@ -1,7 +1,6 @@
-//! What may change in a pod?
+//! Validation of pod updates.
 //!
-//! Little: a pod that should be different is made anew. What may change is put back to what it was, and then
-//! both must be the same.
+//! Most of a pod's spec is immutable. The mutable fields are reset to their old values; then both specs must be equal.
 
 use mizzen_object::validate::{field, names};
 use mizzen_object::{Path, Violations};
@@ -14,25 +13,68 @@ const CHANGEABLE: &str = "`spec.containers[*].image`,`spec.initContainers[*].ima
     `spec.tolerations` (only additions to existing tolerations),`spec.terminationGracePeriodSeconds` (allow it to be \
     set to 1 if it was previously negative)";
 
-/// A change by whoever owns the pod.
+/// An update of the pod's spec.
 pub(super) fn validate(new: &Value, old: &Value, options: &Options, violations: &mut Violations) {
     spec::validate_whole(new, options, violations);
     validate_annotations(new, old, options, violations);
     let (new, old, path) = (&new["spec"], &old["spec"], Path::new("spec"));
     for list in ["containers", "initContainers"] {
-        if !validate_images(&new[list], &old[list], &path.child(list), violations) {
-            return;
+        // Images may change, the number of containers may not.
+        let place = path.child(list);
+        if new[list].list().len() != old[list].list().len() {
+            let detail = "pod updates may not add or remove containers";
+            return violations.forbidden(place, detail);
+        }
+        for (index, container) in new[list].list().iter().enumerate() {
+            if container["image"].str().is_empty() {
+                violations.required(place.index(index).child("image"), "");
+            }
+            containers::validate_image(container, &place.index(index), violations);
         }
     }
     if !validate_deadline(new, old, &path.child("activeDeadlineSeconds"), violations) {
         return;
     }
     validate_tolerations(new, old, options, &path.child("tolerations"), violations);
-    validate_gates(new, old, &path.child("schedulingGates"), violations);
+    let known: Vec<&str> = old["schedulingGates"]
+        .list()
+        .iter()
+        .map(|gate| gate["name"].str())
+        .collect();
+    for (index, gate) in new["schedulingGates"].list().iter().enumerate() {
+        let gate = gate["name"].str();
+        if !known.contains(&gate) {
+            let detail =
+                format!("only deletion is allowed, but found new scheduling gate '{gate}'");
+            violations.forbidden(
+                path.child("schedulingGates").index(index).child("name"),
+                &detail,
+            );
+        }
+    }
     if same(new, old) {
         return;
     }
-    let mut rest = without_changeable(new, old);
+    // The new spec with the old values of the fields that may change.
+    let mut rest = new.clone();
+    for list in ["containers", "initContainers"] {
+        let images = old[list]
+            .list()
+            .iter()
+            .map(|container| container["image"].clone());
+        let containers = rest.get_mut(list).map(Value::list_mut).unwrap_or_default();
+        for (container, image) in containers.iter_mut().zip(images) {
+            container.set("image", image);
+        }
+    }
+    for key in ["activeDeadlineSeconds", "schedulingGates", "tolerations"] {
+        restore(&mut rest, old, key);
+    }
+    if old["terminationGracePeriodSeconds"].int() < 0
+        && rest["terminationGracePeriodSeconds"].as_int() == Some(1)
+    {
+        restore(&mut rest, old, "terminationGracePeriodSeconds");
+    }
     if !old["schedulingGates"].is_empty() {
         validate_placement(&mut rest, old, &path, violations);
     }
@@ -46,7 +88,7 @@ pub(super) fn validate(new: &Value, old: &Value, options: &Options, violations: 
 
 /// Annotations that say how a pod was started.
 ///
-/// Kubernetes: what is wrong with annotations is said once more after a change.
+/// Kubernetes: violations of annotations are reported again on update.
 pub(super) fn validate_annotations(
     new: &Value,
     old: &Value,
@@ -63,21 +105,6 @@ pub(super) fn validate_annotations(
         &path,
         violations,
     );
-}
-
-/// Images may change. Answers whether there are as many containers as before.
-fn validate_images(new: &Value, old: &Value, path: &Path, violations: &mut Violations) -> bool {
-    if new.list().len() != old.list().len() {
-        violations.forbidden(path, "pod updates may not add or remove containers");
-        return false;
-    }
-    for (index, container) in new.list().iter().enumerate() {
-        if container["image"].str().is_empty() {
-            violations.required(path.index(index).child("image"), "");
-        }
-        containers::validate_image(container, &path.index(index), violations);
-    }
-    true
 }
 
 /// A deadline may come nearer. Answers whether it makes sense to go on.
@@ -135,46 +162,6 @@ fn validate_tolerations(
     scheduling::validate_tolerations(&new["tolerations"], options, path, violations);
 }
 
-fn validate_gates(new: &Value, old: &Value, path: &Path, violations: &mut Violations) {
-    let known: Vec<&str> = old["schedulingGates"]
-        .list()
-        .iter()
-        .map(|gate| gate["name"].str())
-        .collect();
-    for (index, gate) in new["schedulingGates"].list().iter().enumerate() {
-        let gate = gate["name"].str();
-        if !known.contains(&gate) {
-            let detail =
-                format!("only deletion is allowed, but found new scheduling gate '{gate}'");
-            violations.forbidden(path.index(index).child("name"), &detail);
-        }
-    }
-}
-
-/// The new spec with the old one's values where they may differ.
-fn without_changeable(new: &Value, old: &Value) -> Value {
-    let mut rest = new.clone();
-    for list in ["containers", "initContainers"] {
-        let images = old[list]
-            .list()
-            .iter()
-            .map(|container| container["image"].clone());
-        let containers = rest.get_mut(list).map(Value::list_mut).unwrap_or_default();
-        for (container, image) in containers.iter_mut().zip(images) {
-            container.set("image", image);
-        }
-    }
-    for key in ["activeDeadlineSeconds", "schedulingGates", "tolerations"] {
-        restore(&mut rest, old, key);
-    }
-    if old["terminationGracePeriodSeconds"].int() < 0
-        && rest["terminationGracePeriodSeconds"].as_int() == Some(1)
-    {
-        restore(&mut rest, old, "terminationGracePeriodSeconds");
-    }
-    rest
-}
-
 fn restore(rest: &mut Value, old: &Value, key: &str) {
     match old.get(key) {
         Some(value) => rest.set(key, value.clone()),
@@ -198,16 +185,40 @@ fn validate_placement(rest: &mut Value, old: &Value, path: &Path, violations: &m
         return;
     }
     let place = path.child("affinity");
-    validate_node_terms(
-        new_affinity,
-        old_affinity,
-        &place.child("nodeAffinity"),
-        violations,
-    );
-    restore_node_affinity(rest, old);
-}
-
-fn restore_node_affinity(rest: &mut Value, old: &Value) {
+    // Any of the terms must hold, so a new one would widen the choice; a new condition of a term narrows it.
+    let path = place.child("nodeAffinity");
+    const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
+    let [new_terms, old_terms] =
+        [new_affinity, old_affinity].map(|affinity| affinity[REQUIRED]["nodeSelectorTerms"].list());
+    let path = path.child(REQUIRED);
+    let path = path.child("nodeSelectorTerms");
+    if !old_terms.is_empty() && old_terms.len() != new_terms.len() {
+        let shown = if new_terms.is_empty() {
+            Value::Null
+        } else {
+            internal::form_list("NodeSelectorTerm", new_terms)
+        };
+        let detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
+        violations.invalid(path, shown, detail);
+    } else {
+        for (index, (new, old)) in new_terms.iter().zip(old_terms).enumerate() {
+            let lists = ["matchExpressions", "matchFields"];
+            // A term without conditions matches nothing, so that any condition would widen it.
+            let was_empty = lists.iter().all(|list| old[*list].is_empty());
+            let is_empty = lists.iter().all(|list| new[*list].is_empty());
+            let keeps = |list: &&str| new[*list].list().starts_with(old[*list].list());
+            let is_narrower = if was_empty {
+                is_empty
+            } else {
+                lists.iter().all(keeps)
+            };
+            if !is_narrower {
+                let shown = internal::form("NodeSelectorTerm", new);
+                let detail = "only additions are allowed (no mutations or deletions)";
+                violations.invalid(path.index(index), shown, detail);
+            }
+        }
+    }
     let old_nodes = &old["affinity"]["nodeAffinity"];
     if !old_nodes.is_null() {
         rest.entry("affinity")
@@ -217,43 +228,6 @@ fn restore_node_affinity(rest: &mut Value, old: &Value) {
         if old["affinity"].is_null() && affinity.is_empty() {
             rest.remove("affinity");
         }
-    }
-}
-
-/// Any of the terms must hold, so a new one would widen the choice; a new condition of a term narrows it.
-fn validate_node_terms(new: &Value, old: &Value, path: &Path, violations: &mut Violations) {
-    const REQUIRED: &str = "requiredDuringSchedulingIgnoredDuringExecution";
-    let [new, old] = [new, old].map(|affinity| affinity[REQUIRED]["nodeSelectorTerms"].list());
-    let path = path.child(REQUIRED);
-    let path = path.child("nodeSelectorTerms");
-    if !old.is_empty() && old.len() != new.len() {
-        let shown = if new.is_empty() {
-            Value::Null
-        } else {
-            internal::form_list("NodeSelectorTerm", new)
-        };
-        let detail = "no additions/deletions to non-empty NodeSelectorTerms list are allowed";
-        return violations.invalid(path, shown, detail);
-    }
-    for (index, (new, old)) in new.iter().zip(old).enumerate() {
-        if !is_narrower(new, old) {
-            let shown = internal::form("NodeSelectorTerm", new);
-            let detail = "only additions are allowed (no mutations or deletions)";
-            violations.invalid(path.index(index), shown, detail);
-        }
-    }
-}
-
-fn is_narrower(new: &Value, old: &Value) -> bool {
-    let lists = ["matchExpressions", "matchFields"];
-    // A term without conditions matches nothing, so that any condition would widen it.
-    let was_empty = lists.iter().all(|list| old[*list].is_empty());
-    let is_empty = lists.iter().all(|list| new[*list].is_empty());
-    let keeps = |list: &&str| new[*list].list().starts_with(old[*list].list());
-    if was_empty {
-        is_empty
-    } else {
-        lists.iter().all(keeps)
     }
 }
 

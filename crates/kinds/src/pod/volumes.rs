@@ -1,15 +1,15 @@
-//! What can be mounted into a pod?
+//! Validation of pod volumes.
 //!
-//! A volume has a name of its own and one source; `sources` knows them.
+//! A volume has a unique name and one source; `sources` validates sources.
 
-use mizzen_object::validate::{field, names};
 use mizzen_object::{Path, Violations};
 use mizzen_value::Value;
 
 use super::{Options, sources};
+use crate::core::fields::dns_label;
 
 /// What is known around a volume.
-pub(super) struct Around<'a> {
+pub(super) struct VolumeContext<'a> {
     /// The volume's name.
     pub(super) name: &'a str,
     /// The pod's name, unless this is a template.
@@ -34,7 +34,7 @@ pub(super) fn validate<'a>(
         let (name, known) = (volume["name"].str(), violations.0.len());
         sources::validate(
             volume,
-            &Around {
+            &VolumeContext {
                 name,
                 pod,
                 options,
@@ -49,7 +49,22 @@ pub(super) fn validate<'a>(
         if violations.0.len() == known {
             sound.push((name, volume));
         }
-        validate_claim_reference(volumes, volume, pod, &path, violations);
+        // A claim that is made for one volume of the pod is not for another.
+        let Some(pod) = pod.filter(|pod| !pod.is_empty()) else {
+            continue;
+        };
+        let claim = volume["persistentVolumeClaim"]["claimName"].str();
+        let is_made = |volume: &Value| {
+            !volume["ephemeral"].is_null() && claim == format!("{pod}-{}", volume["name"].str())
+        };
+        if !volume["persistentVolumeClaim"].is_null() && volumes.iter().any(is_made) {
+            let detail = "must not reference a PVC that gets created for an ephemeral volume";
+            violations.invalid(
+                path.child("persistentVolumeClaim").child("claimName"),
+                claim,
+                detail,
+            );
+        }
     }
     sound
 }
@@ -58,32 +73,7 @@ pub(super) fn validate<'a>(
 pub(super) fn validate_name(name: &str, path: &Path, violations: &mut Violations) {
     match name {
         "" => violations.required(path, ""),
-        name => field::all(names::is_dns1123_label(name), name, path, violations),
-    }
-}
-
-/// A claim that is made for one volume of the pod is not for another.
-fn validate_claim_reference(
-    volumes: &[Value],
-    volume: &Value,
-    pod: Option<&str>,
-    path: &Path,
-    violations: &mut Violations,
-) {
-    let Some(pod) = pod.filter(|pod| !pod.is_empty()) else {
-        return;
-    };
-    let claim = volume["persistentVolumeClaim"]["claimName"].str();
-    let is_made = |volume: &Value| {
-        !volume["ephemeral"].is_null() && claim == format!("{pod}-{}", volume["name"].str())
-    };
-    if !volume["persistentVolumeClaim"].is_null() && volumes.iter().any(is_made) {
-        let detail = "must not reference a PVC that gets created for an ephemeral volume";
-        violations.invalid(
-            path.child("persistentVolumeClaim").child("claimName"),
-            claim,
-            detail,
-        );
+        name => dns_label(name, path, violations),
     }
 }
 

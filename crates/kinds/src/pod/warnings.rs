@@ -1,4 +1,4 @@
-//! What is legal in a pod, but unwise?
+//! Warnings for pods.
 
 use std::collections::{HashMap, HashSet};
 
@@ -11,7 +11,7 @@ use super::annotations::{APP_ARMOR, SECCOMP_CONTAINER, SECCOMP_POD};
 use super::prepare::app_armor_profile;
 use super::{claim_spec_warnings, overlaps, visit_containers};
 
-/// Whoever makes a pod is warned. Nobody is when it changes: that is mostly machines' work.
+/// Warnings on create and on status updates; spec updates get none.
 pub(super) fn warnings(pod: &Value, _: Option<&Value>, context: &Context) -> Vec<String> {
     match context.action {
         Action::Create => {
@@ -29,11 +29,29 @@ pub(super) fn warnings(pod: &Value, _: Option<&Value>, context: &Context) -> Vec
             warnings
         }
         Action::Update => Vec::new(),
-        Action::Status => address_warnings(&pod["status"]),
+        Action::Status => {
+            let path = Path::new("status");
+            let lists = ["podIPs", "hostIPs"].into_iter();
+            let addresses = lists.flat_map(|list| {
+                pod["status"][list]
+                    .list()
+                    .iter()
+                    .enumerate()
+                    .map(move |address| (list, address))
+            });
+            addresses
+                .filter_map(|(list, (index, address))| {
+                    ip::ip_warning(
+                        path.child(list).index(index).child("ip"),
+                        address["ip"].str(),
+                    )
+                })
+                .collect()
+        }
     }
 }
 
-/// The same for who makes pods from a template.
+/// Warnings for a pod template.
 pub(crate) fn template_warnings(template: &Value, path: &Path) -> Vec<String> {
     Warner {
         list: Vec::new(),
@@ -53,26 +71,6 @@ pub(crate) fn name_warning(name: &str, use_of_it: &str) -> Vec<String> {
         "metadata.name: {use_of_it}, {advice}: [{}]",
         wrong.join(" ")
     )]
-}
-
-fn address_warnings(status: &Value) -> Vec<String> {
-    let path = Path::new("status");
-    let lists = ["podIPs", "hostIPs"].into_iter();
-    let addresses = lists.flat_map(|list| {
-        status[list]
-            .list()
-            .iter()
-            .enumerate()
-            .map(move |address| (list, address))
-    });
-    addresses
-        .filter_map(|(list, (index, address))| {
-            ip::ip_warning(
-                path.child(list).index(index).child("ip"),
-                address["ip"].str(),
-            )
-        })
-        .collect()
 }
 
 struct Warner {
@@ -227,7 +225,7 @@ impl Warner {
         }
     }
 
-    /// Volumes for which nobody has code any more.
+    /// Volume types that are no longer supported.
     fn volumes(&mut self, spec: &Value, path: &Path) {
         const EARLY: &str = "deprecated in v1.22, non-functional in v1.25+";
         const LATE: &str = "deprecated in v1.28, non-functional in v1.31+";
@@ -387,16 +385,35 @@ impl Warner {
         let mut by_port: HashMap<(i64, &str), Vec<&(String, &Value)>> = HashMap::new();
         for entry @ (place, port) in &ports {
             if !port["hostIP"].str().is_empty() && port["hostPort"].int() == 0 {
-                self.list.push(format!(
-                    "{place}: hostIP set without hostPort: {}",
-                    go_port(port)
-                ));
+                // A port as Go prints a struct.
+                let go_port = format!(
+                    "{{Name:{} HostPort:{} ContainerPort:{} Protocol:{} HostIP:{}}}",
+                    port["name"].str(),
+                    port["hostPort"].int(),
+                    port["containerPort"].int(),
+                    port["protocol"].str(),
+                    port["hostIP"].str(),
+                );
+                self.list
+                    .push(format!("{place}: hostIP set without hostPort: {}", go_port));
             }
             let others = by_port
                 .entry((port["containerPort"].int(), port["protocol"].str()))
                 .or_default();
             for (other_place, other) in others.iter() {
-                let clash = port_clash(port, other);
+                // How two definitions of one port get in each other's way.
+
+                let (ip, other_ip) = (port["hostIP"].str(), other["hostIP"].str());
+                let (number, other_number) = (port["hostPort"].int(), other["hostPort"].int());
+                let clash = if ip == other_ip && number == other_number {
+                    Some("duplicate")
+                } else if number == 0 || other_number == 0 {
+                    Some("overlapping")
+                } else if number == other_number && ip.is_empty() != other_ip.is_empty() {
+                    Some("dangerously ambiguous")
+                } else {
+                    None
+                };
                 self.list.extend(
                     clash.map(|clash| {
                         format!("{place}: {clash} port definition with {other_place}")
@@ -433,33 +450,6 @@ impl Warner {
             ));
         }
     }
-}
-
-/// How two definitions of one port get in each other's way.
-fn port_clash(port: &Value, other: &Value) -> Option<&'static str> {
-    let (ip, other_ip) = (port["hostIP"].str(), other["hostIP"].str());
-    let (number, other_number) = (port["hostPort"].int(), other["hostPort"].int());
-    if ip == other_ip && number == other_number {
-        Some("duplicate")
-    } else if number == 0 || other_number == 0 {
-        Some("overlapping")
-    } else if number == other_number && ip.is_empty() != other_ip.is_empty() {
-        Some("dangerously ambiguous")
-    } else {
-        None
-    }
-}
-
-/// A port as Go prints a struct.
-fn go_port(port: &Value) -> String {
-    format!(
-        "{{Name:{} HostPort:{} ContainerPort:{} Protocol:{} HostIP:{}}}",
-        port["name"].str(),
-        port["hostPort"].int(),
-        port["containerPort"].int(),
-        port["protocol"].str(),
-        port["hostIP"].str(),
-    )
 }
 
 /// What to say of a label that nodes once had.

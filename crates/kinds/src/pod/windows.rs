@@ -1,21 +1,16 @@
-//! What is different where a pod runs on Windows?
+//! Validation of Windows pods and of Windows options.
 
-use mizzen_object::validate::{field, names};
 use mizzen_object::{Path, Violations};
 use mizzen_value::Value;
 
 use super::capabilities::allows_privileged;
 use super::visit_containers;
+use crate::core::fields::dns_subdomain;
 
 /// Options of a security context that only Windows has.
 pub(super) fn validate(options: &Value, path: &Path, violations: &mut Violations) {
     if let Some(name) = options["gmsaCredentialSpecName"].as_str() {
-        field::all(
-            names::is_dns1123_subdomain(name),
-            name,
-            &path.child("gmsaCredentialSpecName"),
-            violations,
-        );
+        dns_subdomain(name, &path.child("gmsaCredentialSpecName"), violations);
     }
     if let Some(text) = options["gmsaCredentialSpec"].as_str() {
         let detail = match text.len() {
@@ -62,7 +57,19 @@ fn validate_user(name: &str, path: &Path, violations: &mut Violations) {
             violations,
         );
     }
-    if domain.is_some_and(|domain| !is_net_bios(domain) && !is_dns(domain)) {
+    if domain.is_some_and(|domain| {
+        !((1..=15).contains(&domain.chars().count())
+            && !domain.starts_with('.')
+            && !domain.contains(['\\', '/', ':', '*', '?', '"', '<', '>', '|']))
+            && !(domain.split('.').all(|label| {
+                (1..=63).contains(&label.len())
+                    && !label.starts_with('-')
+                    && !label.ends_with('-')
+                    && label
+                        .bytes()
+                        .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+            }))
+    }) {
         refuse(
             "runAsUserName's Domain doesn't match the NetBios nor the DNS format",
             name,
@@ -91,23 +98,6 @@ fn validate_user(name: &str, path: &Path, violations: &mut Violations) {
             r#"runAsUserName's User cannot contain the following characters: "/\:;|=,+*?<>@[]"#;
         refuse(detail, name, path, violations);
     }
-}
-
-fn is_net_bios(domain: &str) -> bool {
-    (1..=15).contains(&domain.chars().count())
-        && !domain.starts_with('.')
-        && !domain.contains(['\\', '/', ':', '*', '?', '"', '<', '>', '|'])
-}
-
-fn is_dns(domain: &str) -> bool {
-    domain.split('.').all(|label| {
-        (1..=63).contains(&label.len())
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-            && label
-                .bytes()
-                .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
-    })
 }
 
 /// Containers that are processes of the host: all of them or none.
@@ -156,24 +146,45 @@ pub(super) fn validate_os(spec: &Value, path: &Path, violations: &mut Violations
     match os["name"].str() {
         _ if os.is_null() => {}
         "" => violations.required(path.child("os").child("name"), ""),
-        "linux" => validate_linux(spec, path, violations),
-        "windows" => validate_windows(spec, path, violations),
+        "linux" => {
+            let mut check = |holder: &Value, path: &Path| {
+                if !holder["securityContext"]["windowsOptions"].is_null() {
+                    let path = path.child("securityContext");
+                    violations.forbidden(
+                        path.child("windowsOptions"),
+                        "windows options cannot be set for a linux pod",
+                    );
+                }
+            };
+            check(spec, path);
+            visit_containers(spec, path, check);
+        }
+        "windows" => {
+            const DETAIL: &str = "cannot be set for a windows pod";
+            for (key, in_context) in NOT_OF_PODS {
+                let holder = if in_context {
+                    &spec["securityContext"]
+                } else {
+                    spec
+                };
+                if !holder[key].is_null() {
+                    let context = path.child("securityContext");
+                    violations
+                        .forbidden(if in_context { &context } else { path }.child(key), DETAIL);
+                }
+            }
+            visit_containers(spec, path, |container, path| {
+                let path = path.child("securityContext");
+                for key in NOT_OF_CONTAINERS
+                    .into_iter()
+                    .filter(|key| !container["securityContext"][*key].is_null())
+                {
+                    violations.forbidden(path.child(key), DETAIL);
+                }
+            });
+        }
         other => violations.not_supported(path.child("os"), other, &["linux", "windows"]),
     }
-}
-
-fn validate_linux(spec: &Value, path: &Path, violations: &mut Violations) {
-    let mut check = |holder: &Value, path: &Path| {
-        if !holder["securityContext"]["windowsOptions"].is_null() {
-            let path = path.child("securityContext");
-            violations.forbidden(
-                path.child("windowsOptions"),
-                "windows options cannot be set for a linux pod",
-            );
-        }
-    };
-    check(spec, path);
-    visit_containers(spec, path, check);
 }
 
 /// Of a pod, in the order of messages. `true` is in the pod's security context, `false` beside it.
@@ -207,27 +218,3 @@ const NOT_OF_CONTAINERS: [&str; 10] = [
     "runAsUser",
     "runAsGroup",
 ];
-
-fn validate_windows(spec: &Value, path: &Path, violations: &mut Violations) {
-    const DETAIL: &str = "cannot be set for a windows pod";
-    for (key, in_context) in NOT_OF_PODS {
-        let holder = if in_context {
-            &spec["securityContext"]
-        } else {
-            spec
-        };
-        if !holder[key].is_null() {
-            let context = path.child("securityContext");
-            violations.forbidden(if in_context { &context } else { path }.child(key), DETAIL);
-        }
-    }
-    visit_containers(spec, path, |container, path| {
-        let path = path.child("securityContext");
-        for key in NOT_OF_CONTAINERS
-            .into_iter()
-            .filter(|key| !container["securityContext"][*key].is_null())
-        {
-            violations.forbidden(path.child(key), DETAIL);
-        }
-    });
-}

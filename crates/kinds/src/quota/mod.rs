@@ -1,7 +1,7 @@
-//! What is counted against a quota, and as what? Pods, services and claims have much to count; of everything else there
-//! are so many. `scope` says which objects a quota is about, `pods` what is counted of pods.
+//! Quota evaluation: the usage of an object under the resource names of a ResourceQuota. Pods, services and claims have
+//! evaluators of their own; of other kinds the objects are counted. `scope` matches quota scopes, `pods` evaluates pods.
 //!
-//! Who lets objects in and who counts them afterwards both ask here, so that they never disagree.
+//! Admission and the quota controller share these rules, so that they agree.
 
 mod pods;
 mod scope;

@@ -1,4 +1,4 @@
-//! What a pod takes, what it must say of itself, and which scopes it is in.
+//! Quota evaluation of pods: usage, required resources and scopes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -60,28 +60,27 @@ pub(super) fn is_in(selector: &Selector, pod: &Value) -> bool {
                 std::slice::from_ref(&class)
             })
         }
-        "CrossNamespacePodAffinity" => looks_elsewhere(&pod["spec"]["affinity"]),
+        "CrossNamespacePodAffinity" => {
+            // Whether a pod wants to be near to or far from pods of other namespaces.
+            let is_elsewhere = |term: &Value| {
+                !term["namespaces"].is_empty() || !term["namespaceSelector"].is_null()
+            };
+            ["podAffinity", "podAntiAffinity"].iter().any(|side| {
+                let side = &pod["spec"]["affinity"][*side];
+                let weighted = side["preferredDuringSchedulingIgnoredDuringExecution"]
+                    .list()
+                    .iter();
+                side["requiredDuringSchedulingIgnoredDuringExecution"]
+                    .list()
+                    .iter()
+                    .any(is_elsewhere)
+                    || weighted
+                        .map(|weighted| &weighted["podAffinityTerm"])
+                        .any(is_elsewhere)
+            })
+        }
         _ => false,
     }
-}
-
-/// Whether a pod wants to be near to or far from pods of other namespaces.
-fn looks_elsewhere(affinity: &Value) -> bool {
-    let is_elsewhere =
-        |term: &Value| !term["namespaces"].is_empty() || !term["namespaceSelector"].is_null();
-    ["podAffinity", "podAntiAffinity"].iter().any(|side| {
-        let side = &affinity[*side];
-        let weighted = side["preferredDuringSchedulingIgnoredDuringExecution"]
-            .list()
-            .iter();
-        side["requiredDuringSchedulingIgnoredDuringExecution"]
-            .list()
-            .iter()
-            .any(is_elsewhere)
-            || weighted
-                .map(|weighted| &weighted["podAffinityTerm"])
-                .any(is_elsewhere)
-    })
 }
 
 /// What the containers of a pod must ask for and do not: `cpu for: a,b; memory for: b`.
@@ -128,7 +127,12 @@ pub(super) fn missing(names: &[&str], pod: &Value) -> Option<String> {
 /// What a pod takes. One that is over takes nothing but its place.
 pub(super) fn usage(pod: &Value, now: i64) -> Amounts {
     let mut usage = Amounts::from([(COUNT.to_string(), count(1))]);
-    if is_over(pod, now) {
+
+    let metadata = &pod["metadata"];
+    let end = time::to_unix(metadata["deletionTimestamp"].str());
+    let grace = metadata["deletionGracePeriodSeconds"].as_int();
+    let is_over = is_terminal(pod) || end.zip(grace).is_some_and(|(end, grace)| now > end + grace);
+    if is_over {
         return usage;
     }
     let options = PodResourcesOptions {
@@ -138,13 +142,6 @@ pub(super) fn usage(pod: &Value, now: i64) -> Amounts {
     let (requests, limits) = (pod_requests(pod, &options), pod_limits(pod, &options));
     add(&mut usage, &usage_of(&requests, &limits));
     usage
-}
-
-fn is_over(pod: &Value, now: i64) -> bool {
-    let metadata = &pod["metadata"];
-    let end = time::to_unix(metadata["deletionTimestamp"].str());
-    let grace = metadata["deletionGracePeriodSeconds"].as_int();
-    is_terminal(pod) || end.zip(grace).is_some_and(|(end, grace)| now > end + grace)
 }
 
 /// Under which names requests and limits are counted.

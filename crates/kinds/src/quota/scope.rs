@@ -1,4 +1,4 @@
-//! Which objects is a quota about? Its scopes say so; without any it is about all.
+//! Quota scopes: which objects a ResourceQuota applies to.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use mizzen_value::Value;
 /// One condition of a quota.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Selector {
-    /// What it looks at.
+    /// The scope that it matches.
     pub scope: String,
     /// How it compares.
     pub operator: String,

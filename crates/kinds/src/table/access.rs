@@ -1,4 +1,4 @@
-//! The rows of who may do what, and of the APIs that they do it through.
+//! Table cells of RBAC kinds, CertificateSigningRequests and APIServices.
 
 use mizzen_value::{Value, time};
 
@@ -29,28 +29,20 @@ fn subjects(binding: &Value, kind: &str) -> String {
         .list()
         .iter()
         .filter(|subject| subject["kind"].str() == kind);
-    subjects.map(subject_name).collect::<Vec<_>>().join(", ")
-}
-
-fn subject_name(subject: &Value) -> String {
-    match subject["kind"].str() {
-        "ServiceAccount" => format!("{}/{}", subject["namespace"].str(), subject["name"].str()),
-        _ => subject["name"].str().into(),
-    }
+    subjects
+        .map(|subject| match subject["kind"].str() {
+            "ServiceAccount" => format!("{}/{}", subject["namespace"].str(), subject["name"].str()),
+            _ => subject["name"].str().into(),
+        })
+        .collect::<Vec<_>>()
+        .join(", ")
 }
 
 pub(super) fn signing_request(object: &Value, now: i64) -> Vec<Value> {
     let spec = &object["spec"];
     let asked = spec["expirationSeconds"].as_int();
-    row![
-        age(object, now),
-        spec["username"].str(),
-        asked.map_or(NONE.into(), time::age),
-        request_condition(&object["status"]),
-    ]
-}
+    let status = &object["status"];
 
-fn request_condition(status: &Value) -> String {
     let has = |of_type| !condition(&status["conditions"], of_type).is_null();
     let decision = match (has("Denied"), has("Approved")) {
         (true, _) => "Denied",
@@ -63,27 +55,31 @@ fn request_condition(status: &Value) -> String {
     } else {
         ",Issued"
     };
-    format!("{decision}{failed}{issued}")
+    let request_condition = format!("{decision}{failed}{issued}");
+    row![
+        age(object, now),
+        spec["username"].str(),
+        asked.map_or(NONE.into(), time::age),
+        request_condition,
+    ]
 }
 
 pub(super) fn api_service(object: &Value, now: i64) -> Vec<Value> {
     let service = &object["spec"]["service"];
     let name = format!("{}/{}", service["namespace"].str(), service["name"].str());
+    let available = condition(&object["status"]["conditions"], "Available");
+    let availability = match (available["status"].str(), available["reason"].str()) {
+        _ if available.is_null() => "Unknown".into(),
+        (status, "") | (status @ "True", _) => status.into(),
+        (status, reason) => format!("{status} ({reason})"),
+    };
     row![
         if service.is_null() {
             "Local".into()
         } else {
             name
         },
-        availability(condition(&object["status"]["conditions"], "Available")),
+        availability,
         age(object, now),
     ]
-}
-
-fn availability(available: &Value) -> String {
-    match (available["status"].str(), available["reason"].str()) {
-        _ if available.is_null() => "Unknown".into(),
-        (status, "") | (status @ "True", _) => status.into(),
-        (status, reason) => format!("{status} ({reason})"),
-    }
 }

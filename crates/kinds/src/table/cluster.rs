@@ -1,4 +1,4 @@
-//! The rows of what a cluster consists of and keeps: nodes, namespaces, configuration, events.
+//! Table cells of nodes, namespaces, configuration and events.
 
 use mizzen_value::Value;
 
@@ -7,49 +7,57 @@ use super::{Cells, join_set, nothing, row};
 
 pub(super) fn cells(kind: &str) -> Cells {
     match kind {
-        "ComponentStatus" => component_status,
-        "ConfigMap" => config_map,
+        "ComponentStatus" => |object, _| {
+            let healthy = condition(&object["conditions"], "Healthy");
+            let status = match healthy["status"].as_str() {
+                None => "Unknown",
+                Some("True") => "Healthy",
+                Some(_) => "Unhealthy",
+            };
+            row![status, healthy["message"].str(), healthy["error"].str()]
+        },
+        "ConfigMap" => |object, now| {
+            row![
+                n_entries(&object["data"]) + n_entries(&object["binaryData"]),
+                age(object, now)
+            ]
+        },
         "Event" => event,
-        "Namespace" => namespace,
+        "Namespace" => |object, now| row![object["status"]["phase"].str(), age(object, now)],
         "Node" => node,
-        "ResourceQuota" => resource_quota,
-        "Secret" => secret,
+        "ResourceQuota" => |object, now| {
+            let status = &object["status"];
+            let mut names: Vec<_> = status["hard"].entries().map(|(name, _)| name).collect();
+            names.sort_unstable();
+            let (limits, requests): (Vec<_>, Vec<_>) = names
+                .into_iter()
+                .partition(|name| name.starts_with("limits."));
+            let show = |names: Vec<&str>| {
+                names
+                    .into_iter()
+                    .map(|name| {
+                        let amount = |member: &str| given_or(&status[member][name], "0");
+                        format!("{name}: {}/{}", amount("used"), amount("hard"))
+                    })
+                    .collect::<Vec<_>>()
+                    .join(", ")
+            };
+            row![show(requests), show(limits), age(object, now)]
+        },
+        "Secret" => |object, now| {
+            row![
+                object["type"].str(),
+                n_entries(&object["data"]),
+                age(object, now)
+            ]
+        },
         "ServiceAccount" => only_age,
         _ => nothing,
     }
 }
 
-fn component_status(object: &Value, _: i64) -> Vec<Value> {
-    let healthy = condition(&object["conditions"], "Healthy");
-    let status = match healthy["status"].as_str() {
-        None => "Unknown",
-        Some("True") => "Healthy",
-        Some(_) => "Unhealthy",
-    };
-    row![status, healthy["message"].str(), healthy["error"].str()]
-}
-
 fn n_entries(map: &Value) -> i64 {
     map.entries().count() as i64
-}
-
-fn config_map(object: &Value, now: i64) -> Vec<Value> {
-    row![
-        n_entries(&object["data"]) + n_entries(&object["binaryData"]),
-        age(object, now)
-    ]
-}
-
-fn secret(object: &Value, now: i64) -> Vec<Value> {
-    row![
-        object["type"].str(),
-        n_entries(&object["data"]),
-        age(object, now)
-    ]
-}
-
-fn namespace(object: &Value, now: i64) -> Vec<Value> {
-    row![object["status"]["phase"].str(), age(object, now)]
 }
 
 pub(super) fn lease(object: &Value, now: i64) -> Vec<Value> {
@@ -58,22 +66,26 @@ pub(super) fn lease(object: &Value, now: i64) -> Vec<Value> {
 
 fn node(object: &Value, now: i64) -> Vec<Value> {
     let info = &object["status"]["nodeInfo"];
-    row![
-        node_status(object),
-        node_roles(object),
-        age(object, now),
-        info["kubeletVersion"].str(),
-        node_address(object, "InternalIP"),
-        node_address(object, "ExternalIP"),
-        text_or(&info["osImage"], UNKNOWN),
-        node_kernel(info),
-        text_or(&info["containerRuntimeVersion"], UNKNOWN),
-    ]
-}
 
-fn node_status(node: &Value) -> String {
+    let kernel = text_or(&info["kernelVersion"], UNKNOWN);
+    let node_kernel = match info["architecture"].str() {
+        "" => kernel.into(),
+        architecture => format!("{kernel} ({architecture})"),
+    };
+
+    let roles = object["metadata"]["labels"]
+        .entries()
+        .filter_map(|(label, value)| {
+            let named = label.strip_prefix("node-role.kubernetes.io/");
+            named.or((label == "kubernetes.io/role").then_some(value.str()))
+        });
+    let node_roles = match join_set(roles.filter(|role| !role.is_empty()).map(Into::into)) {
+        roles if roles.is_empty() => NONE.into(),
+        roles => roles,
+    };
+
     // Of several conditions of one type the last counts.
-    let ready = node["status"]["conditions"]
+    let ready = object["status"]["conditions"]
         .list()
         .iter()
         .rfind(|it| it["type"].str() == "Ready");
@@ -82,24 +94,22 @@ fn node_status(node: &Value) -> String {
         Some("True") => "Ready",
         Some(_) => "NotReady",
     };
-    let cordoned = node["spec"]["unschedulable"].bool();
-    format!(
+    let cordoned = object["spec"]["unschedulable"].bool();
+    let node_status = format!(
         "{status}{}",
         if cordoned { ",SchedulingDisabled" } else { "" }
-    )
-}
-
-fn node_roles(node: &Value) -> String {
-    let roles = node["metadata"]["labels"]
-        .entries()
-        .filter_map(|(label, value)| {
-            let named = label.strip_prefix("node-role.kubernetes.io/");
-            named.or((label == "kubernetes.io/role").then_some(value.str()))
-        });
-    match join_set(roles.filter(|role| !role.is_empty()).map(Into::into)) {
-        roles if roles.is_empty() => NONE.into(),
-        roles => roles,
-    }
+    );
+    row![
+        node_status,
+        node_roles,
+        age(object, now),
+        info["kubeletVersion"].str(),
+        node_address(object, "InternalIP"),
+        node_address(object, "ExternalIP"),
+        text_or(&info["osImage"], UNKNOWN),
+        node_kernel,
+        text_or(&info["containerRuntimeVersion"], UNKNOWN),
+    ]
 }
 
 fn node_address<'a>(node: &'a Value, of_type: &str) -> &'a str {
@@ -110,24 +120,31 @@ fn node_address<'a>(node: &'a Value, of_type: &str) -> &'a str {
         .map_or(NONE, |it| it["address"].str())
 }
 
-fn node_kernel(info: &Value) -> String {
-    let kernel = text_or(&info["kernelVersion"], UNKNOWN);
-    match info["architecture"].str() {
-        "" => kernel.into(),
-        architecture => format!("{kernel} ({architecture})"),
-    }
-}
-
 pub(super) fn event(object: &Value, now: i64) -> Vec<Value> {
     let target = &object["involvedObject"];
     let (first, last, count) = event_times(object, now);
+
+    let kind = target["kind"].str().to_lowercase();
+    let event_target = match target["name"].str() {
+        "" => kind,
+        name => format!("{kind}/{name}"),
+    };
+
+    let component = text_or(
+        &object["source"]["component"],
+        object["reportingComponent"].str(),
+    );
+    let event_source = match text_or(&object["source"]["host"], object["reportingInstance"].str()) {
+        "" => component.into(),
+        host => format!("{component}, {host}"),
+    };
     row![
         last,
         object["type"].str(),
         object["reason"].str(),
-        event_target(target),
+        event_target,
         target["fieldPath"].str(),
-        event_source(object),
+        event_source,
         object["message"].str().trim(),
         first,
         count,
@@ -154,45 +171,4 @@ fn event_times(event: &Value, now: i64) -> (String, String, i64) {
     }
     let last = or(&event["lastTimestamp"], first.clone());
     (first, last, if count == 0 { 1 } else { count })
-}
-
-fn event_target(target: &Value) -> String {
-    let kind = target["kind"].str().to_lowercase();
-    match target["name"].str() {
-        "" => kind,
-        name => format!("{kind}/{name}"),
-    }
-}
-
-fn event_source(event: &Value) -> String {
-    let component = text_or(
-        &event["source"]["component"],
-        event["reportingComponent"].str(),
-    );
-    match text_or(&event["source"]["host"], event["reportingInstance"].str()) {
-        "" => component.into(),
-        host => format!("{component}, {host}"),
-    }
-}
-
-fn resource_quota(object: &Value, now: i64) -> Vec<Value> {
-    let status = &object["status"];
-    let mut names: Vec<_> = status["hard"].entries().map(|(name, _)| name).collect();
-    names.sort_unstable();
-    let (limits, requests): (Vec<_>, Vec<_>) = names
-        .into_iter()
-        .partition(|name| name.starts_with("limits."));
-    let show = |names: Vec<&str>| {
-        names
-            .into_iter()
-            .map(|name| usage(status, name))
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
-    row![show(requests), show(limits), age(object, now)]
-}
-
-fn usage(status: &Value, resource: &str) -> String {
-    let amount = |member: &str| given_or(&status[member][resource], "0");
-    format!("{resource}: {}/{}", amount("used"), amount("hard"))
 }

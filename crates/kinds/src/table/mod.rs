@@ -1,7 +1,7 @@
-//! What does a table show of an object? The cells that a kind's columns leave to be computed.
+//! Table cells: the columns of a kind that are computed.
 //!
-//! A kind's data lists its columns in order; those with a path are read from the object, the others take the
-//! values that [`cells`] gives, one after the other. An object is shown as the kind that it is stored as. Kinds are grouped in files as an operator would look for them.
+//! A kind's data lists its columns in order; those with a path are read from the object, the remaining
+//! ones get the values of [`cells`], in order. An object is shown as the kind that it is stored as.
 //!
 //! Kubernetes: words, number types and the few rows with more cells than columns are those of
 //! pkg/printers/internalversion/printers.go.
@@ -31,7 +31,14 @@ use row;
 pub(crate) fn cells(gvk: &GroupVersionKind) -> Cells {
     let kind = gvk.kind.as_str();
     match (gvk.group.as_str(), gvk.version.as_str()) {
-        ("", _) => core_cells(kind),
+        ("", _) => match kind {
+            "Pod" => pod::cells,
+            "PodTemplate" => workload::pod_template,
+            "ReplicationController" => workload::replication_controller,
+            "Service" | "Endpoints" => network::core(kind),
+            "PersistentVolume" | "PersistentVolumeClaim" => storage::core(kind),
+            _ => cluster::cells(kind),
+        },
         ("apps", _) => workload::apps(kind),
         ("batch", _) => workload::batch(kind),
         ("autoscaling", _) => workload::autoscaler,
@@ -49,17 +56,6 @@ pub(crate) fn cells(gvk: &GroupVersionKind) -> Cells {
         ("node.k8s.io", _) => text::only_age,
         ("scheduling.k8s.io", _) => policy::priority_class,
         _ => nothing,
-    }
-}
-
-fn core_cells(kind: &str) -> Cells {
-    match kind {
-        "Pod" => pod::cells,
-        "PodTemplate" => workload::pod_template,
-        "ReplicationController" => workload::replication_controller,
-        "Service" | "Endpoints" => network::core(kind),
-        "PersistentVolume" | "PersistentVolumeClaim" => storage::core(kind),
-        _ => cluster::cells(kind),
     }
 }
 

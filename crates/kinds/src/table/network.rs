@@ -1,4 +1,4 @@
-//! The rows of services, of what stands behind them and of what leads to them.
+//! Table cells of services, endpoints and networking.k8s.io.
 
 use mizzen_value::Value;
 
@@ -9,38 +9,134 @@ pub(super) fn core(kind: &str) -> Cells {
     if kind == "Service" {
         service
     } else {
-        endpoints
+        |object, now| {
+            let subsets = object["subsets"].list();
+            let addresses: Vec<String> = subsets
+                .iter()
+                .flat_map(|subset| -> Vec<String> {
+                    let ips = || {
+                        subset["addresses"]
+                            .list()
+                            .iter()
+                            .map(|address| address["ip"].str())
+                    };
+                    match subset["ports"].list() {
+                        [] => ips().map(Into::into).collect(),
+                        ports => ports
+                            .iter()
+                            .flat_map(|port| {
+                                ips().map(|ip| {
+                                    let port = port["port"].int();
+                                    if ip.contains(':') {
+                                        format!("[{ip}]:{port}")
+                                    } else {
+                                        format!("{ip}:{port}")
+                                    }
+                                })
+                            })
+                            .collect(),
+                    }
+                })
+                .collect();
+            let shown = if subsets.is_empty() {
+                NONE.into()
+            } else {
+                cut_short(&addresses, 3, ",")
+            };
+            row![shown, age(object, now)]
+        }
     }
 }
 
 pub(super) fn cells(kind: &str) -> Cells {
     match kind {
-        "Ingress" => ingress,
-        "IngressClass" => ingress_class,
-        "IPAddress" => ip_address,
-        "ServiceCIDR" => service_cidr,
-        _ => network_policy,
+        "Ingress" => |object, now| {
+            let spec = &object["spec"];
+            let ports = if spec["tls"].list().is_empty() {
+                "80"
+            } else {
+                "80, 443"
+            };
+            // Kubernetes: three hosts are shown, and any rule after the third host makes it "more", with a host or without.
+            let rules = spec["rules"].list();
+
+            let with_host = || {
+                rules
+                    .iter()
+                    .enumerate()
+                    .filter(|(_, rule)| !rule["host"].str().is_empty())
+            };
+            let shown: Vec<_> = with_host()
+                .take(3)
+                .map(|(_, rule)| rule["host"].str())
+                .collect();
+            let rest = with_host()
+                .nth(2)
+                .map_or(0, |(third, _)| rules.len() - 1 - third);
+            let ingress_hosts = match rest {
+                _ if shown.is_empty() => "*".into(),
+                0 => shown.join(","),
+                _ => format!("{} + {} more...", shown.join(","), rules.len() - 3),
+            };
+            row![
+                given_or(&spec["ingressClassName"], NONE),
+                ingress_hosts,
+                balancer_addresses(object),
+                ports,
+                age(object, now),
+            ]
+        },
+        "IngressClass" => |object, now| {
+            let (metadata, spec) = (&object["metadata"], &object["spec"]);
+            let is_default = metadata["annotations"]["ingressclass.kubernetes.io/is-default-class"]
+                .str()
+                == "true";
+            let name = format!(
+                "{}{}",
+                metadata["name"].str(),
+                if is_default { " (default)" } else { "" }
+            );
+            let (reference, named) = (&spec["parameters"], spec["parameters"]["name"].str());
+            let kind = reference["kind"].str();
+            let parameters = match reference["apiGroup"].as_str() {
+                _ if reference.is_null() => NONE.into(),
+                Some(group) => format!("{kind}.{group}/{named}"),
+                None => format!("{kind}/{named}"),
+            };
+            row![name, spec["controller"].str(), parameters, age(object, now)]
+        },
+        "IPAddress" => |object, now| {
+            // Kubernetes: the row has an age for which there is no column.
+            row![parent(&object["spec"]["parentRef"]), age(object, now)]
+        },
+        "ServiceCIDR" => |object, now| row![join(&object["spec"]["cidrs"], ","), age(object, now)],
+        _ => |object, now| row![selector(&object["spec"]["podSelector"]), age(object, now)],
     }
 }
 
 fn service(object: &Value, now: i64) -> Vec<Value> {
     let spec = &object["spec"];
-    row![
-        spec["type"].str(),
-        given_or(&spec["clusterIPs"][0], NONE),
-        external_address(object),
-        service_ports(&spec["ports"]),
-        age(object, now),
-        labels(&spec["selector"]),
-    ]
-}
 
-fn external_address(service: &Value) -> String {
-    let spec = &service["spec"];
+    let ports: Vec<_> = spec["ports"]
+        .list()
+        .iter()
+        .map(|port| {
+            let (number, protocol) = (port["port"].int(), port["protocol"].str());
+            match port["nodePort"].int() {
+                0 => format!("{number}/{protocol}"),
+                node => format!("{number}:{node}/{protocol}"),
+            }
+        })
+        .collect();
+    let service_ports = if ports.is_empty() {
+        NONE.into()
+    } else {
+        ports.join(",")
+    };
     let external = join(&spec["externalIPs"], ",");
-    match spec["type"].str() {
+    let external_address = match spec["type"].str() {
         "ExternalName" => spec["externalName"].str().into(),
-        "LoadBalancer" => match balancer_addresses(service) {
+        "LoadBalancer" => match balancer_addresses(object) {
             balancer if balancer.is_empty() && external.is_empty() => "<pending>".into(),
             balancer if balancer.is_empty() => external,
             balancer if external.is_empty() => balancer,
@@ -49,7 +145,15 @@ fn external_address(service: &Value) -> String {
         "ClusterIP" | "NodePort" if external.is_empty() => NONE.into(),
         "ClusterIP" | "NodePort" => external,
         _ => "<unknown>".into(),
-    }
+    };
+    row![
+        spec["type"].str(),
+        given_or(&spec["clusterIPs"][0], NONE),
+        external_address,
+        service_ports,
+        age(object, now),
+        labels(&spec["selector"]),
+    ]
 }
 
 fn balancer_addresses(object: &Value) -> String {
@@ -65,60 +169,15 @@ fn balancer_addresses(object: &Value) -> String {
     )
 }
 
-fn service_ports(ports: &Value) -> String {
-    let ports: Vec<_> = ports.list().iter().map(service_port).collect();
-    if ports.is_empty() {
-        NONE.into()
-    } else {
-        ports.join(",")
-    }
-}
-
-fn service_port(port: &Value) -> String {
-    let (number, protocol) = (port["port"].int(), port["protocol"].str());
-    match port["nodePort"].int() {
-        0 => format!("{number}/{protocol}"),
-        node => format!("{number}:{node}/{protocol}"),
-    }
-}
-
-fn endpoints(object: &Value, now: i64) -> Vec<Value> {
-    let subsets = object["subsets"].list();
-    let addresses: Vec<_> = subsets.iter().flat_map(subset_addresses).collect();
-    let shown = if subsets.is_empty() {
-        NONE.into()
-    } else {
-        cut_short(&addresses, 3, ",")
-    };
-    row![shown, age(object, now)]
-}
-
-fn subset_addresses(subset: &Value) -> Vec<String> {
-    let ips = || {
-        subset["addresses"]
-            .list()
-            .iter()
-            .map(|address| address["ip"].str())
-    };
-    match subset["ports"].list() {
-        [] => ips().map(Into::into).collect(),
-        ports => ports
-            .iter()
-            .flat_map(|port| ips().map(|ip| host_port(ip, port["port"].int())))
-            .collect(),
-    }
-}
-
-fn host_port(ip: &str, port: i64) -> String {
-    if ip.contains(':') {
-        format!("[{ip}]:{port}")
-    } else {
-        format!("{ip}:{port}")
-    }
-}
-
 pub(super) fn endpoint_slice(object: &Value, now: i64) -> Vec<Value> {
-    let ports: Vec<_> = object["ports"].list().iter().map(slice_port).collect();
+    let ports: Vec<_> = object["ports"]
+        .list()
+        .iter()
+        .map(|port| match port["port"].as_int() {
+            Some(number) => number.to_string(),
+            None => given_or(&port["name"], "*").into(),
+        })
+        .collect();
     let addresses = object["endpoints"]
         .list()
         .iter()
@@ -130,90 +189,6 @@ pub(super) fn endpoint_slice(object: &Value, now: i64) -> Vec<Value> {
         show(&addresses).unwrap_or(UNSET.into()),
         age(object, now),
     ]
-}
-
-fn slice_port(port: &Value) -> String {
-    match port["port"].as_int() {
-        Some(number) => number.to_string(),
-        None => given_or(&port["name"], "*").into(),
-    }
-}
-
-fn ingress(object: &Value, now: i64) -> Vec<Value> {
-    let spec = &object["spec"];
-    let ports = if spec["tls"].list().is_empty() {
-        "80"
-    } else {
-        "80, 443"
-    };
-    row![
-        given_or(&spec["ingressClassName"], NONE),
-        ingress_hosts(spec["rules"].list()),
-        balancer_addresses(object),
-        ports,
-        age(object, now),
-    ]
-}
-
-/// Kubernetes: three hosts are shown, and any rule after the third host makes it "more", with a host or without.
-fn ingress_hosts(rules: &[Value]) -> String {
-    let with_host = || {
-        rules
-            .iter()
-            .enumerate()
-            .filter(|(_, rule)| !rule["host"].str().is_empty())
-    };
-    let shown: Vec<_> = with_host()
-        .take(3)
-        .map(|(_, rule)| rule["host"].str())
-        .collect();
-    let rest = with_host()
-        .nth(2)
-        .map_or(0, |(third, _)| rules.len() - 1 - third);
-    match rest {
-        _ if shown.is_empty() => "*".into(),
-        0 => shown.join(","),
-        _ => format!("{} + {} more...", shown.join(","), rules.len() - 3),
-    }
-}
-
-fn ingress_class(object: &Value, now: i64) -> Vec<Value> {
-    let (metadata, spec) = (&object["metadata"], &object["spec"]);
-    let is_default =
-        metadata["annotations"]["ingressclass.kubernetes.io/is-default-class"].str() == "true";
-    let name = format!(
-        "{}{}",
-        metadata["name"].str(),
-        if is_default { " (default)" } else { "" }
-    );
-    row![
-        name,
-        spec["controller"].str(),
-        class_parameters(&spec["parameters"]),
-        age(object, now)
-    ]
-}
-
-fn class_parameters(parameters: &Value) -> String {
-    let (kind, name) = (parameters["kind"].str(), parameters["name"].str());
-    match parameters["apiGroup"].as_str() {
-        _ if parameters.is_null() => NONE.into(),
-        Some(group) => format!("{kind}.{group}/{name}"),
-        None => format!("{kind}/{name}"),
-    }
-}
-
-fn network_policy(object: &Value, now: i64) -> Vec<Value> {
-    row![selector(&object["spec"]["podSelector"]), age(object, now)]
-}
-
-fn service_cidr(object: &Value, now: i64) -> Vec<Value> {
-    row![join(&object["spec"]["cidrs"], ","), age(object, now)]
-}
-
-/// Kubernetes: the row has an age for which there is no column.
-fn ip_address(object: &Value, now: i64) -> Vec<Value> {
-    row![parent(&object["spec"]["parentRef"]), age(object, now)]
 }
 
 fn parent(parent: &Value) -> String {

@@ -1,4 +1,4 @@
-//! The row of a pod: what its containers are doing, in one word.
+//! Table cells of pods: ready containers, status and restarts.
 
 use mizzen_value::Value;
 
@@ -8,37 +8,31 @@ use crate::pod_state::{is_sidecar, is_terminal};
 
 pub(super) fn cells(pod: &Value, now: i64) -> Vec<Value> {
     let (spec, status) = (&pod["spec"], &pod["status"]);
-    let summary = Summary::of(pod);
+    let summary = PodSummary::of(pod);
+    // How many containers have to be ready: those that stay, wherever they are listed.
+    let sidecars = spec["initContainers"]
+        .list()
+        .iter()
+        .filter(|container| is_sidecar(container));
+    let n_containers = spec["containers"].list().len() + sidecars.count();
+    let gates = spec["readinessGates"].list();
+    let open = gates
+        .iter()
+        .filter(|gate| is_true(&status["conditions"], gate["conditionType"].str()));
+    let gates = match gates.len() {
+        0 => NONE.into(),
+        n_gates => format!("{}/{n_gates}", open.count()),
+    };
     row![
-        format!("{}/{}", summary.ready, n_containers(spec)),
+        format!("{}/{}", summary.ready, n_containers),
         summary.reason,
         summary.restarts.show(now),
         age(pod, now),
         text_or(&status["podIPs"][0]["ip"], NONE),
         text_or(&spec["nodeName"], NONE),
         text_or(&status["nominatedNodeName"], NONE),
-        readiness_gates(pod),
+        gates,
     ]
-}
-
-/// How many containers have to be ready: those that stay, wherever they are listed.
-fn n_containers(spec: &Value) -> usize {
-    let sidecars = spec["initContainers"]
-        .list()
-        .iter()
-        .filter(|container| is_sidecar(container));
-    spec["containers"].list().len() + sidecars.count()
-}
-
-fn readiness_gates(pod: &Value) -> String {
-    let gates = pod["spec"]["readinessGates"].list();
-    if gates.is_empty() {
-        return NONE.into();
-    }
-    let open = gates
-        .iter()
-        .filter(|gate| is_true(&pod["status"]["conditions"], gate["conditionType"].str()));
-    format!("{}/{}", open.count(), gates.len())
 }
 
 /// How often containers were restarted, and when last.
@@ -67,16 +61,16 @@ impl<'a> Restarts<'a> {
     }
 }
 
-struct Summary<'a> {
+struct PodSummary<'a> {
     reason: String,
     ready: usize,
     restarts: Restarts<'a>,
 }
 
-impl<'a> Summary<'a> {
-    fn of(pod: &'a Value) -> Summary<'a> {
+impl<'a> PodSummary<'a> {
+    fn of(pod: &'a Value) -> PodSummary<'a> {
         let status = &pod["status"];
-        let mut summary = Summary {
+        let mut summary = PodSummary {
             reason: first_reason(status),
             ready: 0,
             restarts: Restarts::default(),
@@ -113,7 +107,14 @@ impl<'a> Summary<'a> {
                 self.ready += usize::from(container["ready"].bool());
             }
             if !succeeded && !started {
-                self.reason = init_reason(container, index, containers.len());
+                let state = &container["state"];
+                self.reason = match waiting_reason(state) {
+                    _ if !state["terminated"].is_null() => {
+                        format!("Init:{}", end_reason(&state["terminated"]))
+                    }
+                    Some(reason) if reason != "PodInitializing" => format!("Init:{reason}"),
+                    _ => format!("Init:{index}/{}", containers.len()),
+                };
                 return true;
             }
         }
@@ -139,7 +140,12 @@ impl<'a> Summary<'a> {
             }
         }
         if self.reason == "Completed" {
-            self.reason = after_completion(running, status, failure);
+            self.reason = match failure {
+                _ if running && is_true(&status["conditions"], "Ready") => "Running".into(),
+                Some(failure) => failure,
+                None if running => "NotReady".into(),
+                None => "Completed".into(),
+            };
         }
     }
 
@@ -164,17 +170,6 @@ fn first_reason(status: &Value) -> String {
     text_or(&status["reason"], status["phase"].str()).into()
 }
 
-fn init_reason(container: &Value, index: usize, total: usize) -> String {
-    let state = &container["state"];
-    if !state["terminated"].is_null() {
-        return format!("Init:{}", end_reason(&state["terminated"]));
-    }
-    match waiting_reason(state) {
-        Some(reason) if reason != "PodInitializing" => format!("Init:{reason}"),
-        _ => format!("Init:{index}/{total}"),
-    }
-}
-
 fn waiting_reason(state: &Value) -> Option<&str> {
     state["waiting"]["reason"]
         .as_str()
@@ -186,15 +181,5 @@ fn end_reason(terminated: &Value) -> String {
         ("", 0) => format!("ExitCode:{}", terminated["exitCode"].int()),
         ("", signal) => format!("Signal:{signal}"),
         (reason, _) => reason.into(),
-    }
-}
-
-/// A container has completed; the others decide what the pod is.
-fn after_completion(running: bool, status: &Value, failure: Option<String>) -> String {
-    match failure {
-        _ if running && is_true(&status["conditions"], "Ready") => "Running".into(),
-        Some(failure) => failure,
-        None if running => "NotReady".into(),
-        None => "Completed".into(),
     }
 }

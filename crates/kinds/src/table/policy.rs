@@ -1,4 +1,4 @@
-//! The rows of what admits, ranks and queues requests and pods.
+//! Table cells of admission, flow control and priority classes.
 
 use mizzen_object::select::go_selector_text;
 use mizzen_value::Value;
@@ -10,13 +10,16 @@ pub(super) fn admission(kind: &str) -> Cells {
     match kind {
         "MutatingAdmissionPolicy" => |object, now| policy(object, "mutations", now),
         "ValidatingAdmissionPolicy" => |object, now| policy(object, "validations", now),
-        "MutatingAdmissionPolicyBinding" | "ValidatingAdmissionPolicyBinding" => binding,
-        _ => webhooks,
+        "MutatingAdmissionPolicyBinding" | "ValidatingAdmissionPolicyBinding" => |object, now| {
+            let spec = &object["spec"];
+            row![
+                spec["policyName"].str(),
+                param(&spec["paramRef"]),
+                age(object, now)
+            ]
+        },
+        _ => |object, now| row![object["webhooks"].list().len() as i64, age(object, now)],
     }
-}
-
-fn webhooks(object: &Value, now: i64) -> Vec<Value> {
-    row![object["webhooks"].list().len() as i64, age(object, now)]
 }
 
 fn policy(object: &Value, rules: &str, now: i64) -> Vec<Value> {
@@ -27,15 +30,6 @@ fn policy(object: &Value, rules: &str, now: i64) -> Vec<Value> {
     row![
         n_rules,
         if params.is_null() { UNSET.into() } else { kind },
-        age(object, now)
-    ]
-}
-
-fn binding(object: &Value, now: i64) -> Vec<Value> {
-    let spec = &object["spec"];
-    row![
-        spec["policyName"].str(),
-        param(&spec["paramRef"]),
         age(object, now)
     ]
 }
@@ -51,47 +45,43 @@ fn param(param: &Value) -> String {
 
 pub(super) fn flow(kind: &str) -> Cells {
     if kind == "FlowSchema" {
-        flow_schema
-    } else {
-        priority_level
-    }
-}
-
-fn flow_schema(object: &Value, now: i64) -> Vec<Value> {
-    let method = &object["spec"]["distinguisherMethod"];
-    let dangling = condition(&object["status"]["conditions"], "Dangling");
-    row![
-        if method.is_null() {
-            NONE
-        } else {
-            method["type"].str()
-        },
-        age(object, now),
-        if dangling.is_null() {
-            "?"
-        } else {
-            dangling["status"].str()
-        },
-    ]
-}
-
-fn priority_level(object: &Value, now: i64) -> Vec<Value> {
-    let limited = &object["spec"]["limited"];
-    let queuing = &limited["limitResponse"]["queuing"];
-    let number = |of: &Value, member: &str| {
-        if of.is_null() {
-            NONE.into()
-        } else {
-            Value::from(of[member].int())
+        |object, now| {
+            let method = &object["spec"]["distinguisherMethod"];
+            let dangling = condition(&object["status"]["conditions"], "Dangling");
+            row![
+                if method.is_null() {
+                    NONE
+                } else {
+                    method["type"].str()
+                },
+                age(object, now),
+                if dangling.is_null() {
+                    "?"
+                } else {
+                    dangling["status"].str()
+                },
+            ]
         }
-    };
-    row![
-        number(limited, "nominalConcurrencyShares"),
-        number(queuing, "queues"),
-        number(queuing, "handSize"),
-        number(queuing, "queueLengthLimit"),
-        age(object, now),
-    ]
+    } else {
+        |object, now| {
+            let limited = &object["spec"]["limited"];
+            let queuing = &limited["limitResponse"]["queuing"];
+            let number = |of: &Value, member: &str| {
+                if of.is_null() {
+                    NONE.into()
+                } else {
+                    Value::from(of[member].int())
+                }
+            };
+            row![
+                number(limited, "nominalConcurrencyShares"),
+                number(queuing, "queues"),
+                number(queuing, "handSize"),
+                number(queuing, "queueLengthLimit"),
+                age(object, now),
+            ]
+        }
+    }
 }
 
 pub(super) fn priority_class(object: &Value, now: i64) -> Vec<Value> {

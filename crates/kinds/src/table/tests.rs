@@ -1,4 +1,4 @@
-//! Rows of a dozen kinds, as data.
+//! Table rows of a dozen kinds, as data.
 
 use mizzen_object::schema::{Presence, Struct};
 use mizzen_value::{Value, json};

@@ -1,4 +1,4 @@
-//! The words that many kinds' cells share: ages, labels, selectors, lists that are cut short.
+//! Text of table cells: ages, labels, selectors, shortened lists.
 
 use mizzen_object::condition::find;
 pub(super) use mizzen_object::condition::is_true;
@@ -9,9 +9,9 @@ use super::row;
 
 /// Stands for something that is not there.
 pub(super) const NONE: &str = "<none>";
-/// Stands for something that nobody has set.
+/// Shown for a value that is not set.
 pub(super) const UNSET: &str = "<unset>";
-/// Stands for something that nobody knows.
+/// Shown for a value that is not known.
 pub(super) const UNKNOWN: &str = "<unknown>";
 
 /// How long ago the object was made.

@@ -1,4 +1,4 @@
-//! The rows of what makes pods, and of what counts them.
+//! Table cells of workloads, autoscalers and disruption budgets.
 
 use mizzen_object::owner_references::controller_of;
 use mizzen_object::select::selector_text;
@@ -10,16 +10,87 @@ use super::{Cells, row};
 
 pub(super) fn apps(kind: &str) -> Cells {
     match kind {
-        "DaemonSet" => daemon_set,
-        "Deployment" => deployment,
-        "ReplicaSet" => replica_set,
-        "StatefulSet" => stateful_set,
-        _ => controller_revision,
+        "DaemonSet" => |object, now| {
+            let (spec, status) = (&object["spec"], &object["status"]);
+            let template = &spec["template"];
+            row![
+                status["updatedNumberScheduled"].int(),
+                status["numberAvailable"].int(),
+                labels(&template["spec"]["nodeSelector"]),
+                age(object, now),
+                names(template),
+                images(template),
+                selector(&spec["selector"]),
+            ]
+        },
+        "Deployment" => |object, now| {
+            let (spec, status) = (&object["spec"], &object["status"]);
+            row![
+                ready_of(object),
+                status["updatedReplicas"].int(),
+                status["availableReplicas"].int(),
+                age(object, now),
+                names(&spec["template"]),
+                images(&spec["template"]),
+                selector_text(&spec["selector"]),
+            ]
+        },
+        "ReplicaSet" => |object, now| replicas(object, now, selector(&object["spec"]["selector"])),
+        "StatefulSet" => |object, now| {
+            let template = &object["spec"]["template"];
+            row![
+                ready_of(object),
+                age(object, now),
+                names(template),
+                images(template)
+            ]
+        },
+        _ => |object, now| {
+            let controller = controller_of(object);
+            row![
+                controller.map_or(NONE.into(), |owner| {
+                    let kind = match owner["apiVersion"].str().split_once('/') {
+                        Some((group, _)) => format!("{}.{group}", owner["kind"].str()),
+                        None => owner["kind"].str().into(),
+                    };
+                    format!("{}/{}", kind.to_lowercase(), owner["name"].str())
+                }),
+                age(object, now)
+            ]
+        },
     }
 }
 
 pub(super) fn batch(kind: &str) -> Cells {
-    if kind == "Job" { job } else { cron_job }
+    if kind == "Job" {
+        job
+    } else {
+        |object, now| {
+            let (spec, status) = (&object["spec"], &object["status"]);
+            let job = &spec["jobTemplate"]["spec"];
+            let last = &status["lastScheduleTime"];
+
+            let capitalised = match spec["suspend"].as_bool() {
+                Some(true) => "True",
+                Some(false) => "False",
+                None => UNSET,
+            };
+            row![
+                given_or(&spec["timeZone"], NONE),
+                capitalised,
+                status["active"].list().len() as i64,
+                if last.is_null() {
+                    NONE.into()
+                } else {
+                    since(last, now)
+                },
+                age(object, now),
+                names(&job["template"]),
+                images(&job["template"]),
+                selector(&job["selector"]),
+            ]
+        }
+    }
 }
 
 pub(super) fn pod_template(object: &Value, _: i64) -> Vec<Value> {
@@ -43,10 +114,6 @@ pub(super) fn replication_controller(object: &Value, now: i64) -> Vec<Value> {
     replicas(object, now, labels(&object["spec"]["selector"]))
 }
 
-fn replica_set(object: &Value, now: i64) -> Vec<Value> {
-    replicas(object, now, selector(&object["spec"]["selector"]))
-}
-
 fn replicas(object: &Value, now: i64, selector: String) -> Vec<Value> {
     let (spec, status) = (&object["spec"], &object["status"]);
     let template = &spec["template"];
@@ -60,19 +127,6 @@ fn replicas(object: &Value, now: i64, selector: String) -> Vec<Value> {
     ]
 }
 
-fn deployment(object: &Value, now: i64) -> Vec<Value> {
-    let (spec, status) = (&object["spec"], &object["status"]);
-    row![
-        ready_of(object),
-        status["updatedReplicas"].int(),
-        status["availableReplicas"].int(),
-        age(object, now),
-        names(&spec["template"]),
-        images(&spec["template"]),
-        selector_text(&spec["selector"]),
-    ]
-}
-
 fn ready_of(object: &Value) -> String {
     format!(
         "{}/{}",
@@ -81,67 +135,33 @@ fn ready_of(object: &Value) -> String {
     )
 }
 
-fn stateful_set(object: &Value, now: i64) -> Vec<Value> {
-    let template = &object["spec"]["template"];
-    row![
-        ready_of(object),
-        age(object, now),
-        names(template),
-        images(template)
-    ]
-}
-
-fn daemon_set(object: &Value, now: i64) -> Vec<Value> {
-    let (spec, status) = (&object["spec"], &object["status"]);
-    let template = &spec["template"];
-    row![
-        status["updatedNumberScheduled"].int(),
-        status["numberAvailable"].int(),
-        labels(&template["spec"]["nodeSelector"]),
-        age(object, now),
-        names(template),
-        images(template),
-        selector(&spec["selector"]),
-    ]
-}
-
-fn controller_revision(object: &Value, now: i64) -> Vec<Value> {
-    let controller = controller_of(object);
-    row![controller.map_or(NONE.into(), owner_name), age(object, now)]
-}
-
-fn owner_name(owner: &Value) -> String {
-    let kind = match owner["apiVersion"].str().split_once('/') {
-        Some((group, _)) => format!("{}.{group}", owner["kind"].str()),
-        None => owner["kind"].str().into(),
-    };
-    format!("{}/{}", kind.to_lowercase(), owner["name"].str())
-}
-
 fn job(object: &Value, now: i64) -> Vec<Value> {
     let spec = &object["spec"];
+
+    let has = |of_type| is_true(&object["status"]["conditions"], of_type);
+    let job_status = match () {
+        _ if has("Complete") => "Complete",
+        _ if has("Failed") => "Failed",
+        _ if !object["metadata"]["deletionTimestamp"].is_null() => "Terminating",
+        _ if has("Suspended") => "Suspended",
+        _ if has("FailureTarget") => "FailureTarget",
+        _ if has("SuccessCriteriaMet") => "SuccessCriteriaMet",
+        _ => "Running",
+    };
+    let status = &object["status"];
+    let duration = time::to_unix(status["startTime"].str()).map_or(String::new(), |start| {
+        let end = time::to_unix(status["completionTime"].str()).unwrap_or(now);
+        time::age(end - start)
+    });
     row![
-        job_status(object),
+        job_status,
         completions(object),
-        job_duration(&object["status"], now),
+        duration,
         age(object, now),
         names(&spec["template"]),
         images(&spec["template"]),
         selector(&spec["selector"]),
     ]
-}
-
-fn job_status(job: &Value) -> &'static str {
-    let has = |of_type| is_true(&job["status"]["conditions"], of_type);
-    match () {
-        _ if has("Complete") => "Complete",
-        _ if has("Failed") => "Failed",
-        _ if !job["metadata"]["deletionTimestamp"].is_null() => "Terminating",
-        _ if has("Suspended") => "Suspended",
-        _ if has("FailureTarget") => "FailureTarget",
-        _ if has("SuccessCriteriaMet") => "SuccessCriteriaMet",
-        _ => "Running",
-    }
 }
 
 fn completions(job: &Value) -> String {
@@ -153,42 +173,6 @@ fn completions(job: &Value) -> String {
         (Some(completions), _) => format!("{succeeded}/{completions}"),
         (None, parallelism) if parallelism > 1 => format!("{succeeded}/1 of {parallelism}"),
         _ => format!("{succeeded}/1"),
-    }
-}
-
-fn job_duration(status: &Value, now: i64) -> String {
-    let Some(start) = time::to_unix(status["startTime"].str()) else {
-        return String::new();
-    };
-    let end = time::to_unix(status["completionTime"].str()).unwrap_or(now);
-    time::age(end - start)
-}
-
-fn cron_job(object: &Value, now: i64) -> Vec<Value> {
-    let (spec, status) = (&object["spec"], &object["status"]);
-    let job = &spec["jobTemplate"]["spec"];
-    let last = &status["lastScheduleTime"];
-    row![
-        given_or(&spec["timeZone"], NONE),
-        capitalised(&spec["suspend"]),
-        status["active"].list().len() as i64,
-        if last.is_null() {
-            NONE.into()
-        } else {
-            since(last, now)
-        },
-        age(object, now),
-        names(&job["template"]),
-        images(&job["template"]),
-        selector(&job["selector"]),
-    ]
-}
-
-fn capitalised(bool: &Value) -> &'static str {
-    match bool.as_bool() {
-        Some(true) => "True",
-        Some(false) => "False",
-        None => UNSET,
     }
 }
 
@@ -222,32 +206,31 @@ fn metrics(wanted: &Value, current: &Value) -> String {
         .list()
         .iter()
         .enumerate()
-        .map(|(index, wanted)| metric(wanted, &current[index]))
+        .map(|(index, wanted)| {
+            let current = &current[index];
+            match wanted["type"].str() {
+                "External" => value_metric(&wanted["external"], &current["external"]),
+                "Object" => value_metric(&wanted["object"], &current["object"]),
+                "Pods" => {
+                    let (wanted, current) = (&wanted["pods"]["target"], &current["pods"]);
+                    format!(
+                        "{}/{}",
+                        known(current, "averageValue"),
+                        quantity(&wanted["averageValue"])
+                    )
+                }
+                "Resource" => resource_metric(&wanted["resource"], &current["resource"]),
+                "ContainerResource" => {
+                    resource_metric(&wanted["containerResource"], &current["containerResource"])
+                }
+                _ => "<unknown type>".into(),
+            }
+        })
         .collect();
     if metrics.is_empty() {
         NONE.into()
     } else {
         cut_short(&metrics, 2, ", ")
-    }
-}
-
-fn metric(wanted: &Value, current: &Value) -> String {
-    match wanted["type"].str() {
-        "External" => value_metric(&wanted["external"], &current["external"]),
-        "Object" => value_metric(&wanted["object"], &current["object"]),
-        "Pods" => {
-            let (wanted, current) = (&wanted["pods"]["target"], &current["pods"]);
-            format!(
-                "{}/{}",
-                known(current, "averageValue"),
-                quantity(&wanted["averageValue"])
-            )
-        }
-        "Resource" => resource_metric(&wanted["resource"], &current["resource"]),
-        "ContainerResource" => {
-            resource_metric(&wanted["containerResource"], &current["containerResource"])
-        }
-        _ => "<unknown type>".into(),
     }
 }
 

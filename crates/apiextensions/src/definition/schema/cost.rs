@@ -1,4 +1,4 @@
-//! What may the rules of a schema cost?
+//! CEL cost limits of a schema's validation rules.
 
 use mizzen_object::{Path, Violations};
 use mizzen_value::Value;
@@ -7,7 +7,7 @@ use mizzen_value::Value;
 const EXPRESSION_LIMIT: u64 = 10_000_000;
 /// The most that all expressions of a schema may cost together.
 const SCHEMA_LIMIT: u64 = 100_000_000;
-/// How many of the dearest are told.
+/// How many of the most expensive rules are reported.
 const TOLD: usize = 4;
 
 /// The costs of all expressions of a schema.

@@ -1,4 +1,4 @@
-//! Are the defaults of a schema what the schema itself demands?
+//! Validation of a schema's defaults against the schema itself.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -12,19 +12,19 @@ use super::openapi::TYPES;
 use super::shown::sorted;
 use super::walk;
 
-/// All that is wrong with the defaults of a structural schema.
+/// Validates the defaults of a structural schema.
 pub(super) fn validate(schema: &Value, pruned: bool, path: &Path, violations: &mut Violations) {
     if !walk::any(schema, &|schema| schema.get("default").is_some()) {
         return;
     }
-    let checker = Checker {
+    let checker = DefaultValidator {
         object_meta: mizzen_schemas::object_meta(),
         pruned,
         budget: Cell::new(BUDGET),
     };
     checker.walk(
         schema,
-        &Around {
+        &DefaultContext {
             root: schema,
             steps: Vec::new(),
             in_meta: false,
@@ -67,33 +67,33 @@ fn without_unions(schema: &Value) -> Value {
     }
 }
 
-struct Checker {
+struct DefaultValidator {
     object_meta: Arc<Struct>,
     /// Whether defaults must not have unknown fields.
     pruned: bool,
-    /// What rules may still cost; less than nothing once they were too dear, and then nothing more is looked at.
+    /// The remaining cost budget; negative once it is exceeded, and then no more rules are evaluated.
     budget: Cell<i64>,
 }
 
 /// The object around a default, and the way from it to the default.
 #[derive(Clone)]
-struct Around<'a> {
+struct DefaultContext<'a> {
     root: &'a Value,
-    steps: Vec<Step<'a>>,
+    steps: Vec<SchemaStep<'a>>,
     in_meta: bool,
 }
 
 #[derive(Clone, Copy)]
-enum Step<'a> {
+enum SchemaStep<'a> {
     Child(&'a str),
     Index,
 }
 
-impl Checker {
+impl DefaultValidator {
     fn walk<'a>(
         &self,
         schema: &'a Value,
-        around: &Around<'a>,
+        around: &DefaultContext<'a>,
         resource: bool,
         path: &Path,
         violations: &mut Violations,
@@ -102,7 +102,7 @@ impl Checker {
             return;
         }
         let resource = resource || schema[EMBEDDED].bool();
-        let own = Around {
+        let own = DefaultContext {
             root: schema,
             steps: Vec::new(),
             in_meta: false,
@@ -125,7 +125,7 @@ impl Checker {
         if let Some(items) = schema.get("items") {
             self.walk(
                 items,
-                &around.step(Step::Index),
+                &around.step(SchemaStep::Index),
                 false,
                 &path.child("items"),
                 violations,
@@ -133,7 +133,7 @@ impl Checker {
         }
         let places = path.child("properties");
         for (name, below) in schema["properties"].entries() {
-            let mut inside = around.step(Step::Child(name));
+            let mut inside = around.step(SchemaStep::Child(name));
             inside.in_meta |= resource && matches!(name, "metadata" | "apiVersion" | "kind");
             self.walk(below, &inside, false, &places.key(name), violations);
         }
@@ -144,7 +144,7 @@ impl Checker {
         schema: &Value,
         resource: bool,
         default: &Value,
-        around: &Around,
+        around: &DefaultContext,
         path: &Path,
         violations: &mut Violations,
     ) {
@@ -218,8 +218,8 @@ impl Checker {
         violations.0.len() == before
     }
 
-    /// What is wrong with the metadata that a default inside it makes.
-    fn wrong_metadata(&self, default: &Value, around: &Around) -> Option<String> {
+    /// Validates the metadata that a default produces.
+    fn wrong_metadata(&self, default: &Value, around: &DefaultContext) -> Option<String> {
         let mut root = around.root.clone();
         root.set(EMBEDDED, true);
         let compiled = Structural::compile(&root, false);
@@ -238,8 +238,8 @@ impl Checker {
     }
 }
 
-impl<'a> Around<'a> {
-    fn step(&self, step: Step<'a>) -> Around<'a> {
+impl<'a> DefaultContext<'a> {
+    fn step(&self, step: SchemaStep<'a>) -> DefaultContext<'a> {
         let mut around = self.clone();
         around.steps.push(step);
         around
@@ -252,8 +252,8 @@ impl<'a> Around<'a> {
             .iter()
             .rev()
             .fold(default.clone(), |value, step| match step {
-                Step::Child(name) => [(*name, value)].into_iter().collect::<Map>().into(),
-                Step::Index => vec![value].into(),
+                SchemaStep::Child(name) => [(*name, value)].into_iter().collect::<Map>().into(),
+                SchemaStep::Index => vec![value].into(),
             });
         object.set_default("apiVersion", "validation/v1");
         object.set_default("kind", "Validation");

@@ -1,10 +1,10 @@
-//! Rules in a schema: how they are written, and whether they are rules.
+//! Validation of `x-kubernetes-validations`.
 
-use mizzen_object::structural::{RuleVerdict, examine, resolve};
+use mizzen_object::structural::{examine, resolve};
 use mizzen_object::{Path, Reason, Violations};
 use mizzen_value::Value;
 
-use super::openapi::{Around, Found};
+use super::openapi::{SchemaContext, SchemaViolations};
 use super::{shown, structural};
 
 const REASONS: [&str; 4] = [
@@ -18,10 +18,10 @@ const REASONS: [&str; 4] = [
 /// of a schema that is wrong itself are not compiled.
 pub(super) fn validate(
     schema: &Value,
-    around: &Around,
+    around: &SchemaContext,
     before: usize,
     path: &Path,
-    found: &mut Found,
+    found: &mut SchemaViolations,
 ) {
     let rules = schema["x-kubernetes-validations"].list();
     if rules.is_empty() {
@@ -42,44 +42,41 @@ pub(super) fn validate(
             .push(Reason::Internal, place, detail.into());
     };
     for (index, (rule, verdict)) in rules.iter().zip(&verdicts).enumerate() {
-        told(rule, verdict, around, &place.index(index), found);
-    }
-}
-
-/// What is wrong with a compiled rule.
-fn told(rule: &Value, verdict: &RuleVerdict, around: &Around, place: &Path, found: &mut Found) {
-    let Found {
-        expressions: violations,
-        costs,
-        ..
-    } = found;
-    let (path, limited) = (place.child("rule"), around.options.cheap_rules);
-    let cost = verdict
-        .cost
-        .saturating_mul(around.cardinality.unwrap_or(verdict.cardinality));
-    costs.add("rule", cost, limited, &path, violations);
-    if let Some(refusal) = &verdict.error {
-        violations.invalid(path, shown::rule(rule), refusal);
-    }
-    let message = place.child("messageExpression");
-    if let Some(refusal) = &verdict.message_error {
-        violations.invalid(message, shown::rule(rule), refusal);
-    }
-    if let Some(cost) = verdict.message_cost {
-        costs.add("messageExpression", cost, limited, &message, violations);
-    }
-    if let Some(uncorrelated) = around.uncorrelated.filter(|_| verdict.uses_old_self) {
-        let detail = format!(
-            "oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelated}"
-        );
-        violations.invalid(path, rule["rule"].str(), &detail);
-    }
-    if let Some(optional) = rule
-        .get("optionalOldSelf")
-        .filter(|_| !verdict.uses_old_self)
-    {
-        let detail = "may not be set if oldSelf is not used in rule";
-        violations.invalid(place.child("optionalOldSelf"), optional.bool(), detail);
+        // Violations of a compiled rule.
+        let place = place.index(index);
+        let SchemaViolations {
+            expressions: violations,
+            costs,
+            ..
+        } = found;
+        let (path, limited) = (place.child("rule"), around.options.cheap_rules);
+        let cost = verdict
+            .cost
+            .saturating_mul(around.cardinality.unwrap_or(verdict.cardinality));
+        costs.add("rule", cost, limited, &path, violations);
+        if let Some(refusal) = &verdict.error {
+            violations.invalid(path, shown::rule(rule), refusal);
+        }
+        let message = place.child("messageExpression");
+        if let Some(refusal) = &verdict.message_error {
+            violations.invalid(message, shown::rule(rule), refusal);
+        }
+        if let Some(cost) = verdict.message_cost {
+            costs.add("messageExpression", cost, limited, &message, violations);
+        }
+        if let Some(uncorrelated) = around.uncorrelated.filter(|_| verdict.uses_old_self) {
+            let detail = format!(
+                "oldSelf cannot be used on the uncorrelatable portion of the schema within {uncorrelated}"
+            );
+            violations.invalid(path, rule["rule"].str(), &detail);
+        }
+        if let Some(optional) = rule
+            .get("optionalOldSelf")
+            .filter(|_| !verdict.uses_old_self)
+        {
+            let detail = "may not be set if oldSelf is not used in rule";
+            violations.invalid(place.child("optionalOldSelf"), optional.bool(), detail);
+        }
     }
 }
 
@@ -115,15 +112,8 @@ fn written(rule: &Value, schema: &Value, path: &Path, violations: &mut Violation
     {
         violations.not_supported(path.child("reason"), reason.str(), &REASONS);
     }
-    field_path(
-        rule["fieldPath"].str(),
-        schema,
-        &path.child("fieldPath"),
-        violations,
-    );
-}
-
-fn field_path(text: &str, schema: &Value, path: &Path, violations: &mut Violations) {
+    let text = rule["fieldPath"].str();
+    let path = path.child("fieldPath");
     if text.is_empty() {
         return;
     }

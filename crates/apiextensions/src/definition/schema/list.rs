@@ -1,15 +1,20 @@
-//! Lists and maps that say how their parts belong together.
+//! Validation of list and map types: `x-kubernetes-list-type`, `x-kubernetes-map-type`.
 
 use mizzen_object::{Path, Violations};
 use mizzen_value::Value;
 
-use super::Options;
+use super::SchemaOptions;
 
 const LIST_TYPE: &str = "x-kubernetes-list-type";
 const MAP_TYPE: &str = "x-kubernetes-map-type";
 const KEYS: &str = "x-kubernetes-list-map-keys";
 
-pub(super) fn validate(schema: &Value, options: Options, path: &Path, violations: &mut Violations) {
+pub(super) fn validate(
+    schema: &Value,
+    options: SchemaOptions,
+    path: &Path,
+    violations: &mut Violations,
+) {
     if schema.get(MAP_TYPE).is_some() {
         of_type(schema, "object", MAP_TYPE, path, violations);
         one_of(schema, MAP_TYPE, &["atomic", "granular"], path, violations);
@@ -17,7 +22,19 @@ pub(super) fn validate(schema: &Value, options: Options, path: &Path, violations
     if schema.get(LIST_TYPE).is_some() {
         let fits = of_type(schema, "array", LIST_TYPE, path, violations);
         if fits && options.atomic_sets && !has_atomic_items(schema) {
-            items_of_sets(&schema["items"], &path.child("items"), violations);
+            // Kubernetes: the list type is shown for both.
+            let items = &schema["items"];
+            let word = if items["type"].str() == "array" {
+                LIST_TYPE
+            } else {
+                MAP_TYPE
+            };
+            let detail = "must be atomic as item of a list with x-kubernetes-list-type=set";
+            violations.invalid(
+                path.child("items").child(word),
+                items[LIST_TYPE].clone(),
+                detail,
+            );
         }
         one_of(
             schema,
@@ -83,17 +100,6 @@ pub(super) fn has_atomic_items(schema: &Value) -> bool {
     }
 }
 
-/// Kubernetes: the list type is shown for both.
-fn items_of_sets(items: &Value, path: &Path, violations: &mut Violations) {
-    let word = if items["type"].str() == "array" {
-        LIST_TYPE
-    } else {
-        MAP_TYPE
-    };
-    let detail = "must be atomic as item of a list with x-kubernetes-list-type=set";
-    violations.invalid(path.child(word), items[LIST_TYPE].clone(), detail);
-}
-
 fn keyed(schema: &Value, path: &Path, violations: &mut Violations) {
     let (keys, place) = (&schema[KEYS], path.child("items"));
     if keys.is_empty() {
@@ -114,37 +120,35 @@ fn keyed(schema: &Value, path: &Path, violations: &mut Violations) {
             let detail = "must be object if parent array's x-kubernetes-list-type is map";
             violations.invalid(place.child("type"), items["type"].str(), detail);
         }
-        Some(items) => keys_of(items, keys, path, violations),
-    }
-}
-
-/// Kubernetes: the type that is shown is that of the item.
-fn keys_of(items: &Value, keys: &Value, path: &Path, violations: &mut Violations) {
-    let place = path.child("items");
-    let properties = place.child("properties");
-    for (index, key) in keys.list().iter().enumerate() {
-        match items["properties"].get(key.str()) {
-            Some(property) if matches!(property["type"].str(), "array" | "object") => {
-                let detail =
-                    "must be a scalar type if parent array's x-kubernetes-list-type is map";
-                violations.invalid(
-                    properties.key(key.str()).child("type"),
-                    items["type"].str(),
-                    detail,
-                );
+        Some(items) => {
+            // Kubernetes: the type that is shown is that of the item.
+            let place = path.child("items");
+            let properties = place.child("properties");
+            for (index, key) in keys.list().iter().enumerate() {
+                match items["properties"].get(key.str()) {
+                    Some(property) if matches!(property["type"].str(), "array" | "object") => {
+                        let detail =
+                            "must be a scalar type if parent array's x-kubernetes-list-type is map";
+                        violations.invalid(
+                            properties.key(key.str()).child("type"),
+                            items["type"].str(),
+                            detail,
+                        );
+                    }
+                    Some(_) => {}
+                    None => {
+                        let detail = "entries must all be names of item properties";
+                        violations.invalid(path.child(KEYS), keys.clone(), detail);
+                    }
+                }
+                if keys.list()[..index].contains(key) {
+                    violations.invalid(
+                        path.child(KEYS),
+                        keys.clone(),
+                        "must not contain duplicate entries",
+                    );
+                }
             }
-            Some(_) => {}
-            None => {
-                let detail = "entries must all be names of item properties";
-                violations.invalid(path.child(KEYS), keys.clone(), detail);
-            }
-        }
-        if keys.list()[..index].contains(key) {
-            violations.invalid(
-                path.child(KEYS),
-                keys.clone(),
-                "must not contain duplicate entries",
-            );
         }
     }
 }

@@ -1,7 +1,6 @@
-//! Is the schema of a version one that objects can be judged by?
+//! Validation of the OpenAPI schema of a version.
 //!
-//! First whether it is structural, so that every field has one type that can be found without looking at any
-//! object; then whether its defaults are what it demands itself; then what is forbidden or does not fit together.
+//! In order: the schema is structural, its defaults are valid, and it uses no forbidden constructs.
 //! Kubernetes: apiextensions-apiserver, pkg/apis/apiextensions/validation and pkg/apiserver/schema.
 
 mod cost;
@@ -24,7 +23,7 @@ use mizzen_value::Value;
 
 /// What is demanded of schemas. What the old definition broke already is let through.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Options {
+pub(super) struct SchemaOptions {
     /// That it is structural.
     structural: bool,
     /// That defaults have no unknown fields.
@@ -39,11 +38,24 @@ pub(super) struct Options {
     cheap_rules: bool,
 }
 
-impl Options {
-    pub(super) fn new(spec: &Value, old: Option<&Value>) -> Options {
+impl SchemaOptions {
+    pub(super) fn new(spec: &Value, old: Option<&Value>) -> SchemaOptions {
         let before = |broken: fn(&Value) -> bool| old.is_some_and(|old| schemas(old).any(broken));
-        let demands = |schema: &Value| any(schema, &|schema| is_extended(schema));
-        Options {
+        let demands = |schema: &Value| {
+            any(schema, &|schema| {
+                const WORDS: [&str; 7] = [
+                    "default",
+                    "x-kubernetes-embedded-resource",
+                    "x-kubernetes-preserve-unknown-fields",
+                    "x-kubernetes-int-or-string",
+                    "x-kubernetes-list-map-keys",
+                    "x-kubernetes-list-type",
+                    "x-kubernetes-validations",
+                ];
+                WORDS.iter().any(|word| schema.get(word).is_some())
+            })
+        };
+        SchemaOptions {
             structural: !spec["preserveUnknownFields"].bool()
                 || schemas(spec).any(demands)
                 || !before(|schema| !structural::is_structural(schema)),
@@ -56,8 +68,8 @@ impl Options {
     }
 
     /// The same for a schema that was there before: its rules were found cheap enough.
-    pub(super) fn unchanged(self) -> Options {
-        Options {
+    pub(super) fn unchanged(self) -> SchemaOptions {
+        SchemaOptions {
             cheap_rules: false,
             ..self
         }
@@ -70,19 +82,6 @@ fn schemas(spec: &Value) -> impl Iterator<Item = &Value> {
         .list()
         .iter()
         .map(|version| &version["schema"]["openAPIV3Schema"])
-}
-
-fn is_extended(schema: &Value) -> bool {
-    const WORDS: [&str; 7] = [
-        "default",
-        "x-kubernetes-embedded-resource",
-        "x-kubernetes-preserve-unknown-fields",
-        "x-kubernetes-int-or-string",
-        "x-kubernetes-list-map-keys",
-        "x-kubernetes-list-type",
-        "x-kubernetes-validations",
-    ];
-    WORDS.iter().any(|word| schema.get(word).is_some())
 }
 
 /// The status, reason and message of the condition that says that a definition's schemas do not describe
@@ -109,11 +108,11 @@ pub fn structural_condition(definition: &Value) -> Option<(&'static str, &'stati
     Some(("True", "Violations", violations.in_one()?))
 }
 
-/// All that is wrong with a version's schema, which `path` leads to.
+/// Validates the schema of a version at `path`.
 pub(super) fn validate(
     schema: &Value,
     has_status: bool,
-    options: Options,
+    options: SchemaOptions,
     path: &Path,
     all: &mut Violations,
 ) {
@@ -173,7 +172,7 @@ const AT_ROOT: [&str; 22] = [
 ];
 
 /// With a status that is written on its own the whole object can only be described, not judged. The first field
-/// that does more is told.
+/// that does more is reported.
 fn validate_root(schema: &Value, path: &Path, violations: &mut Violations) {
     let whole = shown::internal(schema);
     let said =

@@ -1,4 +1,4 @@
-//! What may stand inside `anyOf`, `allOf`, `oneOf` and `not`: conditions on fields that are declared outside.
+//! Validation inside `anyOf`, `allOf`, `oneOf` and `not`: conditions on fields that are declared outside.
 
 use mizzen_object::{Path, Violations};
 use mizzen_value::{Value, value};
@@ -135,7 +135,7 @@ fn condition(schema: &Value, skip: Skip, path: &Path, violations: &mut Violation
 }
 
 /// Every field that a condition names must be declared: `place` is where it should be, `told` where it is named.
-/// Kubernetes: only the conditions at the root are looked at (schema/complete.go).
+/// Kubernetes: only the conditions at the root are validated (schema/complete.go).
 pub(super) fn complete(
     condition: &Value,
     declared: &Value,

@@ -1,10 +1,10 @@
-//! What a schema may not say, or not together.
+//! OpenAPI constructs that are forbidden, or forbidden together.
 
 use mizzen_object::{Path, Violations};
 use mizzen_value::Value;
 
 use super::cost::{self, Costs};
-use super::{Options, expressions, list};
+use super::{SchemaOptions, expressions, list};
 
 pub(super) const TYPES: [&str; 6] = ["array", "boolean", "integer", "number", "object", "string"];
 
@@ -18,12 +18,12 @@ pub(super) fn has_known_type(schema: &Value) -> bool {
 /// be looked at; what they may cost is returned.
 pub(super) fn validate(
     schema: &Value,
-    options: Options,
+    options: SchemaOptions,
     sound: bool,
     path: &Path,
     violations: &mut Violations,
 ) -> Costs {
-    let around = Around {
+    let around = SchemaContext {
         options,
         sound,
         root: true,
@@ -32,16 +32,16 @@ pub(super) fn validate(
         uncorrelated: None,
         cardinality: Some(1),
     };
-    let mut found = Found::default();
+    let mut found = SchemaViolations::default();
     walk(schema, &around, path, &mut found);
     violations.0.append(&mut found.schema.0);
     violations.0.append(&mut found.expressions.0);
     found.costs
 }
 
-/// What is wrong: expressions are told last.
+/// The violations found; those of expressions are reported last.
 #[derive(Default)]
-pub(super) struct Found {
+pub(super) struct SchemaViolations {
     pub schema: Violations,
     pub expressions: Violations,
     pub costs: Costs,
@@ -49,8 +49,8 @@ pub(super) struct Found {
 
 /// Where a schema stands.
 #[derive(Clone)]
-pub(super) struct Around<'a> {
-    pub options: Options,
+pub(super) struct SchemaContext<'a> {
+    pub options: SchemaOptions,
     pub sound: bool,
     pub root: bool,
     /// Inside the metadata or the names of an object.
@@ -63,7 +63,7 @@ pub(super) struct Around<'a> {
     pub cardinality: Option<u64>,
 }
 
-fn walk(schema: &Value, around: &Around, path: &Path, found: &mut Found) {
+fn walk(schema: &Value, around: &SchemaContext, path: &Path, found: &mut SchemaViolations) {
     if schema.as_map().is_none() {
         return;
     }
@@ -73,14 +73,28 @@ fn walk(schema: &Value, around: &Around, path: &Path, found: &mut Found) {
         .cardinality
         .zip(cost::elements(schema))
         .map(|(all, each)| all.saturating_mul(each));
-    let here = Around {
+    let here = SchemaContext {
         root: false,
         cardinality,
         ..around.clone()
     };
-    additional(schema, &here, path, found);
+    if let Some(additional) = schema.get("additionalProperties") {
+        let place = path.child("additionalProperties");
+        if !schema["properties"].is_empty() && *additional != Value::Bool(true) {
+            found.schema.forbidden(
+                place,
+                "additionalProperties and properties are mutual exclusive",
+            );
+        }
+        let mut inside = here.clone();
+        if inside.in_meta {
+            inside.no_defaults =
+                Some("inside additionalProperties applying to object metadata".into());
+        }
+        walk(additional, &inside, &place, found);
+    }
     properties(schema, &here, around.root, path, found);
-    let plain = Around {
+    let plain = SchemaContext {
         sound: false,
         ..here.clone()
     };
@@ -94,7 +108,19 @@ fn walk(schema: &Value, around: &Around, path: &Path, found: &mut Found) {
     for (name, below) in schema["definitions"].entries() {
         walk(below, &plain, &path.child("definitions").key(name), found);
     }
-    items(schema, &here, path, found);
+    let mut inside = here.clone();
+    if schema["x-kubernetes-list-type"].str() != "map" {
+        inside.uncorrelated.get_or_insert(path);
+    }
+    let place = path.child("items");
+    match &schema["items"] {
+        Value::List(schemas) => {
+            for (index, below) in schemas.iter().enumerate() {
+                walk(below, &inside, &place.index(index), found);
+            }
+        }
+        below => walk(below, &inside, &place, found),
+    }
     for (name, below) in schema["dependencies"].entries() {
         walk(below, &plain, &path.child("dependencies").key(name), found);
     }
@@ -108,25 +134,13 @@ fn walk(schema: &Value, around: &Around, path: &Path, found: &mut Found) {
     expressions::validate(schema, around, before, path, found);
 }
 
-fn additional(schema: &Value, around: &Around, path: &Path, found: &mut Found) {
-    let Some(below) = schema.get("additionalProperties") else {
-        return;
-    };
-    let path = path.child("additionalProperties");
-    if !schema["properties"].is_empty() && *below != Value::Bool(true) {
-        found.schema.forbidden(
-            path,
-            "additionalProperties and properties are mutual exclusive",
-        );
-    }
-    let mut around = around.clone();
-    if around.in_meta {
-        around.no_defaults = Some("inside additionalProperties applying to object metadata".into());
-    }
-    walk(below, &around, &path, found);
-}
-
-fn properties(schema: &Value, around: &Around, root: bool, path: &Path, found: &mut Found) {
+fn properties(
+    schema: &Value,
+    around: &SchemaContext,
+    root: bool,
+    path: &Path,
+    found: &mut SchemaViolations,
+) {
     let places = path.child("properties");
     for (name, below) in schema["properties"].entries() {
         let mut inside = around.clone();
@@ -147,22 +161,6 @@ fn properties(schema: &Value, around: &Around, root: bool, path: &Path, found: &
     }
 }
 
-fn items(schema: &Value, around: &Around, path: &Path, found: &mut Found) {
-    let mut inside = around.clone();
-    if schema["x-kubernetes-list-type"].str() != "map" {
-        inside.uncorrelated.get_or_insert(path);
-    }
-    let place = path.child("items");
-    match &schema["items"] {
-        Value::List(schemas) => {
-            for (index, below) in schemas.iter().enumerate() {
-                walk(below, &inside, &place.index(index), found);
-            }
-        }
-        below => walk(below, &inside, &place, found),
-    }
-}
-
 /// Words of JSON Schema that are not supported.
 const FORBIDDEN: [&str; 6] = [
     "id",
@@ -173,7 +171,7 @@ const FORBIDDEN: [&str; 6] = [
     "$ref",
 ];
 
-fn standard(schema: &Value, around: &Around, path: &Path, violations: &mut Violations) {
+fn standard(schema: &Value, around: &SchemaContext, path: &Path, violations: &mut Violations) {
     let ty = schema["type"].str();
     if around.options.known_types && !has_known_type(schema) {
         violations.not_supported(path.child("type"), ty, &TYPES);

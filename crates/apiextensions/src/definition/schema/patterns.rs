@@ -1,4 +1,4 @@
-//! How large may the regular expressions of a definition be together?
+//! A limit for the total size of a definition's regular expressions.
 
 use mizzen_go_regexp as go_regexp;
 use mizzen_object::{Path, Violations};

@@ -1,4 +1,4 @@
-//! How messages show a schema: as upstream's internal type, with Go's names and no field left out.
+//! Schemas in messages: upstream's internal type, with Go's names and every field.
 
 use mizzen_object::structural::sort;
 use mizzen_value::{Map, Value};
@@ -36,49 +36,55 @@ fn fields(fields: &str, value: &Value) -> Value {
     let one = |field: &str| {
         let (names, ty) = field.split_once(':').unwrap_or((field, "?"));
         let (go, name) = names.split_once('=').unwrap_or((names, names));
-        (go.to_string(), member(ty, &value[name]))
+
+        let list = |items: &[Value], one: fn(&Value) -> Value| {
+            items.iter().map(one).collect::<Vec<_>>().into()
+        };
+        let member = match (ty, &value[name]) {
+            ("s", value) => value.str().into(),
+            ("b", value) => value.bool().into(),
+            (_, Value::Null) => Value::Null,
+            ("1", schema) => internal(schema),
+            ("n", schemas) => list(schemas.list(), internal),
+            ("x", rules) => list(rules.list(), rule),
+            ("m", schemas) => {
+                let mut map: Map = schemas
+                    .entries()
+                    .map(|(name, schema)| (name, internal(schema)))
+                    .collect();
+                map.sort();
+                map.into()
+            }
+            ("d", parts) => {
+                let mut map: Map = parts
+                    .entries()
+                    .map(|(name, part)| {
+                        let (schema, property) = match part {
+                            Value::List(_) => (Value::Null, part.clone()),
+                            Value::Map(_) => (internal(part), Value::Null),
+                            // Kubernetes: anything else is nothing (apiextensions/v1/marshal.go).
+                            _ => (Value::Null, Value::Null),
+                        };
+                        (name, pair("Schema", schema, "Property", property))
+                    })
+                    .collect();
+                map.sort();
+                map.into()
+            }
+            ("i", Value::List(schemas)) => pair(
+                "Schema",
+                Value::Null,
+                "JSONSchemas",
+                list(schemas, internal),
+            ),
+            ("i", schema) => pair("Schema", internal(schema), "JSONSchemas", Value::Null),
+            ("o", Value::Bool(allows)) => pair("Allows", (*allows).into(), "Schema", Value::Null),
+            ("o", schema) => pair("Allows", true.into(), "Schema", internal(schema)),
+            (_, value) => sorted(value),
+        };
+        (go.to_string(), member)
     };
     fields.split_whitespace().map(one).collect::<Map>().into()
-}
-
-fn member(ty: &str, value: &Value) -> Value {
-    let list = |items: &[Value], one: fn(&Value) -> Value| {
-        items.iter().map(one).collect::<Vec<_>>().into()
-    };
-    match (ty, value) {
-        ("s", value) => value.str().into(),
-        ("b", value) => value.bool().into(),
-        (_, Value::Null) => Value::Null,
-        ("1", schema) => internal(schema),
-        ("n", schemas) => list(schemas.list(), internal),
-        ("x", rules) => list(rules.list(), rule),
-        ("m", schemas) => {
-            let mut map: Map = schemas
-                .entries()
-                .map(|(name, schema)| (name, internal(schema)))
-                .collect();
-            map.sort();
-            map.into()
-        }
-        ("d", parts) => {
-            let mut map: Map = parts
-                .entries()
-                .map(|(name, part)| (name, dependency(part)))
-                .collect();
-            map.sort();
-            map.into()
-        }
-        ("i", Value::List(schemas)) => pair(
-            "Schema",
-            Value::Null,
-            "JSONSchemas",
-            list(schemas, internal),
-        ),
-        ("i", schema) => pair("Schema", internal(schema), "JSONSchemas", Value::Null),
-        ("o", Value::Bool(allows)) => pair("Allows", (*allows).into(), "Schema", Value::Null),
-        ("o", schema) => pair("Allows", true.into(), "Schema", internal(schema)),
-        (_, value) => sorted(value),
-    }
 }
 
 /// A loose value as Go prints it: the keys of maps sorted.
@@ -86,15 +92,6 @@ pub(super) fn sorted(value: &Value) -> Value {
     let mut value = value.clone();
     sort(&mut value);
     value
-}
-
-fn dependency(part: &Value) -> Value {
-    match part {
-        Value::List(_) => pair("Schema", Value::Null, "Property", part.clone()),
-        Value::Map(_) => pair("Schema", internal(part), "Property", Value::Null),
-        // Kubernetes: anything else is nothing (apiextensions/v1/marshal.go).
-        _ => pair("Schema", Value::Null, "Property", Value::Null),
-    }
 }
 
 fn pair(first: &str, one: Value, second: &str, other: Value) -> Value {

@@ -1,4 +1,4 @@
-//! Is a schema structural?
+//! Structural schemas: validation of their invariants.
 
 use mizzen_go_regexp as go_regexp;
 use mizzen_object::{Path, Violations};
@@ -47,56 +47,86 @@ pub(super) fn is_structural(schema: &Value) -> bool {
 /// All that keeps a schema from being structural, sorted.
 pub(super) fn validate(schema: &Value, path: &Path, violations: &mut Violations) {
     let mut found = Violations::default();
-    invariants(schema, Level::Root, path, &mut found);
+    invariants(schema, SchemaLevel::Root, path, &mut found);
     nested::complete(schema, schema, path, path, &mut found);
     found.0.sort_by_cached_key(ToString::to_string);
     violations.0.append(&mut found.0);
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Level {
+enum SchemaLevel {
     Root,
     Item,
     Field,
 }
 
-fn invariants(schema: &Value, level: Level, path: &Path, violations: &mut Violations) {
+fn invariants(schema: &Value, level: SchemaLevel, path: &Path, violations: &mut Violations) {
     let ty = schema["type"].str();
     let embedded = schema["x-kubernetes-embedded-resource"].bool();
     match schema.get("items") {
-        Some(items) => invariants(items, Level::Item, &path.child("items"), violations),
+        Some(items) => invariants(items, SchemaLevel::Item, &path.child("items"), violations),
         None if ty == "array" => violations.required(path.child("items"), "must be specified"),
         None => {}
     }
     let properties = path.child("properties");
     for (name, below) in schema["properties"].entries() {
-        invariants(below, Level::Field, &properties.key(name), violations);
+        invariants(below, SchemaLevel::Field, &properties.key(name), violations);
     }
     let additional = path.child("additionalProperties");
     if let Some(below) = schema.get("additionalProperties") {
-        if level == Level::Root {
+        if level == SchemaLevel::Root {
             violations.forbidden(additional, "must not be used at the root");
         }
         if below.as_map().is_some() {
-            invariants(below, Level::Field, &additional, violations);
+            invariants(below, SchemaLevel::Field, &additional, violations);
         }
     }
-    extensions(schema, path, violations);
+    if schema["x-kubernetes-int-or-string"].bool() {
+        for name in [
+            "x-kubernetes-preserve-unknown-fields",
+            "x-kubernetes-embedded-resource",
+        ] {
+            if schema[name].bool() {
+                let detail = "must be false if x-kubernetes-int-or-string is true";
+                violations.invalid(path.child(name), true, detail);
+            }
+        }
+    }
     nested::values(schema, nested::Skip::of(schema), path, violations);
-    validate_type(schema, level, path, violations);
+    let (ty, place) = (schema["type"].str(), path.child("type"));
+    if schema["x-kubernetes-embedded-resource"].bool() && ty != "object" {
+        let detail = "must be object if x-kubernetes-embedded-resource is true";
+        match ty {
+            "" => violations.required(place, detail),
+            ty => violations.invalid(place, ty, detail),
+        };
+    } else {
+        let free = [
+            "x-kubernetes-int-or-string",
+            "x-kubernetes-preserve-unknown-fields",
+        ];
+        if ty.is_empty() && !free.iter().any(|name| schema[*name].bool()) {
+            let what = match level {
+                SchemaLevel::Root => "must not be empty at the root",
+                SchemaLevel::Item => "must not be empty for specified array items",
+                SchemaLevel::Field => "must not be empty for specified object fields",
+            };
+            violations.required(place, what);
+        }
+    }
     if embedded && schema.get("additionalProperties").is_some() {
         violations.forbidden(
             additional,
             "must not be used if x-kubernetes-embedded-resource is set",
         );
     }
-    if level == Level::Root && !ty.is_empty() && ty != "object" {
+    if level == SchemaLevel::Root && !ty.is_empty() && ty != "object" {
         violations.invalid(path.child("type"), ty, "must be object at the root");
     }
     validate_meta(
         schema,
         level,
-        embedded || level == Level::Root,
+        embedded || level == SchemaLevel::Root,
         &properties,
         violations,
     );
@@ -109,48 +139,10 @@ fn invariants(schema: &Value, level: Level, path: &Path, violations: &mut Violat
     }
 }
 
-fn extensions(schema: &Value, path: &Path, violations: &mut Violations) {
-    if !schema["x-kubernetes-int-or-string"].bool() {
-        return;
-    }
-    for name in [
-        "x-kubernetes-preserve-unknown-fields",
-        "x-kubernetes-embedded-resource",
-    ] {
-        if schema[name].bool() {
-            let detail = "must be false if x-kubernetes-int-or-string is true";
-            violations.invalid(path.child(name), true, detail);
-        }
-    }
-}
-
-fn validate_type(schema: &Value, level: Level, path: &Path, violations: &mut Violations) {
-    let (ty, path) = (schema["type"].str(), path.child("type"));
-    if schema["x-kubernetes-embedded-resource"].bool() && ty != "object" {
-        let detail = "must be object if x-kubernetes-embedded-resource is true";
-        return match ty {
-            "" => violations.required(path, detail),
-            ty => violations.invalid(path, ty, detail),
-        };
-    }
-    let free = [
-        "x-kubernetes-int-or-string",
-        "x-kubernetes-preserve-unknown-fields",
-    ];
-    if ty.is_empty() && !free.iter().any(|name| schema[*name].bool()) {
-        let what = match level {
-            Level::Root => "must not be empty at the root",
-            Level::Item => "must not be empty for specified array items",
-            Level::Field => "must not be empty for specified object fields",
-        };
-        violations.required(path, what);
-    }
-}
-
 /// What an object says of itself is text and metadata, whatever else it is.
 fn validate_meta(
     schema: &Value,
-    level: Level,
+    level: SchemaLevel,
     checked: bool,
     path: &Path,
     violations: &mut Violations,
@@ -173,21 +165,18 @@ fn validate_meta(
     if checked && metadata["type"].str() != "object" {
         violations.invalid(path.child("type"), metadata["type"].str(), "must be object");
     }
-    if level == Level::Root && !is_plain_metadata(metadata) {
-        let detail = "must not specify anything other than name and generateName, but metadata is implicitly specified";
-        violations.forbidden(path, detail);
-    }
-}
-
-fn is_plain_metadata(metadata: &Value) -> bool {
-    let named = |name: &str| matches!(name, "name" | "generateName");
-    let plain = |(word, value): (&str, &Value)| match word {
+    let is_plain = |(word, value): (&str, &Value)| match word {
         "type" | "default" => true,
-        "properties" => value.entries().all(|(name, _)| named(name)),
+        "properties" => value
+            .entries()
+            .all(|(name, _)| matches!(name, "name" | "generateName")),
         "additionalProperties" | "items" | "not" => false,
         _ => value.is_empty(),
     };
-    metadata.entries().all(plain)
+    if level == SchemaLevel::Root && !metadata.entries().all(is_plain) {
+        let detail = "must not specify anything other than name and generateName, but metadata is implicitly specified";
+        violations.forbidden(path, detail);
+    }
 }
 
 /// A pattern must be one that Go can read. It is parsed and not compiled.

@@ -1,4 +1,4 @@
-//! Every schema inside a schema.
+//! Iteration over all schemas inside a schema.
 
 use mizzen_object::structural::is_known_format;
 use mizzen_value::Value;

@@ -11,7 +11,7 @@ use mizzen_apiserver::{Options, User};
 use mizzen_value::{Value, json, value};
 use rcgen::{CertificateParams, KeyPair};
 
-use crate::authorization::Echo;
+use crate::access::Echo;
 use crate::rig::{CONFIG_MAPS, Reply, Rig};
 
 const RBAC: &str = "/apis/rbac.authorization.k8s.io/v1";

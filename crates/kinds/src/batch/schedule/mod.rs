@@ -1,47 +1,46 @@
-//! When is a CronJob due? `*/5 * * * *`, `@hourly`, `@every 1h30m`.
+//! Cron schedules of CronJobs: `*/5 * * * *`, `@hourly`, `@every 1h30m`.
 //!
-//! Kubernetes: what is wrong is said in the words of the parser that upstream uses (github.com/robfig/cron), and
-//! of Go's standard library below it.
+//! Kubernetes: error messages are those of upstream's parser (github.com/robfig/cron) and of Go's standard library.
 
 mod search;
 
 use mizzen_value::time::{duration_nanos, zone};
 
 use crate::number;
-use search::Search;
+use search::ScheduleSearch;
 
-/// When something is due, again and again. Moments are seconds since 1970.
+/// A cron schedule. Times are Unix seconds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Schedule {
     /// The name of the time zone whose clock counts; none is UTC.
     zone: String,
-    times: Times,
+    times: CronTimes,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Times {
+enum CronTimes {
     /// Each so many seconds.
     Every(i64),
     /// When the clock shows what all fields allow.
-    Fields([Field; 5]),
+    Fields([CronField; 5]),
 }
 
 /// The values that a field allows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Field {
+struct CronField {
     bits: u64,
-    /// Whether it allows all of them, which is not the same as having no say.
+    /// Whether it is `*`.
     is_star: bool,
 }
 
-impl Field {
+impl CronField {
     fn allows(&self, value: i64) -> bool {
         self.bits & (1 << value) != 0
     }
 }
 
 impl Schedule {
-    /// Reads a schedule, or says what is wrong with it.
+    /// Parses a schedule.
     pub fn parse(text: &str) -> Result<Schedule, String> {
         let (zone, text) = match text
             .strip_prefix("TZ=")
@@ -74,13 +73,13 @@ impl Schedule {
     /// The first moment after `after`; none if there is none within five years.
     pub fn next(&self, after: i64) -> Option<i64> {
         match &self.times {
-            Times::Every(span) => after.checked_add(*span),
-            Times::Fields(fields) => Search::new(&self.zone, fields, after).find(),
+            CronTimes::Every(span) => after.checked_add(*span),
+            CronTimes::Fields(fields) => ScheduleSearch::new(&self.zone, fields, after).find(),
         }
     }
 }
 
-/// Says what is wrong with the name of a time zone.
+/// Validates the name of a time zone.
 pub fn check_zone(name: &str) -> Result<(), String> {
     if name.contains("..") || name.starts_with(['/', '\\']) {
         return Err("time: invalid location name".into());
@@ -102,7 +101,7 @@ pub(super) fn is_zone_part(part: &str) -> bool {
             .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'+'))
 }
 
-fn descriptor(text: &str) -> Result<Times, String> {
+fn descriptor(text: &str) -> Result<CronTimes, String> {
     let stands_for = match text {
         "@yearly" | "@annually" => "0 0 1 1 *",
         "@monthly" => "0 0 1 * *",
@@ -112,21 +111,17 @@ fn descriptor(text: &str) -> Result<Times, String> {
         _ => match text.strip_prefix("@every ") {
             None => return Err(format!("unrecognized descriptor: {text}")),
             Some(span) => {
-                return every(span)
-                    .map_err(|problem| format!("failed to parse duration {text}: {problem}"));
+                // Each so many whole seconds, and not oftener than each second.
+                let nanos = duration_nanos(span)
+                    .map_err(|problem| format!("failed to parse duration {text}: {problem}"))?;
+                return Ok(CronTimes::Every((nanos / 1_000_000_000).max(1)));
             }
         },
     };
     fields(stands_for)
 }
 
-/// Each so many whole seconds, and not oftener than each second.
-fn every(span: &str) -> Result<Times, String> {
-    let nanos = duration_nanos(span).map_err(|error| error.to_string())?;
-    Ok(Times::Every((nanos / 1_000_000_000).max(1)))
-}
-
-fn fields(text: &str) -> Result<Times, String> {
+fn fields(text: &str) -> Result<CronTimes, String> {
     let fields: Vec<&str> = text.split_whitespace().collect();
     let [minute, hour, day, month, weekday] = fields[..] else {
         return Err(format!(
@@ -135,7 +130,7 @@ fn fields(text: &str) -> Result<Times, String> {
             fields.join(" ")
         ));
     };
-    Ok(Times::Fields([
+    Ok(CronTimes::Fields([
         field(minute, &MINUTE)?,
         field(hour, &HOUR)?,
         field(day, &DAY)?,
@@ -145,8 +140,8 @@ fn fields(text: &str) -> Result<Times, String> {
 }
 
 /// Ranges with commas between them.
-fn field(text: &str, bounds: &Bounds) -> Result<Field, String> {
-    let mut field = Field {
+fn field(text: &str, bounds: &FieldBounds) -> Result<CronField, String> {
+    let mut field = CronField {
         bits: 0,
         is_star: false,
     };
@@ -159,42 +154,42 @@ fn field(text: &str, bounds: &Bounds) -> Result<Field, String> {
 }
 
 /// What a field can be.
-struct Bounds {
+struct FieldBounds {
     min: u64,
     max: u64,
     names: &'static [&'static str],
 }
 
-const MINUTE: Bounds = Bounds {
+const MINUTE: FieldBounds = FieldBounds {
     min: 0,
     max: 59,
     names: &[],
 };
-const HOUR: Bounds = Bounds {
+const HOUR: FieldBounds = FieldBounds {
     min: 0,
     max: 23,
     names: &[],
 };
-const DAY: Bounds = Bounds {
+const DAY: FieldBounds = FieldBounds {
     min: 1,
     max: 31,
     names: &[],
 };
-const MONTH: Bounds = Bounds {
+const MONTH: FieldBounds = FieldBounds {
     min: 1,
     max: 12,
     names: &[
         "jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec",
     ],
 };
-const WEEKDAY: Bounds = Bounds {
+const WEEKDAY: FieldBounds = FieldBounds {
     min: 0,
     max: 6,
     names: &["sun", "mon", "tue", "wed", "thu", "fri", "sat"],
 };
 
 /// `*`, `n`, `n-m`, each perhaps with `/step`.
-fn range(range: &str, bounds: &Bounds) -> Result<Field, String> {
+fn range(range: &str, bounds: &FieldBounds) -> Result<CronField, String> {
     let parts: Vec<&str> = range.split('/').collect();
     let ends: Vec<&str> = parts[0].split('-').collect();
     let mut is_star = false;
@@ -228,7 +223,7 @@ fn range(range: &str, bounds: &Bounds) -> Result<Field, String> {
     let bits = (start..=end)
         .step_by(step as usize)
         .fold(0, |bits, value| bits | 1 << value);
-    Ok(Field {
+    Ok(CronField {
         bits,
         is_star: is_star && step == 1,
     })
@@ -237,9 +232,9 @@ fn range(range: &str, bounds: &Bounds) -> Result<Field, String> {
 fn check_range(
     range: &str,
     (start, end, step): (u64, u64, u64),
-    bounds: &Bounds,
+    bounds: &FieldBounds,
 ) -> Result<(), String> {
-    let Bounds { min, max, .. } = bounds;
+    let FieldBounds { min, max, .. } = bounds;
     if start < *min {
         return Err(format!(
             "beginning of range ({start}) below minimum ({min}): {range}"
@@ -263,7 +258,7 @@ fn check_range(
     Ok(())
 }
 
-fn number_or_name(text: &str, bounds: &Bounds) -> Result<u64, String> {
+fn number_or_name(text: &str, bounds: &FieldBounds) -> Result<u64, String> {
     let named = bounds
         .names
         .iter()

@@ -1,23 +1,23 @@
-//! Which is the next moment that all fields of a schedule allow?
+//! The next time that matches all fields of a cron schedule.
 //!
 //! Kubernetes: upstream's parser goes on field by field, from the month down, and so do we: that decides what happens
 //! where the clocks of a zone are put forward or back (github.com/robfig/cron, spec.go).
 
 use mizzen_value::time::{date_of, day_of, zone};
 
-use super::Field;
+use super::CronField;
 
 /// Looks for the next moment that all fields allow.
-pub(super) struct Search<'a> {
+pub(super) struct ScheduleSearch<'a> {
     zone: &'a str,
-    fields: &'a [Field; 5],
+    fields: &'a [CronField; 5],
     at: i64,
     /// Whether the smaller units have been set back to their beginning, which is done once.
     is_reset: bool,
 }
 
 /// What the clock on the wall shows.
-struct Clock {
+struct WallClock {
     year: i64,
     month: i64,
     day: i64,
@@ -27,10 +27,10 @@ struct Clock {
     weekday: i64,
 }
 
-impl<'a> Search<'a> {
+impl<'a> ScheduleSearch<'a> {
     /// Looks from the second after `after`.
-    pub(super) fn new(zone: &'a str, fields: &'a [Field; 5], after: i64) -> Search<'a> {
-        Search {
+    pub(super) fn new(zone: &'a str, fields: &'a [CronField; 5], after: i64) -> ScheduleSearch<'a> {
+        ScheduleSearch {
             zone,
             fields,
             at: after + 1,
@@ -107,7 +107,7 @@ impl<'a> Search<'a> {
     }
 
     /// Kubernetes: if both the day of the month and that of the week are restricted, one of them is enough.
-    fn allows_day(&self, clock: &Clock) -> bool {
+    fn allows_day(&self, clock: &WallClock) -> bool {
         let [.., day, _, weekday] = self.fields;
         let (fits_day, fits_weekday) = (day.allows(clock.day), weekday.allows(clock.weekday));
         if day.is_star || weekday.is_star {
@@ -160,11 +160,11 @@ impl<'a> Search<'a> {
         std::mem::replace(&mut self.is_reset, true)
     }
 
-    fn clock(&self) -> Clock {
+    fn clock(&self) -> WallClock {
         let local = self.at + self.offset(self.at);
         let (days, seconds) = (local.div_euclid(86_400), local.rem_euclid(86_400));
         let (year, month, day) = date_of(days);
-        Clock {
+        WallClock {
             year,
             month,
             day,
@@ -176,8 +176,8 @@ impl<'a> Search<'a> {
     }
 
     /// What the clock shows at a time, if need be at one close to it that exists.
-    fn clock_of(&self, year: i64, month: i64, day: i64, seconds: i64) -> Clock {
-        Search {
+    fn clock_of(&self, year: i64, month: i64, day: i64, seconds: i64) -> WallClock {
+        ScheduleSearch {
             at: self.moment(year, month, day, seconds),
             ..*self
         }
@@ -205,7 +205,7 @@ impl<'a> Search<'a> {
     }
 }
 
-impl Clock {
+impl WallClock {
     fn seconds_of_day(&self) -> i64 {
         self.hour * 3600 + self.minute * 60 + self.second
     }

@@ -1,8 +1,8 @@
-//! Volumes: how big, for whom, from where.
+//! PersistentVolumes.
 
-mod sources;
+pub(crate) mod sources;
 
-use mizzen_object::validate::{field, meta, names, selector};
+use mizzen_object::validate::{field, meta, selector};
 use mizzen_object::{Action, Context, NameRule, Path, Violations};
 use mizzen_value::quantity::Quantity;
 use mizzen_value::{Map, Str, Value, value};
@@ -12,15 +12,213 @@ use super::persistent_volume_claim::BETA_CLASS;
 use super::resources;
 use crate::Behaviour;
 use crate::pod;
+use mizzen_apiextensions::KindStrategy;
 
-pub(super) const BEHAVIOUR: Behaviour = Behaviour {
-    default,
-    prepare,
-    validate,
-    warnings,
-    selectable,
-    ..Behaviour::NONE
-};
+pub(super) const BEHAVIOUR: Behaviour = Behaviour::of::<PersistentVolumeStrategy>();
+
+pub(super) struct PersistentVolumeStrategy;
+
+impl KindStrategy for PersistentVolumeStrategy {
+    fn default(volume: &mut Value) {
+        volume.entry("status").set_default("phase", "Pending");
+        let spec = volume.entry("spec");
+        spec.set_default("persistentVolumeReclaimPolicy", "Retain");
+        spec.set_default("volumeMode", "Filesystem");
+        resources::round(spec.get_mut("capacity"));
+        if let Some(host_path) = spec.get_mut("hostPath").filter(|source| !source.is_null()) {
+            host_path.set_default("type", "");
+        }
+    }
+
+    fn prepare(volume: &mut Value, old: Option<&Value>, context: &Context) {
+        match (context.action, old) {
+            (Action::Create, _) => {
+                volume.set(
+                    "status",
+                    value!({"phase": "Pending", "lastPhaseTransitionTime": (context.now)}),
+                );
+            }
+            (Action::Status, Some(old)) => {
+                // Sets the phase transition time, unless the client does.
+                let status = volume.entry("status");
+                let old = &old["status"];
+                let now = context.now;
+                let time = "lastPhaseTransitionTime";
+                let is_same_phase = status["phase"] == old["phase"];
+                if is_same_phase && status[time].is_null() {
+                    status.set(time, old[time].clone());
+                } else if !is_same_phase && (status[time].is_null() || status[time] == old[time]) {
+                    status.set(time, now);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Kubernetes: an update is validated twice, so that what is wrong is reported twice; the metadata, too, for which the
+    /// first time is before this runs.
+    fn validate(
+        volume: &Value,
+        old: Option<&Value>,
+        context: &Context,
+        violations: &mut Violations,
+    ) {
+        if context.action == Action::Status {
+            return;
+        }
+        whole(volume, old, violations);
+        const SUPPORTING: [&str; 13] = [
+            "gcePersistentDisk",
+            "awsElasticBlockStore",
+            "glusterfs",
+            "nfs",
+            "rbd",
+            "quobyte",
+            "iscsi",
+            "cinder",
+            "cephfs",
+            "azureFile",
+            "vsphereVolume",
+            "azureDisk",
+            "photonPersistentDisk",
+        ];
+        let supports = SUPPORTING
+            .iter()
+            .any(|source| !volume["spec"][*source].is_null());
+        if !supports
+            && volume["metadata"]["annotations"]
+                .get(MOUNT_OPTIONS)
+                .is_some()
+        {
+            let path = Path::new("metadata");
+            let path = path.child("annotations");
+            violations.forbidden(
+                path.child(MOUNT_OPTIONS),
+                "may not specify mount options for this volume type",
+            );
+        }
+        if let (Action::Update, Some(old)) = (context.action, old) {
+            meta::native_object_meta(&volume["metadata"], false, NameRule::Subdomain, violations);
+            whole(volume, Some(old), violations);
+            let (spec, old_spec) = (&volume["spec"], &old["spec"]);
+            // The secret for expanding a volume may be added later.
+            let mut new_source = source(spec);
+            if old_spec["csi"]["controllerExpandSecretRef"].is_null()
+                && let Some(csi) = new_source.get_mut("csi")
+            {
+                csi.remove("controllerExpandSecretRef");
+            }
+            let (new_source, old_source) = (new_source, source(old_spec));
+            if new_source != old_source {
+                let difference =
+                    pod::difference("PersistentVolumeSource", &old_source, &new_source);
+                let message = format!(
+                    "spec.persistentvolumesource is immutable after creation\n{difference}"
+                );
+                violations.forbidden("spec.persistentvolumesource", &message);
+            }
+            field::immutable(
+                &spec["volumeMode"],
+                &old_spec["volumeMode"],
+                &Path::new("volumeMode"),
+                violations,
+            );
+            let affinity = &spec["nodeAffinity"];
+            if !old_spec["nodeAffinity"].is_null()
+                && *affinity != promoted(&old_spec["nodeAffinity"], affinity)
+            {
+                let message = "field is immutable, except for updating from beta label to GA";
+
+                let shown_affinity = match &affinity["required"] {
+                    _ if affinity.is_null() => Value::Null,
+                    Value::Null => value!({"Required": null}),
+                    required => value!({"Required": (pod::form("NodeSelector", required))}),
+                };
+                violations.invalid("nodeAffinity", shown_affinity, message);
+            }
+            let class = "volumeAttributesClassName";
+            if !old_spec[class].is_null() && spec[class].is_null() {
+                let message = "update from non-nil value to nil is forbidden";
+                violations.forbidden(Path::new("spec").child(class), message);
+            }
+        }
+    }
+
+    fn warnings(volume: &Value, _old: Option<&Value>, context: &Context) -> Vec<String> {
+        if context.action == Action::Status {
+            return Vec::new();
+        }
+        let spec = &volume["spec"];
+        let mut warnings = deprecated_annotations(&volume["metadata"]["annotations"]);
+        if spec["persistentVolumeReclaimPolicy"].str() == "Recycle" {
+            warnings.push(
+            "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended \
+             approach is to use dynamic provisioning."
+                .into(),
+        );
+        }
+
+        for (term_idx, term) in spec["nodeAffinity"]["required"]["nodeSelectorTerms"]
+            .list()
+            .iter()
+            .enumerate()
+        {
+            for (index, requirement) in term["matchExpressions"].list().iter().enumerate() {
+                let key = requirement["key"].str();
+                if let Some(advice) = pod::old_node_label(key) {
+                    let place =
+                        format!("nodeSelectorTerms[{term_idx}].matchExpressions[{index}].key");
+                    warnings.push(format!(
+                        "spec.nodeAffinity.required.{place}: {key} is {advice}"
+                    ));
+                }
+            }
+        }
+        // Kubernetes: the warning spells one field as Go does.
+        for (field, shown, since) in [
+            (
+                "cephfs",
+                "cephfs",
+                "deprecated in v1.28, non-functional in v1.31+",
+            ),
+            (
+                "photonPersistentDisk",
+                "photonPersistentDisk",
+                "deprecated in v1.11, non-functional in v1.16+",
+            ),
+            (
+                "scaleIO",
+                "scaleIO",
+                "deprecated in v1.16, non-functional in v1.22+",
+            ),
+            (
+                "storageos",
+                "storageOS",
+                "deprecated in v1.22, non-functional in v1.25+",
+            ),
+            (
+                "glusterfs",
+                "glusterfs",
+                "deprecated in v1.25, non-functional in v1.26+",
+            ),
+            (
+                "rbd",
+                "rbd",
+                "deprecated in v1.28, non-functional in v1.31+",
+            ),
+        ] {
+            if !spec[field].is_null() {
+                warnings.push(format!("spec.{shown}: {since}"));
+            }
+        }
+        warnings
+    }
+
+    /// Kubernetes: `name` is kept for compatibility.
+    fn selectable(volume: &Value, field: &str) -> Option<Str> {
+        (field == "name").then(|| volume["metadata"]["name"].str().into())
+    }
+}
 
 const MOUNT_OPTIONS: &str = "volume.beta.kubernetes.io/mount-options";
 const ACCESS_MODES: &[&str] = &[
@@ -30,61 +228,23 @@ const ACCESS_MODES: &[&str] = &[
     "ReadWriteOncePod",
 ];
 
-fn default(volume: &mut Value) {
-    volume.entry("status").set_default("phase", "Pending");
-    let spec = volume.entry("spec");
-    spec.set_default("persistentVolumeReclaimPolicy", "Retain");
-    spec.set_default("volumeMode", "Filesystem");
-    resources::round(spec.get_mut("capacity"));
-    if let Some(host_path) = spec.get_mut("hostPath").filter(|source| !source.is_null()) {
-        host_path.set_default("type", "");
-    }
-}
-
-fn prepare(volume: &mut Value, old: Option<&Value>, context: &Context) {
-    match (context.action, old) {
-        (Action::Create, _) => {
-            volume.set(
-                "status",
-                value!({"phase": "Pending", "lastPhaseTransitionTime": (context.now)}),
-            );
-        }
-        (Action::Status, Some(old)) => {
-            note_transition(volume.entry("status"), &old["status"], context.now)
-        }
-        _ => {}
-    }
-}
-
-/// Remembers when the phase changed, unless the caller says it himself.
-fn note_transition(status: &mut Value, old: &Value, now: &str) {
-    let time = "lastPhaseTransitionTime";
-    let is_same_phase = status["phase"] == old["phase"];
-    if is_same_phase && status[time].is_null() {
-        status.set(time, old[time].clone());
-    } else if !is_same_phase && (status[time].is_null() || status[time] == old[time]) {
-        status.set(time, now);
-    }
-}
-
-/// Kubernetes: an update is validated twice, so that what is wrong is reported twice; the metadata, too, for which the
-/// first time is before this runs.
-fn validate(volume: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
-    if context.action == Action::Status {
-        return;
-    }
-    whole(volume, old, violations);
-    mount_options(volume, violations);
-    if let (Action::Update, Some(old)) = (context.action, old) {
-        meta::native_object_meta(&volume["metadata"], false, NameRule::Subdomain, violations);
-        whole(volume, Some(old), violations);
-        change(volume, old, violations);
-    }
-}
-
 fn whole(volume: &Value, old: Option<&Value>, violations: &mut Violations) {
     let (spec, path) = (&volume["spec"], Path::new("spec"));
-    access_modes(&spec["accessModes"], &path.child("accessModes"), violations);
+    let modes = &spec["accessModes"];
+    let place = path.child("accessModes");
+    if modes.is_empty() {
+        violations.required(place, "");
+    }
+    for mode in modes.list() {
+        field::one_of(mode.str(), ACCESS_MODES, &place, violations);
+    }
+    let has = |wanted: fn(&str) -> bool| modes.list().iter().any(|mode| wanted(mode.str()));
+    if has(|mode| mode == "ReadWriteOncePod") && has(|mode| ACCESS_MODES[..3].contains(&mode)) {
+        violations.forbidden(
+            place,
+            "may not use ReadWriteOncePod with other access modes",
+        );
+    }
     capacity(&spec["capacity"], &path.child("capacity"), violations);
     let policy = spec["persistentVolumeReclaimPolicy"].str();
     let policy_path = path.child("persistentVolumeReclaimPolicy");
@@ -94,14 +254,30 @@ fn whole(volume: &Value, old: Option<&Value>, violations: &mut Violations) {
         &policy_path,
         violations,
     );
-    node_affinity(
-        &spec["nodeAffinity"],
-        old,
-        &path.child("nodeAffinity"),
-        violations,
-    );
+    let affinity = &spec["nodeAffinity"];
+    let place = path.child("nodeAffinity");
+    if !affinity.is_null() {
+        let node_affinity_path = place.child("required");
+        if affinity["required"].is_null() {
+            violations.required(node_affinity_path, "must specify required node constraints");
+        } else {
+            let any_values = old.is_some_and(|old| {
+                let terms = old["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"].list();
+                terms.iter().any(selector::has_invalid_value)
+            });
+            pod::validate_node_selector(
+                &affinity["required"],
+                any_values,
+                &node_affinity_path,
+                violations,
+            );
+        }
+    }
     sources::validate(volume, &path, violations);
-    if policy == "Recycle" && is_root(spec["hostPath"]["path"].str()) {
+    let host_path = spec["hostPath"]["path"].str();
+    let mut parts = host_path.split('/');
+    let is_root = host_path.starts_with('/') && parts.all(|part| matches!(part, "" | "."));
+    if policy == "Recycle" && is_root {
         violations.forbidden(
             policy_path,
             "may not be 'recycle' for a hostPath mount of '/'",
@@ -122,19 +298,19 @@ fn whole(volume: &Value, old: Option<&Value>, violations: &mut Violations) {
             violations,
         );
     }
-    attributes_class(spec, &path, violations);
-}
-
-fn access_modes(modes: &Value, path: &Path, violations: &mut Violations) {
-    if modes.is_empty() {
-        violations.required(path, "");
+    let Some(class) = spec["volumeAttributesClassName"].as_str() else {
+        return;
+    };
+    let class_path = path.child("volumeAttributesClassName");
+    match class {
+        "" => violations.required(class_path, "an empty string is disallowed"),
+        class => dns_subdomain(class, &class_path, violations),
     }
-    for mode in modes.list() {
-        field::one_of(mode.str(), ACCESS_MODES, path, violations);
-    }
-    let has = |wanted: fn(&str) -> bool| modes.list().iter().any(|mode| wanted(mode.str()));
-    if has(|mode| mode == "ReadWriteOncePod") && has(|mode| ACCESS_MODES[..3].contains(&mode)) {
-        violations.forbidden(path, "may not use ReadWriteOncePod with other access modes");
+    if spec["csi"].is_null() {
+        violations.required(
+            path.child("csi"),
+            "has to be specified when using volumeAttributesClassName",
+        );
     }
 }
 
@@ -151,109 +327,6 @@ fn capacity(capacity: &Value, path: &Path, violations: &mut Violations) {
         if Quantity::of(amount.str()) <= Quantity::default() {
             violations.invalid(path, amount.str(), "must be greater than zero");
         }
-    }
-}
-
-fn node_affinity(affinity: &Value, old: Option<&Value>, path: &Path, violations: &mut Violations) {
-    if affinity.is_null() {
-        return;
-    }
-    let path = path.child("required");
-    if affinity["required"].is_null() {
-        return violations.required(path, "must specify required node constraints");
-    }
-    let any_values = old.is_some_and(|old| {
-        let terms = old["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"].list();
-        terms.iter().any(selector::has_invalid_value)
-    });
-    pod::validate_node_selector(&affinity["required"], any_values, &path, violations);
-}
-
-fn is_root(path: &str) -> bool {
-    path.starts_with('/') && path.split('/').all(|part| part.is_empty() || part == ".")
-}
-
-fn attributes_class(spec: &Value, path: &Path, violations: &mut Violations) {
-    let Some(class) = spec["volumeAttributesClassName"].as_str() else {
-        return;
-    };
-    let class_path = path.child("volumeAttributesClassName");
-    match class {
-        "" => violations.required(class_path, "an empty string is disallowed"),
-        class => field::all(
-            names::is_dns1123_subdomain(class),
-            class,
-            &class_path,
-            violations,
-        ),
-    }
-    if spec["csi"].is_null() {
-        violations.required(
-            path.child("csi"),
-            "has to be specified when using volumeAttributesClassName",
-        );
-    }
-}
-
-fn mount_options(volume: &Value, violations: &mut Violations) {
-    const SUPPORTING: [&str; 13] = [
-        "gcePersistentDisk",
-        "awsElasticBlockStore",
-        "glusterfs",
-        "nfs",
-        "rbd",
-        "quobyte",
-        "iscsi",
-        "cinder",
-        "cephfs",
-        "azureFile",
-        "vsphereVolume",
-        "azureDisk",
-        "photonPersistentDisk",
-    ];
-    let supports = SUPPORTING
-        .iter()
-        .any(|source| !volume["spec"][*source].is_null());
-    if !supports
-        && volume["metadata"]["annotations"]
-            .get(MOUNT_OPTIONS)
-            .is_some()
-    {
-        let path = Path::new("metadata");
-        let path = path.child("annotations");
-        violations.forbidden(
-            path.child(MOUNT_OPTIONS),
-            "may not specify mount options for this volume type",
-        );
-    }
-}
-
-fn change(volume: &Value, old: &Value, violations: &mut Violations) {
-    let (spec, old_spec) = (&volume["spec"], &old["spec"]);
-    let (new_source, old_source) = (source_for_comparison(spec, old_spec), source(old_spec));
-    if new_source != old_source {
-        let difference = pod::difference("PersistentVolumeSource", &old_source, &new_source);
-        let message =
-            format!("spec.persistentvolumesource is immutable after creation\n{difference}");
-        violations.forbidden("spec.persistentvolumesource", &message);
-    }
-    field::immutable(
-        &spec["volumeMode"],
-        &old_spec["volumeMode"],
-        &Path::new("volumeMode"),
-        violations,
-    );
-    let affinity = &spec["nodeAffinity"];
-    if !old_spec["nodeAffinity"].is_null()
-        && *affinity != promoted(&old_spec["nodeAffinity"], affinity)
-    {
-        let message = "field is immutable, except for updating from beta label to GA";
-        violations.invalid("nodeAffinity", shown_affinity(affinity), message);
-    }
-    let class = "volumeAttributesClassName";
-    if !old_spec[class].is_null() && spec[class].is_null() {
-        let message = "update from non-nil value to nil is forbidden";
-        violations.forbidden(Path::new("spec").child(class), message);
     }
 }
 
@@ -278,17 +351,6 @@ fn source(spec: &Value) -> Value {
             .map(|(name, value)| (name, value.clone()))
             .collect::<Map>(),
     )
-}
-
-/// The secret for expanding a volume may be added later.
-fn source_for_comparison(spec: &Value, old_spec: &Value) -> Value {
-    let mut source = source(spec);
-    if old_spec["csi"]["controllerExpandSecretRef"].is_null()
-        && let Some(csi) = source.get_mut("csi")
-    {
-        csi.remove("controllerExpandSecretRef");
-    }
-    source
 }
 
 /// Labels that had another name before they were settled.
@@ -333,70 +395,6 @@ fn promoted(old: &Value, new: &Value) -> Value {
     old
 }
 
-fn shown_affinity(affinity: &Value) -> Value {
-    match &affinity["required"] {
-        _ if affinity.is_null() => Value::Null,
-        Value::Null => value!({"Required": null}),
-        required => value!({"Required": (pod::form("NodeSelector", required))}),
-    }
-}
-
-fn warnings(volume: &Value, _old: Option<&Value>, context: &Context) -> Vec<String> {
-    if context.action == Action::Status {
-        return Vec::new();
-    }
-    let spec = &volume["spec"];
-    let mut warnings = deprecated_annotations(&volume["metadata"]["annotations"]);
-    if spec["persistentVolumeReclaimPolicy"].str() == "Recycle" {
-        warnings.push(
-            "spec.persistentVolumeReclaimPolicy: The Recycle reclaim policy is deprecated. Instead, the recommended \
-             approach is to use dynamic provisioning."
-                .into(),
-        );
-    }
-    warnings.extend(deprecated_labels(
-        &spec["nodeAffinity"]["required"]["nodeSelectorTerms"],
-    ));
-    // Kubernetes: the warning spells one field as Go does.
-    for (field, shown, since) in [
-        (
-            "cephfs",
-            "cephfs",
-            "deprecated in v1.28, non-functional in v1.31+",
-        ),
-        (
-            "photonPersistentDisk",
-            "photonPersistentDisk",
-            "deprecated in v1.11, non-functional in v1.16+",
-        ),
-        (
-            "scaleIO",
-            "scaleIO",
-            "deprecated in v1.16, non-functional in v1.22+",
-        ),
-        (
-            "storageos",
-            "storageOS",
-            "deprecated in v1.22, non-functional in v1.25+",
-        ),
-        (
-            "glusterfs",
-            "glusterfs",
-            "deprecated in v1.25, non-functional in v1.26+",
-        ),
-        (
-            "rbd",
-            "rbd",
-            "deprecated in v1.28, non-functional in v1.31+",
-        ),
-    ] {
-        if !spec[field].is_null() {
-            warnings.push(format!("spec.{shown}: {since}"));
-        }
-    }
-    warnings
-}
-
 fn deprecated_annotations(annotations: &Value) -> Vec<String> {
     let deprecated = [
         (
@@ -414,27 +412,6 @@ fn deprecated_annotations(annotations: &Value) -> Vec<String> {
     present
         .map(|(key, advice)| format!("metadata.annotations[{key}]: {advice}"))
         .collect()
-}
-
-fn deprecated_labels(terms: &Value) -> Vec<String> {
-    let mut warnings = Vec::new();
-    for (term_idx, term) in terms.list().iter().enumerate() {
-        for (index, requirement) in term["matchExpressions"].list().iter().enumerate() {
-            let key = requirement["key"].str();
-            if let Some(advice) = pod::old_node_label(key) {
-                let place = format!("nodeSelectorTerms[{term_idx}].matchExpressions[{index}].key");
-                warnings.push(format!(
-                    "spec.nodeAffinity.required.{place}: {key} is {advice}"
-                ));
-            }
-        }
-    }
-    warnings
-}
-
-/// Kubernetes: `name` is a mistake that is kept for those who rely on it.
-fn selectable(volume: &Value, field: &str) -> Option<Str> {
-    (field == "name").then(|| volume["metadata"]["name"].str().into())
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Where a volume's data is: one of many kinds of storage, most of them of the past.
+//! Validation of the volume source of a PersistentVolume.
 
 use mizzen_object::validate::{field, names};
 use mizzen_object::{Path, Violations};
@@ -10,7 +10,7 @@ use super::super::fields::{dns_label, dns_subdomain};
 /// A volume has one source, and it is sound.
 pub(super) fn validate(volume: &Value, path: &Path, violations: &mut Violations) {
     let spec = &volume["spec"];
-    let present: Vec<&Source> = SOURCES
+    let present: Vec<&PersistentVolumeSource> = SOURCES
         .iter()
         .filter(|source| !spec[source.field].is_null())
         .collect();
@@ -33,7 +33,7 @@ pub(super) fn validate(volume: &Value, path: &Path, violations: &mut Violations)
 }
 
 /// A kind of storage.
-struct Source {
+struct PersistentVolumeSource {
     field: &'static str,
     /// The field's name in messages about it, and in the message that there is another source already.
     shown_as: &'static str,
@@ -45,8 +45,12 @@ struct Source {
 
 type Check = fn(&Value, &Value, &Path, &mut Violations);
 
-const fn source(field: &'static str, required: &'static [&'static str], check: Check) -> Source {
-    Source {
+const fn source(
+    field: &'static str,
+    required: &'static [&'static str],
+    check: Check,
+) -> PersistentVolumeSource {
+    PersistentVolumeSource {
         field,
         shown_as: field,
         excluded_as: field,
@@ -57,36 +61,183 @@ const fn source(field: &'static str, required: &'static [&'static str], check: C
 
 const NOTHING: Check = |_, _, _, _| {};
 
-/// In the order in which upstream looks at them.
-const SOURCES: &[Source] = &[
-    source("hostPath", &["path"], host_path),
-    Source {
+/// In the order of upstream's validation.
+const SOURCES: &[PersistentVolumeSource] = &[
+    source(
+        "hostPath",
+        &["path"],
+        |_volume, source, path, violations| {
+            const TYPES: &[&str] = &[
+                "",
+                "BlockDevice",
+                "CharDevice",
+                "Directory",
+                "DirectoryOrCreate",
+                "File",
+                "FileOrCreate",
+                "Socket",
+            ];
+            if source["path"].is_empty() {
+                return;
+            }
+            no_backsteps(source, path, violations);
+            if let Some(ty) = source["type"].as_str() {
+                field::one_of(ty, TYPES, &path.child("type"), violations);
+            }
+        },
+    ),
+    PersistentVolumeSource {
         shown_as: "persistentDisk",
         ..source("gcePersistentDisk", &["pdName"], partition)
     },
     source("awsElasticBlockStore", &["volumeID"], partition),
-    source("glusterfs", &["endpoints", "path"], glusterfs),
-    source("flocker", &[], flocker),
-    source("nfs", &["server", "path"], nfs),
+    source(
+        "glusterfs",
+        &["endpoints", "path"],
+        |_volume, source, path, violations| {
+            let path = path.child("endpointsNamespace");
+            match source["endpointsNamespace"].as_str() {
+                None => {}
+                Some("") => {
+                    let message =
+                        "if the endpointnamespace is set, it must be a valid namespace name";
+                    violations.invalid(path, "", message);
+                }
+                Some(namespace) => dns_label(namespace, &path, violations),
+            }
+        },
+    ),
+    source("flocker", &[], |_volume, source, path, violations| {
+        let (name, uuid) = (source["datasetName"].str(), source["datasetUUID"].str());
+        if name.is_empty() && uuid.is_empty() {
+            violations.required(path, "one of datasetName and datasetUUID is required");
+        }
+        if !name.is_empty() && !uuid.is_empty() {
+            violations.invalid(
+                path,
+                "resource",
+                "datasetName and datasetUUID can not be specified simultaneously",
+            );
+        }
+        if name.contains('/') {
+            violations.invalid(path.child("datasetName"), name, "must not contain '/'");
+        }
+    }),
+    source(
+        "nfs",
+        &["server", "path"],
+        |_volume, source, path, violations| {
+            if !source["path"].str().starts_with('/') {
+                violations.invalid(
+                    path.child("path"),
+                    source["path"].str(),
+                    "must be an absolute path",
+                );
+            }
+        },
+    ),
     source("rbd", &["monitors", "image"], NOTHING),
-    source("quobyte", &[], quobyte),
-    Source {
+    source("quobyte", &[], |_volume, source, path, violations| {
+        let pairs = "must be a host:port pair or multiple pairs separated by commas";
+        let registry = source["registry"].str();
+        if registry.is_empty() {
+            violations.required(path.child("registry"), pairs);
+        } else if source["tenant"].str().len() >= 65 {
+            let message = "must be a UUID and may not exceed a length of 64 characters";
+            violations.required(path.child("tenant"), message);
+        } else {
+            for _ in registry.split(',').filter(|pair| !is_host_and_port(pair)) {
+                violations.invalid(path.child("registry"), registry, pairs);
+            }
+        }
+        require(source, &["volume"], path, violations);
+    }),
+    PersistentVolumeSource {
         excluded_as: "cephFS",
         ..source("cephfs", &["monitors"], NOTHING)
     },
     source("iscsi", &["targetPortal"], iscsi),
     source("cinder", &["volumeID"], secret_in_namespace),
-    source("fc", &[], fibre_channel),
-    source("flexVolume", &["driver"], flex),
-    source("azureFile", &["secretName", "shareName"], azure_file),
+    source("fc", &[], |_, source, path, violations| {
+        fibre_channel(source, path, violations)
+    }),
+    source(
+        "flexVolume",
+        &["driver"],
+        |_volume, source, path, violations| {
+            let path = path.child("options");
+            for (key, _) in source["options"].entries() {
+                let domain = format!(
+                    ".{}",
+                    key.split_once('/')
+                        .map_or(key, |(domain, _)| domain)
+                        .to_lowercase()
+                );
+                if domain.ends_with(".kubernetes.io") || domain.ends_with(".k8s.io") {
+                    violations.invalid(
+                        path.key(key),
+                        key,
+                        "kubernetes.io and k8s.io namespaces are reserved",
+                    );
+                }
+            }
+        },
+    ),
+    source(
+        "azureFile",
+        &["secretName", "shareName"],
+        |_volume, source, path, violations| {
+            if source["secretNamespace"].as_str() == Some("") {
+                violations.required(path.child("secretNamespace"), "");
+            }
+        },
+    ),
     source("vsphereVolume", &["volumePath"], NOTHING),
     source("photonPersistentDisk", &["pdID"], NOTHING),
     source("portworxVolume", &["volumeID"], NOTHING),
     source("azureDisk", &["diskName", "diskURI"], azure_disk),
     source("scaleIO", &["gateway", "system", "volumeName"], NOTHING),
-    source("local", &["path"], local),
-    source("storageos", &["volumeName"], storageos),
-    source("csi", &[], csi),
+    source("local", &["path"], |volume, source, path, violations| {
+        no_backsteps(source, path, violations);
+        if volume["spec"]["nodeAffinity"].is_null() {
+            violations.required("spec.nodeAffinity", "Local volume requires node affinity");
+        }
+    }),
+    source(
+        "storageos",
+        &["volumeName"],
+        |volume, source, path, violations| {
+            for name in ["volumeName", "volumeNamespace"] {
+                if !source[name].is_empty() {
+                    dns_label(source[name].str(), &path.child(name), violations);
+                }
+            }
+            secret_in_namespace(volume, source, path, violations);
+        },
+    ),
+    source("csi", &[], |_volume, source, path, violations| {
+        csi_driver_name(source["driver"].str(), &path.child("driver"), violations);
+        require(source, &["volumeHandle"], path, violations);
+        for name in [
+            "controllerPublishSecretRef",
+            "controllerExpandSecretRef",
+            "nodePublishSecretRef",
+            "nodeExpandSecretRef",
+        ] {
+            if !source[name].is_null() {
+                let reference = &source[name];
+                let path = path.child(name);
+                match reference["name"].str() {
+                    "" => violations.required(path.child("name"), ""),
+                    name => dns_subdomain(name, &path.child("name"), violations),
+                }
+                match reference["namespace"].str() {
+                    "" => violations.required(path.child("namespace"), ""),
+                    namespace => dns_label(namespace, &path.child("namespace"), violations),
+                }
+            }
+        }
+    }),
 ];
 
 fn require(source: &Value, fields: &[&str], path: &Path, violations: &mut Violations) {
@@ -102,26 +253,6 @@ fn no_backsteps(source: &Value, path: &Path, violations: &mut Violations) {
     }
 }
 
-fn host_path(_volume: &Value, source: &Value, path: &Path, violations: &mut Violations) {
-    const TYPES: &[&str] = &[
-        "",
-        "BlockDevice",
-        "CharDevice",
-        "Directory",
-        "DirectoryOrCreate",
-        "File",
-        "FileOrCreate",
-        "Socket",
-    ];
-    if source["path"].is_empty() {
-        return;
-    }
-    no_backsteps(source, path, violations);
-    if let Some(ty) = source["type"].as_str() {
-        field::one_of(ty, TYPES, &path.child("type"), violations);
-    }
-}
-
 fn partition(_volume: &Value, source: &Value, path: &Path, violations: &mut Violations) {
     let partition = source["partition"].int();
     if !(0..=255).contains(&partition) {
@@ -131,61 +262,6 @@ fn partition(_volume: &Value, source: &Value, path: &Path, violations: &mut Viol
             "must be between 1 and 255, inclusive",
         );
     }
-}
-
-fn glusterfs(_volume: &Value, source: &Value, path: &Path, violations: &mut Violations) {
-    let path = path.child("endpointsNamespace");
-    match source["endpointsNamespace"].as_str() {
-        None => {}
-        Some("") => {
-            let message = "if the endpointnamespace is set, it must be a valid namespace name";
-            violations.invalid(path, "", message);
-        }
-        Some(namespace) => dns_label(namespace, &path, violations),
-    }
-}
-
-fn flocker(_volume: &Value, source: &Value, path: &Path, violations: &mut Violations) {
-    let (name, uuid) = (source["datasetName"].str(), source["datasetUUID"].str());
-    if name.is_empty() && uuid.is_empty() {
-        violations.required(path, "one of datasetName and datasetUUID is required");
-    }
-    if !name.is_empty() && !uuid.is_empty() {
-        violations.invalid(
-            path,
-            "resource",
-            "datasetName and datasetUUID can not be specified simultaneously",
-        );
-    }
-    if name.contains('/') {
-        violations.invalid(path.child("datasetName"), name, "must not contain '/'");
-    }
-}
-
-fn nfs(_volume: &Value, source: &Value, path: &Path, violations: &mut Violations) {
-    if !source["path"].str().starts_with('/') {
-        violations.invalid(
-            path.child("path"),
-            source["path"].str(),
-            "must be an absolute path",
-        );
-    }
-}
-
-fn quobyte(_volume: &Value, source: &Value, path: &Path, violations: &mut Violations) {
-    let pairs = "must be a host:port pair or multiple pairs separated by commas";
-    let registry = source["registry"].str();
-    if registry.is_empty() {
-        violations.required(path.child("registry"), pairs);
-    } else if source["tenant"].str().len() >= 65 {
-        let message = "must be a UUID and may not exceed a length of 64 characters";
-        violations.required(path.child("tenant"), message);
-    } else {
-        for _ in registry.split(',').filter(|pair| !is_host_and_port(pair)) {
-            violations.invalid(path.child("registry"), registry, pairs);
-        }
-    }
-    require(source, &["volume"], path, violations);
 }
 
 /// Kubernetes: messages spell two of the fields in lower case.
@@ -274,7 +350,8 @@ fn secret_in_namespace(_volume: &Value, source: &Value, path: &Path, violations:
     }
 }
 
-fn fibre_channel(_volume: &Value, source: &Value, path: &Path, violations: &mut Violations) {
+/// A Fibre Channel volume: targets with a LUN, or world wide identifiers.
+pub(crate) fn fibre_channel(source: &Value, path: &Path, violations: &mut Violations) {
     let (names, ids) = (&source["targetWWNs"], &source["wwids"]);
     let path_of_names = path.child("targetWWNs");
     if names.is_empty() && ids.is_empty() {
@@ -299,31 +376,6 @@ fn fibre_channel(_volume: &Value, source: &Value, path: &Path, violations: &mut 
             &path.child("lun"),
             violations,
         ),
-    }
-}
-
-fn flex(_volume: &Value, source: &Value, path: &Path, violations: &mut Violations) {
-    let path = path.child("options");
-    for (key, _) in source["options"].entries() {
-        let domain = format!(
-            ".{}",
-            key.split_once('/')
-                .map_or(key, |(domain, _)| domain)
-                .to_lowercase()
-        );
-        if domain.ends_with(".kubernetes.io") || domain.ends_with(".k8s.io") {
-            violations.invalid(
-                path.key(key),
-                key,
-                "kubernetes.io and k8s.io namespaces are reserved",
-            );
-        }
-    }
-}
-
-fn azure_file(_volume: &Value, source: &Value, path: &Path, violations: &mut Violations) {
-    if source["secretNamespace"].as_str() == Some("") {
-        violations.required(path.child("secretNamespace"), "");
     }
 }
 
@@ -359,37 +411,6 @@ fn azure_disk(_volume: &Value, source: &Value, path: &Path, violations: &mut Vio
     }
 }
 
-fn local(volume: &Value, source: &Value, path: &Path, violations: &mut Violations) {
-    no_backsteps(source, path, violations);
-    if volume["spec"]["nodeAffinity"].is_null() {
-        violations.required("spec.nodeAffinity", "Local volume requires node affinity");
-    }
-}
-
-fn storageos(volume: &Value, source: &Value, path: &Path, violations: &mut Violations) {
-    for name in ["volumeName", "volumeNamespace"] {
-        if !source[name].is_empty() {
-            dns_label(source[name].str(), &path.child(name), violations);
-        }
-    }
-    secret_in_namespace(volume, source, path, violations);
-}
-
-fn csi(_volume: &Value, source: &Value, path: &Path, violations: &mut Violations) {
-    csi_driver_name(source["driver"].str(), &path.child("driver"), violations);
-    require(source, &["volumeHandle"], path, violations);
-    for name in [
-        "controllerPublishSecretRef",
-        "controllerExpandSecretRef",
-        "nodePublishSecretRef",
-        "nodeExpandSecretRef",
-    ] {
-        if !source[name].is_null() {
-            secret_reference(&source[name], &path.child(name), violations);
-        }
-    }
-}
-
 /// The name of a driver of the container storage interface.
 pub(crate) fn csi_driver_name(name: &str, path: &Path, violations: &mut Violations) {
     if name.is_empty() {
@@ -404,15 +425,4 @@ pub(crate) fn csi_driver_name(name: &str, path: &Path, violations: &mut Violatio
         path,
         violations,
     );
-}
-
-fn secret_reference(reference: &Value, path: &Path, violations: &mut Violations) {
-    match reference["name"].str() {
-        "" => violations.required(path.child("name"), ""),
-        name => dns_subdomain(name, &path.child("name"), violations),
-    }
-    match reference["namespace"].str() {
-        "" => violations.required(path.child("namespace"), ""),
-        namespace => dns_label(namespace, &path.child("namespace"), violations),
-    }
 }

@@ -1,4 +1,4 @@
-//! Addresses of a service and their families: what fits together, and what may change.
+//! Validation of a service's cluster IPs and IP families.
 
 use mizzen_object::validate::ip;
 use mizzen_object::{Path, Violations};
@@ -18,7 +18,21 @@ pub(super) fn validate(service: &Value, old: Option<&Value>, violations: &mut Vi
     }
     let spec = &service["spec"];
     let path = Path::new("spec");
-    one_and_many(spec, &path, violations);
+    let (one, many) = (spec["clusterIP"].str(), &spec["clusterIPs"]);
+    let ips_path = path.child("clusterIPs");
+    match (one, many.list()) {
+        ("", []) => {}
+        ("", _) => violations.invalid(
+            ips_path,
+            many.clone(),
+            "must be empty when `clusterIP` is not specified",
+        ),
+        (_, []) => violations.required(ips_path, ""),
+        (one, [first, ..]) if first.str() != one => {
+            violations.invalid(ips_path, many.clone(), "first value must match `clusterIP`");
+        }
+        _ => {}
+    }
     families(&spec["ipFamilies"], &path.child("ipFamilies"), violations);
     let policy = &spec["ipFamilyPolicy"];
     if policy
@@ -30,13 +44,53 @@ pub(super) fn validate(service: &Value, old: Option<&Value>, violations: &mut Vi
     let known = old
         .map(|old| old["spec"]["clusterIPs"].clone())
         .unwrap_or_default();
-    if each(
-        &spec["clusterIPs"],
-        &known,
-        &path.child("clusterIPs"),
-        violations,
-    ) {
-        together(spec, &path.child("clusterIPs"), violations);
+    // Each address, and their number.
+    let addresses = &spec["clusterIPs"];
+    let place = path.child("clusterIPs");
+
+    let mut fine = true;
+    let n_addresses = addresses.list().len();
+    for (index, address) in addresses.list().iter().enumerate() {
+        if index == 0 && address.str() == NONE {
+            if n_addresses > 1 {
+                fine = false;
+                violations.invalid(
+                    place,
+                    addresses.clone(),
+                    "'None' must be the first and only value",
+                );
+            }
+        } else {
+            fine &= legacy_ip(address.str(), &known, &place.index(index), violations);
+        }
+    }
+    if n_addresses > 2 {
+        violations.invalid(place, addresses.clone(), "may only hold up to 2 values");
+    }
+    if fine {
+        let addresses = &spec["clusterIPs"];
+        let has_family = |family: &&str| {
+            let mut addresses = addresses.list().iter();
+            addresses.any(|address| family_of(address.str()) == *family)
+        };
+        if addresses.list().len() > 1 && !FAMILIES.iter().all(has_family) {
+            violations.invalid(
+                path.child("clusterIPs"),
+                addresses.clone(),
+                "may specify no more than one IP for each IP family",
+            );
+        }
+        if !is_headless(spec) {
+            let pairs = addresses.list().iter().zip(spec["ipFamilies"].list());
+            for (index, (address, family)) in pairs.enumerate() {
+                let (address, family) = (address.str(), family.str());
+                if FAMILIES.contains(&family) && family_of(address) != family {
+                    let message =
+                        format!("expected an {family} value as indicated by `ipFamilies[{index}]`");
+                    violations.invalid(path.child("clusterIPs").index(index), address, &message);
+                }
+            }
+        }
     }
 }
 
@@ -48,28 +102,69 @@ pub(super) fn validate_change(service: &Value, old: &Value, violations: &mut Vio
     let (spec, old_spec) = (&service["spec"], &old["spec"]);
     let (headless, was_headless) = (is_headless(spec), is_headless(old_spec));
     if !(headless && was_headless) {
-        change_of_addresses(spec, old_spec, violations);
+        let path = Path::new("spec");
+        let addresses = path.child("clusterIPs");
+        let (new, old) = (spec["clusterIPs"].list(), old_spec["clusterIPs"].list());
+        let shown = || {
+            if new.is_empty() {
+                Value::Null
+            } else {
+                spec["clusterIPs"].clone()
+            }
+        };
+        if new.len() == old.len() {
+            for index in (0..old.len()).filter(|index| new[*index] != old[*index]) {
+                violations.invalid(addresses.index(index), shown(), "may not change once set");
+            }
+        } else {
+            if new.is_empty() {
+                violations.invalid(
+                    addresses.index(0),
+                    shown(),
+                    "primary clusterIP can not be unset",
+                );
+            }
+            if matches!((new, old), ([new, ..], [old, ..]) if new != old) {
+                violations.invalid(addresses.index(0), shown(), "may not change once set");
+            }
+            if new.len() < old.len() {
+                released(spec, new.len(), "clusterIP", &path, violations);
+            }
+        }
     }
     if !headless && !was_headless {
-        change_of_families(spec, old_spec, violations);
-    }
-}
-
-fn one_and_many(spec: &Value, path: &Path, violations: &mut Violations) {
-    let (one, many) = (spec["clusterIP"].str(), &spec["clusterIPs"]);
-    let path = path.child("clusterIPs");
-    match (one, many.list()) {
-        ("", []) => {}
-        ("", _) => violations.invalid(
-            path,
-            many.clone(),
-            "must be empty when `clusterIP` is not specified",
-        ),
-        (_, []) => violations.required(path, ""),
-        (one, [first, ..]) if first.str() != one => {
-            violations.invalid(path, many.clone(), "first value must match `clusterIP`");
+        // Kubernetes: validateUpgradeDowngradeIPFamilies shows the addresses where one would expect the families.
+        let path = Path::new("spec");
+        let families = path.child("ipFamilies");
+        let families = families.index(0);
+        let (new, old) = (spec["ipFamilies"].list(), old_spec["ipFamilies"].list());
+        if new.len() == old.len() {
+            for _ in (0..old.len()).filter(|index| new[*index] != old[*index]) {
+                violations.invalid(
+                    families,
+                    spec["ipFamilies"].clone(),
+                    "may not change once set",
+                );
+            }
+        } else {
+            if new.len() < old.len() && spec["clusterIPs"].is_empty() {
+                violations.invalid(
+                    families,
+                    spec["ipFamilies"].clone(),
+                    "primary ipFamily can not be unset",
+                );
+            }
+            if matches!((new, old), ([new, ..], [old, ..]) if new != old) {
+                violations.invalid(
+                    families,
+                    spec["clusterIPs"].clone(),
+                    "may not change once set",
+                );
+            }
+            if new.len() < old.len() {
+                released(spec, new.len(), "ipFamily", &path, violations);
+            }
         }
-        _ => {}
     }
 }
 
@@ -85,131 +180,9 @@ fn families(families: &Value, path: &Path, violations: &mut Violations) {
     }
 }
 
-/// Each address alone, and how many there are. Answers whether each is one.
-fn each(addresses: &Value, known: &Value, path: &Path, violations: &mut Violations) -> bool {
-    let mut fine = true;
-    let n_addresses = addresses.list().len();
-    for (index, address) in addresses.list().iter().enumerate() {
-        if index == 0 && address.str() == NONE {
-            if n_addresses > 1 {
-                fine = false;
-                violations.invalid(
-                    path,
-                    addresses.clone(),
-                    "'None' must be the first and only value",
-                );
-            }
-        } else {
-            fine &= legacy_ip(address.str(), known, &path.index(index), violations);
-        }
-    }
-    if n_addresses > 2 {
-        violations.invalid(path, addresses.clone(), "may only hold up to 2 values");
-    }
-    fine
-}
-
-fn together(spec: &Value, path: &Path, violations: &mut Violations) {
-    let addresses = &spec["clusterIPs"];
-    if addresses.list().len() > 1 && !is_dual_stack(addresses.list()) {
-        violations.invalid(
-            path,
-            addresses.clone(),
-            "may specify no more than one IP for each IP family",
-        );
-    }
-    if is_headless(spec) {
-        return;
-    }
-    let pairs = addresses.list().iter().zip(spec["ipFamilies"].list());
-    for (index, (address, family)) in pairs.enumerate() {
-        let (address, family) = (address.str(), family.str());
-        if FAMILIES.contains(&family) && family_of(address) != family {
-            let message =
-                format!("expected an {family} value as indicated by `ipFamilies[{index}]`");
-            violations.invalid(path.index(index), address, &message);
-        }
-    }
-}
-
-fn is_dual_stack(addresses: &[Value]) -> bool {
-    FAMILIES.iter().all(|family| {
-        addresses
-            .iter()
-            .any(|address| family_of(address.str()) == *family)
-    })
-}
-
 /// The family of an address; whatever is no address of version 6 counts as version 4.
 pub(super) fn family_of(address: &str) -> &'static str {
     ip::parse_sloppy(address).map_or("IPv4", family)
-}
-
-fn change_of_addresses(spec: &Value, old_spec: &Value, violations: &mut Violations) {
-    let path = Path::new("spec");
-    let addresses = path.child("clusterIPs");
-    let (new, old) = (spec["clusterIPs"].list(), old_spec["clusterIPs"].list());
-    let shown = || {
-        if new.is_empty() {
-            Value::Null
-        } else {
-            spec["clusterIPs"].clone()
-        }
-    };
-    if new.len() == old.len() {
-        for index in (0..old.len()).filter(|index| new[*index] != old[*index]) {
-            violations.invalid(addresses.index(index), shown(), "may not change once set");
-        }
-        return;
-    }
-    if new.is_empty() {
-        violations.invalid(
-            addresses.index(0),
-            shown(),
-            "primary clusterIP can not be unset",
-        );
-    }
-    if matches!((new, old), ([new, ..], [old, ..]) if new != old) {
-        violations.invalid(addresses.index(0), shown(), "may not change once set");
-    }
-    if new.len() < old.len() {
-        released(spec, new.len(), "clusterIP", &path, violations);
-    }
-}
-
-/// Kubernetes: validateUpgradeDowngradeIPFamilies shows the addresses where one would expect the families.
-fn change_of_families(spec: &Value, old_spec: &Value, violations: &mut Violations) {
-    let path = Path::new("spec");
-    let families = path.child("ipFamilies");
-    let families = families.index(0);
-    let (new, old) = (spec["ipFamilies"].list(), old_spec["ipFamilies"].list());
-    if new.len() == old.len() {
-        for _ in (0..old.len()).filter(|index| new[*index] != old[*index]) {
-            violations.invalid(
-                families,
-                spec["ipFamilies"].clone(),
-                "may not change once set",
-            );
-        }
-        return;
-    }
-    if new.len() < old.len() && spec["clusterIPs"].is_empty() {
-        violations.invalid(
-            families,
-            spec["ipFamilies"].clone(),
-            "primary ipFamily can not be unset",
-        );
-    }
-    if matches!((new, old), ([new, ..], [old, ..]) if new != old) {
-        violations.invalid(
-            families,
-            spec["clusterIPs"].clone(),
-            "may not change once set",
-        );
-    }
-    if new.len() < old.len() {
-        released(spec, new.len(), "ipFamily", &path, violations);
-    }
 }
 
 fn released(spec: &Value, n_left: usize, what: &str, path: &Path, violations: &mut Violations) {

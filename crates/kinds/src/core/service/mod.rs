@@ -1,4 +1,4 @@
-//! Services: what a type implies, which fields follow it, and where addresses come from.
+//! Services: defaults and fields that depend on the type.
 //!
 //! [`allocate`](allocate::allocate) runs before the hooks of this file: it needs what only the whole cluster
 //! knows.
@@ -12,127 +12,109 @@ use mizzen_object::{Action, Context};
 use mizzen_value::{Value, value};
 
 use crate::Behaviour;
+use mizzen_apiextensions::KindStrategy;
 
 pub(super) const BEHAVIOUR: Behaviour = Behaviour {
-    default,
-    prepare,
     validate: validate::validate,
     warnings: warnings::warnings,
-    ..Behaviour::NONE
+    ..Behaviour::of::<ServiceStrategy>()
 };
 
-const AFFINITY_SECONDS: i64 = 10_800;
+pub(super) struct ServiceStrategy;
 
-fn default(service: &mut Value) {
-    let spec = service.entry("spec");
-    spec.set_default("sessionAffinity", "None");
-    spec.set_default("type", "ClusterIP");
-    default_affinity(spec);
-    spec.entry("ports")
-        .list_mut()
-        .iter_mut()
-        .for_each(default_port);
-    default_policies(spec);
-    if is(service, "LoadBalancer") {
-        default_ingress(service);
-    }
-}
-
-fn default_affinity(spec: &mut Value) {
-    match spec["sessionAffinity"].str() {
-        "None" => {
-            spec.remove("sessionAffinityConfig");
+impl KindStrategy for ServiceStrategy {
+    fn default(service: &mut Value) {
+        let spec = service.entry("spec");
+        spec.set_default("sessionAffinity", "None");
+        spec.set_default("type", "ClusterIP");
+        match spec["sessionAffinity"].str() {
+            "None" => {
+                spec.remove("sessionAffinityConfig");
+            }
+            "ClientIP"
+                if spec
+                    .at("sessionAffinityConfig.clientIP.timeoutSeconds")
+                    .is_null() =>
+            {
+                spec.set(
+                    "sessionAffinityConfig",
+                    value!({"clientIP": {"timeoutSeconds": AFFINITY_SECONDS}}),
+                );
+            }
+            _ => {}
         }
-        "ClientIP"
-            if spec
-                .at("sessionAffinityConfig.clientIP.timeoutSeconds")
-                .is_null() =>
+        spec.entry("ports").list_mut().iter_mut().for_each(|port| {
+            port.set_default("protocol", "TCP");
+            if port["targetPort"].is_empty() {
+                let number = port["port"].int();
+                port.set("targetPort", number);
+            }
+        });
+        let ty = spec["type"].str().to_string();
+        if is_externally_accessible(spec) {
+            spec.set_default("externalTrafficPolicy", "Cluster");
+        }
+        if ["ClusterIP", "NodePort", "LoadBalancer"].contains(&ty.as_str()) {
+            spec.set_default("internalTrafficPolicy", "Cluster");
+        }
+        if ty == "LoadBalancer" {
+            spec.set_default("allocateLoadBalancerNodePorts", true);
+        }
+        if is(service, "LoadBalancer")
+            && let Some(ingress) = service.at_mut("status.loadBalancer.ingress")
         {
-            spec.set(
-                "sessionAffinityConfig",
-                value!({"clientIP": {"timeoutSeconds": AFFINITY_SECONDS}}),
-            );
-        }
-        _ => {}
-    }
-}
-
-fn default_port(port: &mut Value) {
-    port.set_default("protocol", "TCP");
-    if port["targetPort"].is_empty() {
-        let number = port["port"].int();
-        port.set("targetPort", number);
-    }
-}
-
-fn default_policies(spec: &mut Value) {
-    let ty = spec["type"].str().to_string();
-    if is_externally_accessible(spec) {
-        spec.set_default("externalTrafficPolicy", "Cluster");
-    }
-    if ["ClusterIP", "NodePort", "LoadBalancer"].contains(&ty.as_str()) {
-        spec.set_default("internalTrafficPolicy", "Cluster");
-    }
-    if ty == "LoadBalancer" {
-        spec.set_default("allocateLoadBalancerNodePorts", true);
-    }
-}
-
-fn default_ingress(service: &mut Value) {
-    let Some(ingress) = service.at_mut("status.loadBalancer.ingress") else {
-        return;
-    };
-    for point in ingress
-        .list_mut()
-        .iter_mut()
-        .filter(|point| !point["ip"].str().is_empty())
-    {
-        point.set_default("ipMode", "VIP");
-    }
-}
-
-fn prepare(service: &mut Value, old: Option<&Value>, context: &Context) {
-    if let (Action::Update, Some(old)) = (context.action, old) {
-        drop_what_the_type_no_longer_has(service, old);
-    }
-    // Kubernetes: storage.go's defaultOnRead hides the policy of a service that has no traffic.
-    if is(service, "ExternalName")
-        && ["Cluster", "Local"].contains(&service["spec"]["internalTrafficPolicy"].str())
-    {
-        service.entry("spec").remove("internalTrafficPolicy");
-    }
-}
-
-/// Fields that the server may have filled go when the type changes, unless the caller changed them too.
-fn drop_what_the_type_no_longer_has(service: &mut Value, old: &Value) {
-    let (old_spec, spec) = (&old["spec"], service.entry("spec"));
-    let same = |spec: &Value, field: &str| spec[field] == old_spec[field];
-    if needs_address(old_spec) && !needs_address(spec) {
-        if same(spec, "clusterIP") && same(spec, "clusterIPs") {
-            spec.remove("clusterIP");
-            spec.remove("clusterIPs");
-        }
-        for field in ["ipFamilies", "ipFamilyPolicy"] {
-            drop_if(same(spec, field), spec, field);
+            for point in ingress
+                .list_mut()
+                .iter_mut()
+                .filter(|point| !point["ip"].str().is_empty())
+            {
+                point.set_default("ipMode", "VIP");
+            }
         }
     }
-    if needs_node_ports(old_spec)
-        && !needs_node_ports(spec)
-        && has_no_new_node_ports(spec, old_spec)
-    {
-        spec.entry("ports")
-            .list_mut()
-            .iter_mut()
-            .for_each(|port| drop_if(true, port, "nodePort"));
-    }
-    let leaves = |needs: Needs, spec: &Value| needs(old_spec) && !needs(spec);
-    for (field, needs) in DEPENDENT {
-        drop_if(leaves(needs, spec) && same(spec, field), spec, field);
-    }
-    if spec["type"].str() != "LoadBalancer" {
-        service.entry("status").set("loadBalancer", Value::object());
+
+    fn prepare(service: &mut Value, old: Option<&Value>, context: &Context) {
+        if let (Action::Update, Some(old)) = (context.action, old) {
+            // Fields that the server may have filled go when the type changes, unless the caller changed them too.
+            let (old_spec, spec) = (&old["spec"], service.entry("spec"));
+            let same = |spec: &Value, field: &str| spec[field] == old_spec[field];
+            if needs_address(old_spec) && !needs_address(spec) {
+                if same(spec, "clusterIP") && same(spec, "clusterIPs") {
+                    spec.remove("clusterIP");
+                    spec.remove("clusterIPs");
+                }
+                for field in ["ipFamilies", "ipFamilyPolicy"] {
+                    drop_if(same(spec, field), spec, field);
+                }
+            }
+            let old_ports = node_ports(old_spec);
+            if needs_node_ports(old_spec)
+                && !needs_node_ports(spec)
+                && node_ports(spec).iter().all(|port| old_ports.contains(port))
+            {
+                spec.entry("ports")
+                    .list_mut()
+                    .iter_mut()
+                    .for_each(|port| drop_if(true, port, "nodePort"));
+            }
+            let leaves = |needs: Needs, spec: &Value| needs(old_spec) && !needs(spec);
+            for (field, needs) in DEPENDENT {
+                drop_if(leaves(needs, spec) && same(spec, field), spec, field);
+            }
+            if spec["type"].str() != "LoadBalancer" {
+                service.entry("status").set("loadBalancer", Value::object());
+            }
+        }
+        // Kubernetes: storage.go's defaultOnRead hides the policy of a service that has no traffic.
+        if is(service, "ExternalName")
+            && ["Cluster", "Local"].contains(&service["spec"]["internalTrafficPolicy"].str())
+        {
+            service.entry("spec").remove("internalTrafficPolicy");
+        }
     }
 }
+
+const AFFINITY_SECONDS: i64 = 10_800;
 
 type Needs = fn(&Value) -> bool;
 
@@ -148,11 +130,6 @@ fn drop_if(condition: bool, value: &mut Value, field: &str) {
     if condition {
         value.remove(field);
     }
-}
-
-fn has_no_new_node_ports(spec: &Value, old_spec: &Value) -> bool {
-    let old = node_ports(old_spec);
-    node_ports(spec).iter().all(|port| old.contains(port))
 }
 
 fn node_ports(spec: &Value) -> Vec<i64> {
@@ -192,7 +169,7 @@ fn is_headless(spec: &Value) -> bool {
     matches!(spec["clusterIPs"].list(), [only] if only.str() == NONE)
 }
 
-/// What stands for the address of a service that shall have none.
+/// The `clusterIP` of a headless service.
 const NONE: &str = "None";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Is a service in order?
+//! Validation of services.
 
 use mizzen_object::validate::{field, ip, meta, names, repeats};
 use mizzen_object::{Action, Context, Path, Violations};
@@ -31,13 +31,32 @@ pub(super) fn validate(
     }
     let spec = &service["spec"];
     let path = Path::new("spec");
-    topology(&service["metadata"]["annotations"], violations);
+    let annotations = &service["metadata"]["annotations"];
+    if let (Some(mode), Some(hints)) = (annotations.get(MODE), annotations.get(HINTS))
+        && mode != hints
+    {
+        let message = format!("must match annotations[{HINTS}] when both are specified");
+        violations.invalid(
+            Path::new("metadata").child("annotations").key(MODE),
+            mode.str(),
+            &message,
+        );
+    }
     shape(service, &path, violations);
     ports(&spec["ports"], &path.child("ports"), violations);
     meta::labels(&spec["selector"], &path.child("selector"), violations);
     affinity(spec, &path, violations);
     addresses::validate(service, old, violations);
-    external_ips(spec, old, &path.child("externalIPs"), violations);
+    let place = path.child("externalIPs");
+    let known = old
+        .map(|old| old["spec"]["externalIPs"].clone())
+        .unwrap_or_default();
+    for (index, address) in spec["externalIPs"].list().iter().enumerate() {
+        let path = place.index(index);
+        if legacy_ip(address.str(), &known, &path, violations) {
+            endpoint_ip(address.str(), &path, violations);
+        }
+    }
     field::one_of(
         spec["type"].str(),
         &["ClusterIP", "ExternalName", "LoadBalancer", "NodePort"],
@@ -46,9 +65,31 @@ pub(super) fn validate(
     );
     duplicate_ports(service, &path.child("ports"), violations);
     source_ranges(service, old, &path, violations);
-    load_balancer(spec, &path, violations);
+    if !spec["allocateLoadBalancerNodePorts"].is_null() && !is_load_balancer(spec) {
+        violations.forbidden(
+            path.child("allocateLoadBalancerNodePorts"),
+            ONLY_LOAD_BALANCER,
+        );
+    }
+    load_balancer_class(spec, &path, violations);
     external_traffic(spec, &path, violations);
-    internal_traffic(spec, &path, violations);
+    if let Some(policy) = spec["internalTrafficPolicy"].as_str() {
+        field::one_of(
+            policy,
+            &["Cluster", "Local"],
+            &path.child("internalTrafficPolicy"),
+            violations,
+        );
+    }
+    if let Some(distribution) = spec["trafficDistribution"].as_str() {
+        let allowed = ["PreferClose", "PreferSameZone", "PreferSameNode"];
+        field::one_of(
+            distribution,
+            &allowed,
+            &path.child("trafficDistribution"),
+            violations,
+        );
+    }
 }
 
 fn change(service: &Value, old: &Value, violations: &mut Violations) {
@@ -73,20 +114,7 @@ fn change(service: &Value, old: &Value, violations: &mut Violations) {
     }
 }
 
-fn topology(annotations: &Value, violations: &mut Violations) {
-    if let (Some(mode), Some(hints)) = (annotations.get(MODE), annotations.get(HINTS))
-        && mode != hints
-    {
-        let message = format!("must match annotations[{HINTS}] when both are specified");
-        violations.invalid(
-            Path::new("metadata").child("annotations").key(MODE),
-            mode.str(),
-            &message,
-        );
-    }
-}
-
-/// What a type needs, and what it excludes.
+/// Fields that a service type requires or forbids.
 fn shape(service: &Value, path: &Path, violations: &mut Violations) {
     let spec = &service["spec"];
     if spec["ports"].is_empty() && !is_headless(spec) && !is(service, "ExternalName") {
@@ -100,23 +128,19 @@ fn shape(service: &Value, path: &Path, violations: &mut Violations) {
         violations.invalid(path.child("clusterIPs").index(0), "None", &message);
     }
     if is(service, "ExternalName") {
-        external_name(spec, path, violations);
-    }
-}
-
-fn external_name(spec: &Value, path: &Path, violations: &mut Violations) {
-    for field in ["clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
-        if !spec[field].is_null() {
-            violations.forbidden(
-                path.child(field),
-                "may not be set for ExternalName services",
-            );
+        for field in ["clusterIPs", "ipFamilies", "ipFamilyPolicy"] {
+            if !spec[field].is_null() {
+                violations.forbidden(
+                    path.child(field),
+                    "may not be set for ExternalName services",
+                );
+            }
         }
-    }
-    let name = spec["externalName"].str();
-    match name.strip_suffix('.').unwrap_or(name) {
-        "" => violations.required(path.child("externalName"), ""),
-        name => dns_subdomain(name, &path.child("externalName"), violations),
+        let name = spec["externalName"].str();
+        match name.strip_suffix('.').unwrap_or(name) {
+            "" => violations.required(path.child("externalName"), ""),
+            name => dns_subdomain(name, &path.child("externalName"), violations),
+        }
     }
 }
 
@@ -163,40 +187,23 @@ fn affinity(spec: &Value, path: &Path, violations: &mut Violations) {
     );
     let path = path.child("sessionAffinityConfig");
     match affinity {
-        "ClientIP" => affinity_timeout(
-            &spec["sessionAffinityConfig"]["clientIP"],
-            &path,
-            violations,
-        ),
+        "ClientIP" => {
+            // Defaulting has set the timeout.
+            let seconds = spec["sessionAffinityConfig"]["clientIP"]["timeoutSeconds"].int();
+            if seconds <= 0 || seconds > MAX_AFFINITY_SECONDS {
+                let message =
+                    format!("must be greater than 0 and less than {MAX_AFFINITY_SECONDS}");
+                violations.invalid(
+                    path.child("clientIP").child("timeoutSeconds"),
+                    seconds,
+                    &message,
+                );
+            }
+        }
         "None" if !spec["sessionAffinityConfig"].is_null() => {
             violations.forbidden(path, "must not be set when session affinity is None");
         }
         _ => {}
-    }
-}
-
-/// Defaults have filled whatever was missing.
-fn affinity_timeout(client: &Value, path: &Path, violations: &mut Violations) {
-    let seconds = client["timeoutSeconds"].int();
-    if seconds <= 0 || seconds > MAX_AFFINITY_SECONDS {
-        let message = format!("must be greater than 0 and less than {MAX_AFFINITY_SECONDS}");
-        violations.invalid(
-            path.child("clientIP").child("timeoutSeconds"),
-            seconds,
-            &message,
-        );
-    }
-}
-
-fn external_ips(spec: &Value, old: Option<&Value>, path: &Path, violations: &mut Violations) {
-    let known = old
-        .map(|old| old["spec"]["externalIPs"].clone())
-        .unwrap_or_default();
-    for (index, address) in spec["externalIPs"].list().iter().enumerate() {
-        let path = path.index(index);
-        if legacy_ip(address.str(), &known, &path, violations) {
-            endpoint_ip(address.str(), &path, violations);
-        }
     }
 }
 
@@ -229,22 +236,46 @@ fn duplicate_ports(service: &Value, path: &Path, violations: &mut Violations) {
     let repeated = repeats(list, |port| (port["protocol"].str(), port["port"].int()));
     for (index, port) in list.iter().enumerate() {
         if repeated[index] {
-            violations.duplicate(path.index(index), shown(port));
+            // Kubernetes: the message prints Go's struct, of which only the key is filled.
+            let (protocol, number) = (port["protocol"].str(), port["port"].int());
+            let shown = value!({"Name": "", "Protocol": protocol, "AppProtocol": null, "Port": number, "TargetPort": 0, "NodePort": 0});
+            violations.duplicate(path.index(index), shown);
         }
     }
-}
-
-/// Kubernetes: the message prints Go's struct, of which only the key is filled.
-fn shown(port: &Value) -> Value {
-    let (protocol, number) = (port["protocol"].str(), port["port"].int());
-    value!({"Name": "", "Protocol": protocol, "AppProtocol": null, "Port": number, "TargetPort": 0, "NodePort": 0})
 }
 
 /// Kubernetes: the field is spelled with a capital in messages, and its values may be padded with blanks.
 fn source_ranges(service: &Value, old: Option<&Value>, path: &Path, violations: &mut Violations) {
     let ranges = service["spec"]["loadBalancerSourceRanges"].list();
     if ranges.is_empty() {
-        return annotated_source_ranges(service, old, violations);
+        let annotation = |service: &Value| {
+            service["metadata"]["annotations"]
+                .get(SOURCE_RANGES)
+                .cloned()
+        };
+        let Some(ranges) = annotation(service) else {
+            return;
+        };
+        let path = Path::new("metadata");
+        let path = path.child("annotations");
+        let path = path.key(SOURCE_RANGES);
+        if !is(service, "LoadBalancer") {
+            violations.forbidden(path, ONLY_LOAD_BALANCER);
+        }
+        let is_known =
+            old.is_some_and(|old| annotation(old).unwrap_or_default().str() == ranges.str());
+        if is_known || ranges.str().trim().is_empty() {
+            return;
+        }
+        for range in ranges.str().split(',').map(str::trim) {
+            field::all(
+                ip::is_cidr_for_legacy_field(range),
+                range,
+                &path,
+                violations,
+            );
+        }
+        return;
     }
     let path = path.child("LoadBalancerSourceRanges");
     if !is(service, "LoadBalancer") {
@@ -265,45 +296,6 @@ fn source_ranges(service: &Value, old: Option<&Value>, path: &Path, violations: 
             );
         }
     }
-}
-
-fn annotated_source_ranges(service: &Value, old: Option<&Value>, violations: &mut Violations) {
-    let annotation = |service: &Value| {
-        service["metadata"]["annotations"]
-            .get(SOURCE_RANGES)
-            .cloned()
-    };
-    let Some(ranges) = annotation(service) else {
-        return;
-    };
-    let path = Path::new("metadata");
-    let path = path.child("annotations");
-    let path = path.key(SOURCE_RANGES);
-    if !is(service, "LoadBalancer") {
-        violations.forbidden(path, ONLY_LOAD_BALANCER);
-    }
-    let is_known = old.is_some_and(|old| annotation(old).unwrap_or_default().str() == ranges.str());
-    if is_known || ranges.str().trim().is_empty() {
-        return;
-    }
-    for range in ranges.str().split(',').map(str::trim) {
-        field::all(
-            ip::is_cidr_for_legacy_field(range),
-            range,
-            &path,
-            violations,
-        );
-    }
-}
-
-fn load_balancer(spec: &Value, path: &Path, violations: &mut Violations) {
-    if !spec["allocateLoadBalancerNodePorts"].is_null() && !is_load_balancer(spec) {
-        violations.forbidden(
-            path.child("allocateLoadBalancerNodePorts"),
-            ONLY_LOAD_BALANCER,
-        );
-    }
-    load_balancer_class(spec, path, violations);
 }
 
 fn load_balancer_class(spec: &Value, path: &Path, violations: &mut Violations) {
@@ -343,88 +335,49 @@ fn external_traffic(spec: &Value, path: &Path, violations: &mut Violations) {
     }
 }
 
-fn internal_traffic(spec: &Value, path: &Path, violations: &mut Violations) {
-    if let Some(policy) = spec["internalTrafficPolicy"].as_str() {
-        field::one_of(
-            policy,
-            &["Cluster", "Local"],
-            &path.child("internalTrafficPolicy"),
-            violations,
-        );
-    }
-    if let Some(distribution) = spec["trafficDistribution"].as_str() {
-        let allowed = ["PreferClose", "PreferSameZone", "PreferSameNode"];
-        field::one_of(
-            distribution,
-            &allowed,
-            &path.child("trafficDistribution"),
-            violations,
-        );
-    }
-}
-
 fn status(service: &Value, old: &Value, violations: &mut Violations) {
     let path = Path::new("status");
     let path = path.child("loadBalancer");
     let is_balancer = is(service, "LoadBalancer");
-    load_balancer_status(
-        &service["status"]["loadBalancer"],
-        &old["status"]["loadBalancer"],
-        is_balancer,
-        &path,
-        violations,
-    );
-}
-
-/// The points of ingress of a load balancer, for services and for what else has one.
-fn load_balancer_status(
-    status: &Value,
-    old: &Value,
-    allowed: bool,
-    path: &Path,
-    violations: &mut Violations,
-) {
+    // The points of ingress of a load balancer, for services and for what else has one.
     let path = path.child("ingress");
-    let points = status["ingress"].list();
-    if !allowed && !points.is_empty() {
+    let points = service["status"]["loadBalancer"]["ingress"].list();
+    if !is_balancer && !points.is_empty() {
         return violations.forbidden(path, "may only be used when `spec.type` is 'LoadBalancer'");
     }
     let known = Value::List(
-        old["ingress"]
+        old["status"]["loadBalancer"]["ingress"]
             .list()
             .iter()
             .map(|point| point["ip"].clone())
             .collect(),
     );
     for (index, point) in points.iter().enumerate() {
-        ingress(point, &known, &path.index(index), violations);
-    }
-}
-
-fn ingress(point: &Value, known: &Value, path: &Path, violations: &mut Violations) {
-    let (address, hostname) = (point["ip"].str(), point["hostname"].str());
-    if !address.is_empty() {
-        legacy_ip(address, known, &path.child("ip"), violations);
-    }
-    let mode = path.child("ipMode");
-    match point["ipMode"].as_str() {
-        None if !address.is_empty() => {
-            violations.required(mode, "must be specified when `ip` is set")
+        let path = path.index(index);
+        let (address, hostname) = (point["ip"].str(), point["hostname"].str());
+        if !address.is_empty() {
+            legacy_ip(address, &known, &path.child("ip"), violations);
         }
-        Some(_) if address.is_empty() => {
-            violations.forbidden(mode, "may not be specified when `ip` is not set")
+        let mode = path.child("ipMode");
+        match point["ipMode"].as_str() {
+            None if !address.is_empty() => {
+                violations.required(mode, "must be specified when `ip` is set")
+            }
+            Some(_) if address.is_empty() => {
+                violations.forbidden(mode, "may not be specified when `ip` is not set")
+            }
+            Some(text) => field::one_of(text, &["Proxy", "VIP"], &mode, violations),
+            None => {}
         }
-        Some(text) => field::one_of(text, &["Proxy", "VIP"], &mode, violations),
-        None => {}
-    }
-    if !hostname.is_empty() {
-        dns_subdomain(hostname, &path.child("hostname"), violations);
-        if ip::parse_sloppy(hostname).is_some() {
-            violations.invalid(
-                path.child("hostname"),
-                hostname,
-                "must be a DNS name, not an IP address",
-            );
+        if !hostname.is_empty() {
+            dns_subdomain(hostname, &path.child("hostname"), violations);
+            if ip::parse_sloppy(hostname).is_some() {
+                violations.invalid(
+                    path.child("hostname"),
+                    hostname,
+                    "must be a DNS name, not an IP address",
+                );
+            }
         }
     }
 }

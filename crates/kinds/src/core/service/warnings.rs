@@ -1,4 +1,4 @@
-//! What is unwise about a service.
+//! Warnings for services.
 
 use mizzen_object::validate::ip;
 use mizzen_object::{Action, Context, Path};
@@ -26,7 +26,16 @@ pub(super) fn warnings(service: &Value, _old: Option<&Value>, context: &Context)
     }
     let headless = is(service, "ClusterIP") && spec["clusterIP"].str() == NONE;
     if headless {
-        warnings.extend(ignored_when_headless(spec));
+        let ignored = [
+            (!spec["loadBalancerIP"].is_empty(), "loadBalancerIP"),
+            (!spec["externalIPs"].is_empty(), "externalIPs"),
+            (spec["sessionAffinity"].str() != NONE, "SessionAffinity"),
+        ];
+        let ignored = ignored.into_iter().filter(|(is_set, _)| *is_set);
+        let ignored_when_headless: Vec<String> = ignored
+            .map(|(_, field)| format!("spec.{field} is ignored for headless services"))
+            .collect();
+        warnings.extend(ignored_when_headless);
     }
     warnings.extend(addresses(&spec["externalIPs"], &path.child("externalIPs")));
     if !spec["externalIPs"].is_empty() && !headless && !is(service, "ExternalName") {
@@ -39,11 +48,25 @@ pub(super) fn warnings(service: &Value, _old: Option<&Value>, context: &Context)
         path.child("loadBalancerIP"),
         spec["loadBalancerIP"].str(),
     ));
-    warnings.extend(source_ranges(
-        &spec["loadBalancerSourceRanges"],
-        &path.child("loadBalancerSourceRanges"),
-    ));
-    warnings.extend(external_name(service));
+
+    let ranges = spec["loadBalancerSourceRanges"].list().iter().enumerate();
+    let source_ranges: Vec<String> = ranges
+        .flat_map(|(index, range)| {
+            ip::cidr_warnings(
+                path.child("loadBalancerSourceRanges").index(index),
+                range.str(),
+            )
+        })
+        .collect();
+    warnings.extend(source_ranges);
+    let external_name = if is(service, "ExternalName") {
+        let is_set = !spec["externalIPs"].is_empty();
+        is_set.then(|| "spec.externalIPs is ignored when spec.type is \"ExternalName\"".into())
+    } else {
+        let is_set = !spec["externalName"].is_empty();
+        is_set.then(|| "spec.externalName is ignored when spec.type is not \"ExternalName\"".into())
+    };
+    warnings.extend(external_name);
     if spec["trafficDistribution"].str() == "PreferClose" {
         warnings.push(
             "spec.trafficDistribution: \"PreferClose\" is deprecated; use \"PreferSameZone\""
@@ -69,36 +92,6 @@ fn addresses(addresses: &Value, path: &Path) -> Vec<String> {
     addresses
         .filter_map(|(index, address)| ip::ip_warning(path.index(index), address.str()))
         .collect()
-}
-
-fn source_ranges(ranges: &Value, path: &Path) -> Vec<String> {
-    let ranges = ranges.list().iter().enumerate();
-    ranges
-        .flat_map(|(index, range)| ip::cidr_warnings(path.index(index), range.str()))
-        .collect()
-}
-
-fn ignored_when_headless(spec: &Value) -> Vec<String> {
-    let ignored = [
-        (!spec["loadBalancerIP"].is_empty(), "loadBalancerIP"),
-        (!spec["externalIPs"].is_empty(), "externalIPs"),
-        (spec["sessionAffinity"].str() != NONE, "SessionAffinity"),
-    ];
-    let ignored = ignored.into_iter().filter(|(is_set, _)| *is_set);
-    ignored
-        .map(|(_, field)| format!("spec.{field} is ignored for headless services"))
-        .collect()
-}
-
-fn external_name(service: &Value) -> Option<String> {
-    let spec = &service["spec"];
-    if is(service, "ExternalName") {
-        let is_set = !spec["externalIPs"].is_empty();
-        is_set.then(|| "spec.externalIPs is ignored when spec.type is \"ExternalName\"".into())
-    } else {
-        let is_set = !spec["externalName"].is_empty();
-        is_set.then(|| "spec.externalName is ignored when spec.type is not \"ExternalName\"".into())
-    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Where, and with which parameters, does a policy apply?
+//! Admission policy bindings: validation of parameters and validation actions.
 
 use mizzen_object::validate::{field, names};
 use mizzen_object::{Context, Path, Violations};
@@ -6,50 +6,81 @@ use mizzen_value::Value;
 
 use super::matching;
 use crate::Behaviour;
+use mizzen_apiextensions::KindStrategy;
 use mizzen_apiextensions::rules;
 
-pub(super) const VALIDATING: Behaviour = Behaviour {
-    default,
-    validate: validate_validating,
-    ..Behaviour::NONE
-};
-pub(super) const MUTATING: Behaviour = Behaviour {
-    default,
-    validate: validate_mutating,
-    ..Behaviour::NONE
-};
+pub(super) const VALIDATING: Behaviour = Behaviour::of::<ValidatingPolicyBindingStrategy>();
+pub(super) const MUTATING: Behaviour = Behaviour::of::<MutatingPolicyBindingStrategy>();
+
+pub(super) struct ValidatingPolicyBindingStrategy;
+
+impl KindStrategy for ValidatingPolicyBindingStrategy {
+    fn default(binding: &mut Value) {
+        default(binding)
+    }
+
+    fn validate(
+        binding: &Value,
+        _old: Option<&Value>,
+        _context: &Context,
+        violations: &mut Violations,
+    ) {
+        let path = Path::new("spec");
+        validate_spec(&binding["spec"], &path, violations);
+        let actions = &binding["spec"]["validationActions"];
+        let path = path.child("validationActions");
+        let list = actions.list();
+        for (index, action) in list.iter().enumerate() {
+            field::one_of(
+                action.str(),
+                &["Audit", "Deny", "Warn"],
+                &path.index(index),
+                violations,
+            );
+            if list[..index].contains(action) {
+                violations.duplicate(path.index(index), action.str());
+            }
+        }
+        let has = |wanted: &str| list.iter().any(|action| action.str() == wanted);
+        if has("Deny") && has("Warn") {
+            let detail = "must not contain both Deny and Warn (repeating the same validation failure information in the \
+                      API response and headers serves no purpose)";
+            violations.invalid(path, actions.clone(), detail);
+        }
+        if list.is_empty() {
+            violations.required(path, "at least one validation action is required");
+        }
+    }
+}
+
+pub(super) struct MutatingPolicyBindingStrategy;
+
+impl KindStrategy for MutatingPolicyBindingStrategy {
+    fn default(binding: &mut Value) {
+        default(binding)
+    }
+
+    fn validate(
+        binding: &Value,
+        _old: Option<&Value>,
+        _context: &Context,
+        violations: &mut Violations,
+    ) {
+        let path = Path::new("spec");
+        validate_spec(&binding["spec"], &path, violations);
+        let resources = &binding["spec"]["matchResources"];
+        matching::validate_mutating_operations(
+            resources,
+            &path.child("matchResources"),
+            violations,
+        );
+    }
+}
 
 fn default(binding: &mut Value) {
     if let Some(resources) = binding.at_mut("spec.matchResources") {
         matching::default_resources(resources);
     }
-}
-
-fn validate_validating(
-    binding: &Value,
-    _old: Option<&Value>,
-    _context: &Context,
-    violations: &mut Violations,
-) {
-    let path = Path::new("spec");
-    validate_spec(&binding["spec"], &path, violations);
-    validate_actions(
-        &binding["spec"]["validationActions"],
-        &path.child("validationActions"),
-        violations,
-    );
-}
-
-fn validate_mutating(
-    binding: &Value,
-    _old: Option<&Value>,
-    _context: &Context,
-    violations: &mut Violations,
-) {
-    let path = Path::new("spec");
-    validate_spec(&binding["spec"], &path, violations);
-    let resources = &binding["spec"]["matchResources"];
-    matching::validate_mutating_operations(resources, &path.child("matchResources"), violations);
 }
 
 fn validate_spec(spec: &Value, path: &Path, violations: &mut Violations) {
@@ -60,63 +91,36 @@ fn validate_spec(spec: &Value, path: &Path, violations: &mut Violations) {
         violations,
     );
     if let Some(params) = spec.get("paramRef") {
-        validate_params(params, &path.child("paramRef"), violations);
+        let path = path.child("paramRef");
+        let (name, selector) = (params["name"].str(), params.get("selector"));
+        let exclusive = "name and selector are mutually exclusive";
+        if !name.is_empty() {
+            rules::text(
+                name,
+                names::is_path_segment_name,
+                &path.child("name"),
+                violations,
+            );
+            if selector.is_some() {
+                violations.forbidden(path.child("name"), exclusive);
+            }
+        }
+        if let Some(selector) = selector {
+            rules::selector(selector, None, &path.child("selector"), violations);
+            if !name.is_empty() {
+                violations.forbidden(path.child("selector"), exclusive);
+            }
+        }
+        if name.is_empty() && selector.is_none() {
+            violations.required(path, "one of name or selector must be specified");
+        }
+        let place = path.child("parameterNotFoundAction");
+        match params["parameterNotFoundAction"].str() {
+            "" => violations.required(place, ""),
+            action => field::one_of(action, &["Deny", "Allow"], &place, violations),
+        }
     }
     if let Some(resources) = spec.get("matchResources") {
         matching::validate_resources(resources, &path.child("matchResources"), violations);
-    }
-}
-
-fn validate_params(params: &Value, path: &Path, violations: &mut Violations) {
-    let (name, selector) = (params["name"].str(), params.get("selector"));
-    let exclusive = "name and selector are mutually exclusive";
-    if !name.is_empty() {
-        rules::text(
-            name,
-            names::is_path_segment_name,
-            &path.child("name"),
-            violations,
-        );
-        if selector.is_some() {
-            violations.forbidden(path.child("name"), exclusive);
-        }
-    }
-    if let Some(selector) = selector {
-        rules::selector(selector, None, &path.child("selector"), violations);
-        if !name.is_empty() {
-            violations.forbidden(path.child("selector"), exclusive);
-        }
-    }
-    if name.is_empty() && selector.is_none() {
-        violations.required(path, "one of name or selector must be specified");
-    }
-    let place = path.child("parameterNotFoundAction");
-    match params["parameterNotFoundAction"].str() {
-        "" => violations.required(place, ""),
-        action => field::one_of(action, &["Deny", "Allow"], &place, violations),
-    }
-}
-
-fn validate_actions(actions: &Value, path: &Path, violations: &mut Violations) {
-    let list = actions.list();
-    for (index, action) in list.iter().enumerate() {
-        field::one_of(
-            action.str(),
-            &["Audit", "Deny", "Warn"],
-            &path.index(index),
-            violations,
-        );
-        if list[..index].contains(action) {
-            violations.duplicate(path.index(index), action.str());
-        }
-    }
-    let has = |wanted: &str| list.iter().any(|action| action.str() == wanted);
-    if has("Deny") && has("Warn") {
-        let detail = "must not contain both Deny and Warn (repeating the same validation failure information in the \
-                      API response and headers serves no purpose)";
-        violations.invalid(path, actions.clone(), detail);
-    }
-    if list.is_empty() {
-        violations.required(path, "at least one validation action is required");
     }
 }

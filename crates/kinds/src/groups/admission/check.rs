@@ -1,4 +1,4 @@
-//! What is wrong with the expressions of a policy?
+//! Validation of the expressions of an admission policy.
 
 use mizzen_cel::is_identifier;
 use mizzen_object::validate::names;
@@ -9,7 +9,7 @@ use super::matching;
 use mizzen_apiextensions::expression::{Compiler, Scope, Wanted};
 use mizzen_apiextensions::{internal, rules};
 
-/// A policy's expressions, which are looked at in order: later ones use what earlier ones declare.
+/// A policy's expressions, validated in order: later ones use the variables that earlier ones declare.
 pub(super) struct Expressions {
     pub compiler: Compiler,
     /// Of those that decide.
@@ -37,7 +37,7 @@ impl Expressions {
         }
     }
 
-    /// Kubernetes: conditions that did not change are not looked at again.
+    /// Kubernetes: unchanged match conditions are not validated again.
     pub(super) fn validate_conditions(
         &self,
         spec: &Value,
@@ -142,12 +142,21 @@ impl Expressions {
         }
         for (index, annotation) in annotations.iter().enumerate() {
             let (key, path) = (annotation["key"].str(), path.index(index));
-            validate_key(
-                policy["metadata"]["name"].str(),
-                key,
-                &path.child("key"),
-                violations,
-            );
+            // An annotation's key follows the policy's name.
+            let policy = policy["metadata"]["name"].str();
+            match policy {
+                "" => violations.invalid(
+                    path.child("key"),
+                    key,
+                    "requires metadata.name be non-empty",
+                ),
+                name => rules::text(
+                    &format!("{name}/{key}"),
+                    names::is_qualified_name,
+                    &path.child("key"),
+                    violations,
+                ),
+            }
             self.validate_annotation(annotation, &path, violations);
             if annotations[..index]
                 .iter()
@@ -233,18 +242,5 @@ impl Expressions {
         if let Err(refusal) = self.compiler.compile(text, scope, wanted) {
             refusal.tell(text, path, violations);
         }
-    }
-}
-
-/// An annotation's key follows the policy's name.
-fn validate_key(policy: &str, key: &str, path: &Path, violations: &mut Violations) {
-    match policy {
-        "" => violations.invalid(path, key, "requires metadata.name be non-empty"),
-        name => rules::text(
-            &format!("{name}/{key}"),
-            names::is_qualified_name,
-            path,
-            violations,
-        ),
     }
 }

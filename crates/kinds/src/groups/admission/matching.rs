@@ -1,4 +1,4 @@
-//! Which requests does a webhook or policy look at?
+//! Validation of match rules and match conditions of webhooks and policies.
 
 use mizzen_object::validate::{field, names};
 use mizzen_object::{Path, Violations};
@@ -53,26 +53,23 @@ pub(super) fn validate_resources(resources: &Value, path: &Path, violations: &mu
     for name in ["resourceRules", "excludeResourceRules"] {
         for (index, rule) in resources[name].list().iter().enumerate() {
             let path = path.child(name);
-            validate_named_rule(rule, &path.index(index), violations);
+            let path = path.index(index);
+            let names = rule["resourceNames"].list();
+            for (index, name) in names.iter().enumerate() {
+                let path = path.child("resourceNames");
+                rules::text(
+                    name.str(),
+                    names::is_path_segment_name,
+                    &path.index(index),
+                    violations,
+                );
+                if names[..index].contains(name) {
+                    violations.duplicate(path.index(index), name.str());
+                }
+            }
+            validate_rule(rule, &path, violations);
         }
     }
-}
-
-fn validate_named_rule(rule: &Value, path: &Path, violations: &mut Violations) {
-    let names = rule["resourceNames"].list();
-    for (index, name) in names.iter().enumerate() {
-        let path = path.child("resourceNames");
-        rules::text(
-            name.str(),
-            names::is_path_segment_name,
-            &path.index(index),
-            violations,
-        );
-        if names[..index].contains(name) {
-            violations.duplicate(path.index(index), name.str());
-        }
-    }
-    validate_rule(rule, path, violations);
 }
 
 /// A mutating policy sees no deletions.
@@ -127,7 +124,45 @@ pub(super) fn validate_rule(rule: &Value, path: &Path, violations: &mut Violatio
             violations.required(path.child("apiVersions").index(index), "");
         }
     }
-    validate_resource_names(&rule["resources"], &path.child("resources"), violations);
+    // Resources and subresources: `pods`, `pods/status`, `pods/*`, `*/scale`, `*`, `*/*`.
+    let resources = &rule["resources"];
+    let place = path.child("resources");
+    let list = resources.list();
+    if list.is_empty() {
+        violations.required(place, "");
+    }
+    for (index, name) in list.iter().enumerate() {
+        match name.str().split_once('/') {
+            None if name.is_empty() => violations.required(place.index(index), ""),
+            None => {}
+            Some(parts) => {
+                // What earlier names cover must not be said again.
+                let (resource, subresource) = parts;
+                for covering in [format!("{resource}/*"), format!("*/{subresource}")] {
+                    if list[..index].iter().any(|name| name.str() == covering) {
+                        let name = format!("{resource}/{subresource}");
+                        let detail = format!("if '{covering}' is present, must not specify {name}");
+                        violations.invalid(place.index(index), name, &detail);
+                    }
+                }
+            }
+        }
+    }
+    let has = |wanted: &str| list.iter().any(|name| name.str() == wanted);
+    if list.len() > 1 && has("*/*") {
+        let detail = "if '*/*' is present, must not specify other resources";
+        violations.invalid(place, resources.clone(), detail);
+    }
+    // Kubernetes: only the last resource without a subresource counts.
+    let last = list
+        .iter()
+        .rev()
+        .map(Value::str)
+        .find(|name| !name.is_empty() && !name.contains('/'));
+    if has("*") && last != Some("*") {
+        let detail = "if '*' is present, must not specify other resources without subresources";
+        violations.invalid(place, resources.clone(), detail);
+    }
     rules::optional_word(
         &rule["scope"],
         &["*", "Cluster", "Namespaced"],
@@ -145,55 +180,6 @@ fn validate_list(list: &Value, things: &str, path: &Path, violations: &mut Viola
     if n_items > 1 && list.list().iter().any(|item| item.str() == "*") {
         let detail = format!("if '*' is present, must not specify other {things}");
         violations.invalid(path, list.clone(), &detail);
-    }
-}
-
-/// Resources and subresources: `pods`, `pods/status`, `pods/*`, `*/scale`, `*`, `*/*`.
-fn validate_resource_names(resources: &Value, path: &Path, violations: &mut Violations) {
-    let list = resources.list();
-    if list.is_empty() {
-        violations.required(path, "");
-    }
-    for (index, name) in list.iter().enumerate() {
-        match name.str().split_once('/') {
-            None if name.is_empty() => violations.required(path.index(index), ""),
-            None => {}
-            Some(parts) => {
-                validate_subresource(parts, &list[..index], &path.index(index), violations)
-            }
-        }
-    }
-    let has = |wanted: &str| list.iter().any(|name| name.str() == wanted);
-    if list.len() > 1 && has("*/*") {
-        let detail = "if '*/*' is present, must not specify other resources";
-        violations.invalid(path, resources.clone(), detail);
-    }
-    // Kubernetes: only the last resource without a subresource counts.
-    let last = list
-        .iter()
-        .rev()
-        .map(Value::str)
-        .find(|name| !name.is_empty() && !name.contains('/'));
-    if has("*") && last != Some("*") {
-        let detail = "if '*' is present, must not specify other resources without subresources";
-        violations.invalid(path, resources.clone(), detail);
-    }
-}
-
-/// What earlier names cover must not be said again.
-fn validate_subresource(
-    parts: (&str, &str),
-    earlier: &[Value],
-    path: &Path,
-    violations: &mut Violations,
-) {
-    let (resource, subresource) = parts;
-    for covering in [format!("{resource}/*"), format!("*/{subresource}")] {
-        if earlier.iter().any(|name| name.str() == covering) {
-            let name = format!("{resource}/{subresource}");
-            let detail = format!("if '{covering}' is present, must not specify {name}");
-            violations.invalid(path, name, &detail);
-        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! admissionregistration.k8s.io: who else has a say in what is stored?
+//! admissionregistration.k8s.io: admission webhooks and admission policies.
 //!
 //! `mizzen_apiextensions::expression` compiles the expressions of policies and webhooks; `type_check` warns of them.
 
@@ -10,9 +10,6 @@ mod type_check;
 mod webhook;
 
 pub use type_check::{Shapes, expression_kinds, expression_warnings};
-
-use mizzen_object::Context;
-use mizzen_value::Value;
 
 use crate::Behaviour;
 
@@ -29,19 +26,17 @@ pub(super) fn behaviour(version: &str, kind: &str) -> Behaviour {
         _ => return Behaviour::NONE,
     };
     Behaviour {
-        warnings,
+        warnings: |object, _old, _context| {
+            if !object["metadata"]["name"].str().ends_with(STATIC_SUFFIX) {
+                return Vec::new();
+            }
+            vec![format!(
+                "metadata.name: names ending with \"{STATIC_SUFFIX}\" are reserved for static manifest-based configurations \
+         and cannot be managed via the API"
+            )]
+        },
         ..behaviour
     }
 }
 
 const STATIC_SUFFIX: &str = ".static.k8s.io";
-
-fn warnings(object: &Value, _old: Option<&Value>, _context: &Context) -> Vec<String> {
-    if !object["metadata"]["name"].str().ends_with(STATIC_SUFFIX) {
-        return Vec::new();
-    }
-    vec![format!(
-        "metadata.name: names ending with \"{STATIC_SUFFIX}\" are reserved for static manifest-based configurations \
-         and cannot be managed via the API"
-    )]
-}

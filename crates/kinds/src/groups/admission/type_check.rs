@@ -1,6 +1,6 @@
-//! What is strange about a policy's expressions, given the types of the objects that it is about?
+//! Type checking of a policy's expressions against the schemas of the matched kinds.
 //!
-//! Kubernetes: nobody is refused for it; a controller writes it into the policy's status
+//! Kubernetes: a policy with type errors is not rejected; a controller writes the warnings into its status
 //! (policy/validating/typechecking.go).
 
 use std::collections::HashSet;
@@ -15,7 +15,7 @@ use mizzen_apiextensions::expression::{
     Compiler, Scope, Wanted, typed_environment, with_authorizer,
 };
 
-/// No more kinds of a rule are looked at.
+/// At most so many kinds of a rule are checked.
 const MAX_KINDS: usize = 10;
 
 /// Finds the shapes of objects.
@@ -30,9 +30,9 @@ pub trait Shapes {
 /// What the status of a ValidatingAdmissionPolicy says of its types: `typeChecking.expressionWarnings`.
 pub fn expression_warnings(policy: &Value, shapes: &dyn Shapes) -> Vec<Value> {
     let (spec, mut warnings) = (&policy["spec"], Vec::new());
-    let checks: Vec<Check> = kinds(spec, shapes)
+    let checks: Vec<TypeChecker> = kinds(spec, shapes)
         .into_iter()
-        .filter_map(|kind| Check::new(spec, kind, shapes))
+        .filter_map(|kind| TypeChecker::new(spec, kind, shapes))
         .collect();
     for (index, validation) in spec["validations"].list().iter().enumerate() {
         for field in ["expression", "messageExpression"] {
@@ -112,14 +112,14 @@ fn kinds_of(rule: &Value, shapes: &dyn Shapes) -> Vec<GroupVersionKind> {
 }
 
 /// A policy's expressions are about objects of one kind.
-struct Check {
+struct TypeChecker {
     kind: GroupVersionKind,
     compiler: Compiler,
 }
 
-impl Check {
-    fn new(spec: &Value, kind: GroupVersionKind, shapes: &dyn Shapes) -> Option<Check> {
-        let mut declared = Declared {
+impl TypeChecker {
+    fn new(spec: &Value, kind: GroupVersionKind, shapes: &dyn Shapes) -> Option<TypeChecker> {
+        let mut declared = DeclaredTypes {
             environment: typed_environment(Type::Dyn, None),
             known: HashSet::new(),
         };
@@ -142,7 +142,7 @@ impl Check {
                 Scope::default(),
             );
         }
-        Some(Check { kind, compiler })
+        Some(TypeChecker { kind, compiler })
     }
 
     fn problem(&self, text: &str) -> Option<String> {
@@ -177,12 +177,12 @@ fn kind_of(named: &Value) -> GroupVersionKind {
 }
 
 /// Declares types of objects, each once.
-struct Declared {
+struct DeclaredTypes {
     environment: Environment,
     known: HashSet<Str>,
 }
 
-impl Declared {
+impl DeclaredTypes {
     fn declare(&mut self, ty: &Struct) -> Type {
         let name = Str::from(format!("{}.{}", ty.home, ty.name));
         if let Some(rest) = ty.rest() {

@@ -1,4 +1,4 @@
-//! Who is called before an object is stored?
+//! Validating and mutating webhook configurations.
 
 use mizzen_object::validate::{field, names};
 use mizzen_object::{Context, Path, Violations};
@@ -6,19 +6,36 @@ use mizzen_value::{Value, value};
 
 use super::matching::{self, FAILURE_POLICIES, MATCH_POLICIES, REINVOCATION_POLICIES};
 use crate::Behaviour;
+use mizzen_apiextensions::KindStrategy;
 use mizzen_apiextensions::expression::Scope;
 use mizzen_apiextensions::{client, rules};
 
-pub(super) const VALIDATING: Behaviour = Behaviour {
-    default: default_validating,
-    validate: validate_validating,
-    ..Behaviour::NONE
-};
-pub(super) const MUTATING: Behaviour = Behaviour {
-    default: default_mutating,
-    validate: validate_mutating,
-    ..Behaviour::NONE
-};
+pub(super) const VALIDATING: Behaviour = Behaviour::of::<ValidatingWebhookStrategy>();
+pub(super) const MUTATING: Behaviour = Behaviour::of::<MutatingWebhookStrategy>();
+
+pub(super) struct ValidatingWebhookStrategy;
+
+impl KindStrategy for ValidatingWebhookStrategy {
+    fn default(configuration: &mut Value) {
+        default_validating(configuration)
+    }
+
+    fn validate(new: &Value, old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+        validate_webhooks(new, Demands::of(new, old), false, violations);
+    }
+}
+
+pub(super) struct MutatingWebhookStrategy;
+
+impl KindStrategy for MutatingWebhookStrategy {
+    fn default(configuration: &mut Value) {
+        default_mutating(configuration)
+    }
+
+    fn validate(new: &Value, old: Option<&Value>, _context: &Context, violations: &mut Violations) {
+        validate_webhooks(new, Demands::of(new, old), true, violations);
+    }
+}
 
 /// The old version is converted as it stands: it differs in what it takes for granted and what it forgives.
 pub(super) const VALIDATING_V1BETA1: Behaviour = Behaviour {
@@ -146,36 +163,28 @@ fn is_known_version(version: &Value) -> bool {
     matches!(version.str(), "v1" | "v1beta1")
 }
 
-fn validate_validating(
-    new: &Value,
-    old: Option<&Value>,
-    _context: &Context,
-    violations: &mut Violations,
-) {
-    validate_webhooks(new, Demands::of(new, old), false, violations);
-}
-
-fn validate_mutating(
-    new: &Value,
-    old: Option<&Value>,
-    _context: &Context,
-    violations: &mut Violations,
-) {
-    validate_webhooks(new, Demands::of(new, old), true, violations);
-}
-
 fn validate_webhooks(new: &Value, demands: Demands, mutating: bool, violations: &mut Violations) {
     let (webhooks, path) = (new["webhooks"].list(), Path::new("webhooks"));
     for (index, webhook) in webhooks.iter().enumerate() {
         let (name, path) = (&webhook["name"], path.index(index));
         validate_webhook(webhook, &demands, mutating, &path, violations);
-        let versions = path.child("admissionReviewVersions");
-        validate_versions(
-            &webhook["admissionReviewVersions"],
-            &demands,
-            &versions,
-            violations,
-        );
+        let versions = &webhook["admissionReviewVersions"];
+        let (list, place) = (versions.list(), path.child("admissionReviewVersions"));
+        if list.is_empty() {
+            violations.required(place, "must specify one of v1, v1beta1");
+        }
+        for (index, version) in list.iter().enumerate() {
+            let (text, place) = (version.str(), place.index(index));
+            if list[..index].contains(version) {
+                violations.invalid(place, text, "duplicate version");
+            } else {
+                rules::text(text, names::is_dns1035_label, &place, violations);
+            }
+        }
+        if demands.known_versions && !list.is_empty() && !list.iter().any(is_known_version) {
+            let detail = "must include at least one of v1, v1beta1";
+            violations.invalid(place, versions.clone(), detail);
+        }
         let repeated = webhooks[..index]
             .iter()
             .any(|earlier| earlier["name"] == *name);
@@ -208,12 +217,18 @@ fn validate_webhook(
         &path.child("matchPolicy"),
         violations,
     );
-    validate_side_effects(
-        &webhook["sideEffects"],
-        demands,
-        &path.child("sideEffects"),
-        violations,
-    );
+    let allowed: &[&str] = if demands.no_side_effects {
+        &NO_SIDE_EFFECTS
+    } else {
+        &SIDE_EFFECTS
+    };
+    match webhook["sideEffects"].as_str() {
+        None => violations.required(
+            path.child("sideEffects"),
+            &format!("must specify one of {}", allowed.join(", ")),
+        ),
+        Some(class) => field::one_of(class, allowed, &path.child("sideEffects"), violations),
+    }
     if let Some(seconds) = webhook["timeoutSeconds"]
         .as_int()
         .filter(|seconds| !(1..=30).contains(seconds))
@@ -252,53 +267,5 @@ fn validate_webhook(
             ..Scope::default()
         };
         matching::validate_conditions(webhook["matchConditions"].list(), scope, &place, violations);
-    }
-}
-
-fn validate_side_effects(
-    class: &Value,
-    demands: &Demands,
-    path: &Path,
-    violations: &mut Violations,
-) {
-    let allowed: &[&str] = if demands.no_side_effects {
-        &NO_SIDE_EFFECTS
-    } else {
-        &SIDE_EFFECTS
-    };
-    match class.as_str() {
-        None => violations.required(path, &format!("must specify one of {}", allowed.join(", "))),
-        Some(class) => field::one_of(class, allowed, path, violations),
-    }
-}
-
-fn validate_versions(
-    versions: &Value,
-    demands: &Demands,
-    path: &Path,
-    violations: &mut Violations,
-) {
-    let list = versions.list();
-    if list.is_empty() {
-        return violations.required(path, "must specify one of v1, v1beta1");
-    }
-    for (index, version) in list.iter().enumerate() {
-        if list[..index].contains(version) {
-            violations.invalid(path.index(index), version.str(), "duplicate version");
-        } else {
-            rules::text(
-                version.str(),
-                names::is_dns1035_label,
-                &path.index(index),
-                violations,
-            );
-        }
-    }
-    if demands.known_versions && !list.iter().any(is_known_version) {
-        violations.invalid(
-            path,
-            versions.clone(),
-            "must include at least one of v1, v1beta1",
-        );
     }
 }

@@ -1,4 +1,4 @@
-//! Autoscalers of v2beta1 and v2beta2.
+//! HorizontalPodAutoscalers of v2beta1 and v2beta2.
 //!
 //! v2beta1 writes metrics as the annotations of version 1 do, and has no field for the behavior. v2beta2 has all fields
 //! of version 2 but the tolerances.

@@ -1,4 +1,4 @@
-//! An autoscaler of version 1 as it is stored: its annotations become fields.
+//! Conversion of HorizontalPodAutoscalers from v1: annotations become fields.
 
 use mizzen_value::{Value, json, value};
 
@@ -20,12 +20,26 @@ pub(super) fn convert(autoscaler: &mut Value) {
         annotation(CONDITIONS).filter(|conditions| matches!(conditions, Value::List(_)));
 
     autoscaler.set("apiVersion", "autoscaling/v2");
-    convert_spec(
-        autoscaler.entry("spec"),
-        metrics.unwrap_or_default(),
-        behavior,
-    );
-    convert_status(autoscaler.entry("status"), current, conditions);
+    let spec = autoscaler.entry("spec");
+    let mut metrics = metrics.unwrap_or_default();
+    if let Some(percent) = spec.remove("targetCPUUtilizationPercentage") {
+        metrics.push(cpu_utilization(percent.int()));
+    }
+    spec.set("metrics", metrics);
+    if let Some(behavior) = behavior {
+        spec.set("behavior", behavior);
+    }
+    let status = autoscaler.entry("status");
+    let cpu = status
+        .remove("currentCPUUtilizationPercentage")
+        .map(|percent| {
+            let current = value!({"averageUtilization": percent});
+            vec![value!({"type": "Resource", "resource": {"name": "cpu", "current": current}})]
+        });
+    status.set("currentMetrics", current.or(cpu));
+    if let Some(conditions) = conditions {
+        status.set("conditions", conditions);
+    }
     default_v2(autoscaler);
 }
 
@@ -36,29 +50,6 @@ pub(super) fn convert_all(
     match metrics {
         Value::List(metrics) => metrics.iter().map(convert).collect(),
         _ => None,
-    }
-}
-
-fn convert_spec(spec: &mut Value, mut metrics: Vec<Value>, behavior: Option<Value>) {
-    if let Some(percent) = spec.remove("targetCPUUtilizationPercentage") {
-        metrics.push(cpu_utilization(percent.int()));
-    }
-    spec.set("metrics", metrics);
-    if let Some(behavior) = behavior {
-        spec.set("behavior", behavior);
-    }
-}
-
-fn convert_status(status: &mut Value, current: Option<Vec<Value>>, conditions: Option<Value>) {
-    let cpu = status
-        .remove("currentCPUUtilizationPercentage")
-        .map(|percent| {
-            let current = value!({"averageUtilization": percent});
-            vec![value!({"type": "Resource", "resource": {"name": "cpu", "current": current}})]
-        });
-    status.set("currentMetrics", current.or(cpu));
-    if let Some(conditions) = conditions {
-        status.set("conditions", conditions);
     }
 }
 
@@ -80,7 +71,18 @@ pub(super) fn convert_behavior(internal: &Value) -> Option<Value> {
 fn convert_rules(internal: &Value) -> Option<Value> {
     let policies = member(internal, "policies");
     let policies = match &policies {
-        Value::List(policies) => Value::List(policies.iter().map(convert_policy).collect()),
+        Value::List(policies) => Value::List(
+            policies
+                .iter()
+                .map(|internal| {
+                    metric::fields([
+                        ("type", member(internal, "type")),
+                        ("value", member(internal, "value")),
+                        ("periodSeconds", member(internal, "periodSeconds")),
+                    ])
+                })
+                .collect(),
+        ),
         // Kubernetes: version 1 has no defaults for rules, so that they lack policies.
         _ => Value::List(Vec::new()),
     };
@@ -91,14 +93,6 @@ fn convert_rules(internal: &Value) -> Option<Value> {
         ("policies", policies),
         ("tolerance", metric::amount(&member(internal, "tolerance"))?),
     ]))
-}
-
-fn convert_policy(internal: &Value) -> Value {
-    metric::fields([
-        ("type", member(internal, "type")),
-        ("value", member(internal, "value")),
-        ("periodSeconds", member(internal, "periodSeconds")),
-    ])
 }
 
 /// A member whatever the case of its name, as Go's decoder finds it.

@@ -1,4 +1,4 @@
-//! One metric in the shapes of both versions.
+//! Conversion of one metric between the two shapes.
 //!
 //! Version 2 says `metric`, `target` and `current`; version 1 has a flat list of fields for each source.
 

@@ -1,4 +1,4 @@
-//! autoscaling: how many replicas does a workload get, and why?
+//! autoscaling: HorizontalPodAutoscalers and Scale.
 //!
 //! Version 2 is the one that is stored. Preparing and validating see the stored form, whatever version was sent.
 
@@ -19,7 +19,9 @@ pub(super) fn behaviour(version: &str, kind: &str) -> Behaviour {
     };
     match (version, kind) {
         ("v1", "HorizontalPodAutoscaler") => Behaviour {
-            default: default_v1,
+            default: |autoscaler| {
+                autoscaler.entry("spec").set_default("minReplicas", 1);
+            },
             to_stored: from_v1::convert,
             from_stored: to_v1::convert,
             ..stored
@@ -65,15 +67,6 @@ const ANNOTATIONS: [&str; 6] = [
     SCALE_UP_TOLERANCE,
 ];
 
-fn default_v1(autoscaler: &mut Value) {
-    autoscaler.entry("spec").set_default("minReplicas", 1);
-}
-
-fn default_v2(autoscaler: &mut Value) {
-    drop_annotations(autoscaler);
-    default_fields(autoscaler);
-}
-
 /// The defaults that v2beta2 has as well.
 fn default_fields(autoscaler: &mut Value) {
     let spec = autoscaler.entry("spec");
@@ -97,6 +90,11 @@ fn default_fields(autoscaler: &mut Value) {
 fn default_rules(rules: &mut Value, policies: Value) {
     rules.set_default("selectPolicy", "Max");
     rules.set_default("policies", policies);
+}
+
+fn default_v2(autoscaler: &mut Value) {
+    drop_annotations(autoscaler);
+    default_fields(autoscaler);
 }
 
 /// Kubernetes: version 2 has fields for all that version 1 keeps in annotations, and drops those.

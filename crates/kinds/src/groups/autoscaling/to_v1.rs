@@ -1,4 +1,4 @@
-//! An autoscaler as version 1 shows it: what it has no fields for goes into annotations.
+//! Conversion of HorizontalPodAutoscalers to v1: fields that v1 lacks become annotations.
 
 use mizzen_value::{Value, json};
 
@@ -8,7 +8,7 @@ use super::{BEHAVIOR, CONDITIONS, CURRENT_METRICS, METRICS, drop_annotations, is
 /// Turns a stored autoscaler into version 1.
 pub(super) fn convert(autoscaler: &mut Value) {
     drop_annotations(autoscaler);
-    let (spec, status) = (autoscaler["spec"].clone(), autoscaler["status"].clone());
+    let (mut spec, mut status) = (autoscaler["spec"].clone(), autoscaler["status"].clone());
     for (name, value) in annotations(&spec, &status) {
         autoscaler
             .entry("metadata")
@@ -16,8 +16,36 @@ pub(super) fn convert(autoscaler: &mut Value) {
             .set(name, json::to_string(&value));
     }
     autoscaler.set("apiVersion", "autoscaling/v1");
-    autoscaler.set("spec", convert_spec(spec));
-    autoscaler.set("status", convert_status(status));
+    let metrics = spec.remove("metrics").unwrap_or_default();
+    spec.remove("behavior");
+    if let Some(metric) = metrics
+        .list()
+        .iter()
+        .find(|metric| is_cpu_utilization(metric))
+    {
+        let target = &metric["resource"]["target"];
+        spec.set(
+            "targetCPUUtilizationPercentage",
+            target["averageUtilization"].clone(),
+        );
+    }
+    autoscaler.set("spec", spec);
+    let current = status.remove("currentMetrics").unwrap_or_default();
+    status.remove("conditions");
+    for metric in current
+        .list()
+        .iter()
+        .filter(|metric| metric["type"].str() == "Resource")
+    {
+        let (resource, field) = (&metric["resource"], "averageUtilization");
+        if resource["name"].str() == "cpu" && !resource["current"][field].is_null() {
+            status.set(
+                "currentCPUUtilizationPercentage",
+                resource["current"][field].clone(),
+            );
+        }
+    }
+    autoscaler.set("status", status);
 }
 
 fn annotations(spec: &Value, status: &Value) -> Vec<(&'static str, Value)> {
@@ -47,7 +75,7 @@ fn annotations(spec: &Value, status: &Value) -> Vec<(&'static str, Value)> {
         .collect()
 }
 
-/// Kubernetes: this annotation has the fields' Go names, because the internal type has no others.
+/// Kubernetes: this annotation uses Go field names, because the internal type has no JSON tags.
 pub(super) fn internal_behavior(behavior: &Value) -> Value {
     let mut internal = Value::object();
     internal.set("ScaleUp", internal_rules(&behavior["scaleUp"]));
@@ -63,7 +91,13 @@ fn internal_rules(rules: &Value) -> Value {
         policies
             .list()
             .iter()
-            .map(internal_policy)
+            .map(|policy| {
+                let mut internal = Value::object();
+                internal.set("Type", policy["type"].str());
+                internal.set("Value", policy["value"].int());
+                internal.set("PeriodSeconds", policy["periodSeconds"].int());
+                internal
+            })
             .collect::<Vec<_>>()
     });
     let mut internal = Value::object();
@@ -75,48 +109,4 @@ fn internal_rules(rules: &Value) -> Value {
     internal.set("Policies", policies);
     internal.set("Tolerance", rules["tolerance"].clone());
     internal
-}
-
-fn internal_policy(policy: &Value) -> Value {
-    let mut internal = Value::object();
-    internal.set("Type", policy["type"].str());
-    internal.set("Value", policy["value"].int());
-    internal.set("PeriodSeconds", policy["periodSeconds"].int());
-    internal
-}
-
-fn convert_spec(mut spec: Value) -> Value {
-    let metrics = spec.remove("metrics").unwrap_or_default();
-    spec.remove("behavior");
-    if let Some(metric) = metrics
-        .list()
-        .iter()
-        .find(|metric| is_cpu_utilization(metric))
-    {
-        let target = &metric["resource"]["target"];
-        spec.set(
-            "targetCPUUtilizationPercentage",
-            target["averageUtilization"].clone(),
-        );
-    }
-    spec
-}
-
-fn convert_status(mut status: Value) -> Value {
-    let metrics = status.remove("currentMetrics").unwrap_or_default();
-    status.remove("conditions");
-    for metric in metrics
-        .list()
-        .iter()
-        .filter(|metric| metric["type"].str() == "Resource")
-    {
-        let (resource, field) = (&metric["resource"], "averageUtilization");
-        if resource["name"].str() == "cpu" && !resource["current"][field].is_null() {
-            status.set(
-                "currentCPUUtilizationPercentage",
-                resource["current"][field].clone(),
-            );
-        }
-    }
-    status
 }

@@ -1,4 +1,4 @@
-//! What may an autoscaler ask for?
+//! Validation of HorizontalPodAutoscalers.
 
 use mizzen_object::validate::{field, names};
 use mizzen_object::{Action, Context, Path, Violations};
@@ -16,48 +16,18 @@ pub(super) fn validate(
     violations: &mut Violations,
 ) {
     if context.action == Action::Status {
-        return validate_status(&autoscaler["status"], violations);
+        let path = Path::new("status");
+        for field in ["currentReplicas", "desiredReplicas"] {
+            field::non_negative(
+                autoscaler["status"][field].int(),
+                &path.child(field),
+                violations,
+            );
+        }
+        return;
     }
     let (spec, path) = (&autoscaler["spec"], Path::new("spec"));
     let old = old.map(|old| &old["spec"]);
-    validate_replicas(spec, old, &path, violations);
-    validate_target(
-        &spec["scaleTargetRef"],
-        old,
-        &path.child("scaleTargetRef"),
-        violations,
-    );
-    validate_metrics(spec, old, &path.child("metrics"), violations);
-    for direction in ["scaleUp", "scaleDown"] {
-        if let Some(rules) = spec["behavior"].get(direction) {
-            validate_rules(rules, &path.child("behavior").child(direction), violations);
-        }
-    }
-}
-
-/// Refuses to scale below zero.
-pub(super) fn validate_scale(
-    scale: &Value,
-    _old: Option<&Value>,
-    _context: &Context,
-    violations: &mut Violations,
-) {
-    let path = Path::new("spec");
-    field::non_negative(
-        scale["spec"]["replicas"].int(),
-        &path.child("replicas"),
-        violations,
-    );
-}
-
-fn validate_status(status: &Value, violations: &mut Violations) {
-    let path = Path::new("status");
-    for field in ["currentReplicas", "desiredReplicas"] {
-        field::non_negative(status[field].int(), &path.child(field), violations);
-    }
-}
-
-fn validate_replicas(spec: &Value, old: Option<&Value>, path: &Path, violations: &mut Violations) {
     let (min, max) = (spec["minReplicas"].as_int(), spec["maxReplicas"].int());
     // Kubernetes: zero replicas are behind a gate, but may stay where they are.
     let lowest = if old.is_some_and(|old| old["minReplicas"] == Value::Int(0)) {
@@ -88,11 +58,42 @@ fn validate_replicas(spec: &Value, old: Option<&Value>, path: &Path, violations:
             "must be greater than or equal to `minReplicas`",
         );
     }
+    let target = &spec["scaleTargetRef"];
+    let same = |field: &str| old.is_some_and(|old| old["scaleTargetRef"][field] == target[field]);
+    let version = if same("apiVersion") && same("kind") {
+        ApiVersionRule::Any
+    } else if target["kind"].str() == "ReplicationController" {
+        ApiVersionRule::Parsed
+    } else {
+        ApiVersionRule::Grouped
+    };
+    validate_reference(target, version, &path.child("scaleTargetRef"), violations);
+    validate_metrics(spec, old, &path.child("metrics"), violations);
+    for direction in ["scaleUp", "scaleDown"] {
+        if let Some(rules) = spec["behavior"].get(direction) {
+            validate_rules(rules, &path.child("behavior").child(direction), violations);
+        }
+    }
+}
+
+/// Refuses to scale below zero.
+pub(super) fn validate_scale(
+    scale: &Value,
+    _old: Option<&Value>,
+    _context: &Context,
+    violations: &mut Violations,
+) {
+    let path = Path::new("spec");
+    field::non_negative(
+        scale["spec"]["replicas"].int(),
+        &path.child("replicas"),
+        violations,
+    );
 }
 
 /// What a reference's `apiVersion` may be.
 #[derive(Clone, Copy, PartialEq)]
-enum Version {
+enum ApiVersionRule {
     /// Anything, because it was there before.
     Any,
     /// One that can be parsed, perhaps without a group.
@@ -101,21 +102,9 @@ enum Version {
     Grouped,
 }
 
-fn validate_target(target: &Value, old: Option<&Value>, path: &Path, violations: &mut Violations) {
-    let same = |field: &str| old.is_some_and(|old| old["scaleTargetRef"][field] == target[field]);
-    let version = if same("apiVersion") && same("kind") {
-        Version::Any
-    } else if target["kind"].str() == "ReplicationController" {
-        Version::Parsed
-    } else {
-        Version::Grouped
-    };
-    validate_reference(target, version, path, violations);
-}
-
 fn validate_reference(
     reference: &Value,
-    version: Version,
+    version: ApiVersionRule,
     path: &Path,
     violations: &mut Violations,
 ) {
@@ -133,12 +122,12 @@ fn validate_reference(
     }
 }
 
-fn version_error(api_version: &str, version: Version) -> Option<String> {
-    if version == Version::Any {
+fn version_error(api_version: &str, version: ApiVersionRule) -> Option<String> {
+    if version == ApiVersionRule::Any {
         return None;
     }
     match api_version.split('/').collect::<Vec<_>>()[..] {
-        [_] | ["", _] if version == Version::Grouped => {
+        [_] | ["", _] if version == ApiVersionRule::Grouped => {
             Some("apiVersion must specify API group".into())
         }
         [_] | [_, _] => None,
@@ -147,14 +136,75 @@ fn version_error(api_version: &str, version: Version) -> Option<String> {
 }
 
 fn validate_metrics(spec: &Value, old: Option<&Value>, path: &Path, violations: &mut Violations) {
-    let described = if old.is_some_and(has_invalid_object) {
-        Version::Any
+    let described = if old.is_some_and(|spec| {
+        let objects = spec["metrics"]
+            .list()
+            .iter()
+            .filter(|metric| metric["type"].str() == "Object");
+        objects.into_iter().any(|metric| {
+            metric.get("object").is_some_and(|object| {
+                version_error(
+                    object["describedObject"]["apiVersion"].str(),
+                    ApiVersionRule::Parsed,
+                )
+                .is_some()
+            })
+        })
+    }) {
+        ApiVersionRule::Any
     } else {
-        Version::Parsed
+        ApiVersionRule::Parsed
     };
     let metrics = spec["metrics"].list();
     for (index, metric) in metrics.iter().enumerate() {
-        validate_metric(metric, described, &path.index(index), violations);
+        let path = path.index(index);
+        let metric_type = metric["type"].str();
+        if metric_type.is_empty() {
+            violations.required(path.child("type"), "must specify a metric source type");
+        }
+        field::one_of(
+            metric["type"].str(),
+            &TYPES,
+            &path.child("type"),
+            violations,
+        );
+
+        let present: Vec<&str> = SOURCES
+            .iter()
+            .map(|(_, field)| *field)
+            .filter(|field| metric.get(field).is_some())
+            .collect();
+        if let Some(first) = present.first() {
+            validate_source(
+                first,
+                &metric[*first],
+                described,
+                &path.child(first),
+                violations,
+            );
+        }
+        let expected = SOURCES
+            .iter()
+            .find(|(name, _)| *name == metric_type)
+            .map(|(_, field)| *field);
+        match expected {
+            Some(field) if metric.get(field).is_none() => {
+                violations.required(
+                    path.child(field),
+                    "must populate information for the given metric source",
+                );
+            }
+            Some(_) => {}
+            None => violations.not_supported(path.child("type"), metric_type, &TYPES),
+        }
+        if present.len() != 1 {
+            for field in present.into_iter().filter(|field| Some(*field) != expected) {
+                violations.forbidden(
+                    path.child(field),
+                    "must populate the given metric source only",
+                );
+            }
+        }
     }
     let reaches_zero = metrics
         .iter()
@@ -165,22 +215,6 @@ fn validate_metrics(spec: &Value, old: Option<&Value>, path: &Path, violations: 
     }
 }
 
-fn has_invalid_object(spec: &Value) -> bool {
-    let objects = spec["metrics"]
-        .list()
-        .iter()
-        .filter(|metric| metric["type"].str() == "Object");
-    objects.into_iter().any(|metric| {
-        metric.get("object").is_some_and(|object| {
-            version_error(
-                object["describedObject"]["apiVersion"].str(),
-                Version::Parsed,
-            )
-            .is_some()
-        })
-    })
-}
-
 const TYPES: [&str; 5] = [
     "ContainerResource",
     "External",
@@ -188,7 +222,7 @@ const TYPES: [&str; 5] = [
     "Pods",
     "Resource",
 ];
-/// The field of each type, in the order in which they are looked at.
+/// The field of each type, in validation order.
 const SOURCES: [(&str, &str); 5] = [
     ("Object", "object"),
     ("External", "external"),
@@ -197,60 +231,10 @@ const SOURCES: [(&str, &str); 5] = [
     ("ContainerResource", "containerResource"),
 ];
 
-fn validate_metric(metric: &Value, described: Version, path: &Path, violations: &mut Violations) {
-    let metric_type = metric["type"].str();
-    if metric_type.is_empty() {
-        violations.required(path.child("type"), "must specify a metric source type");
-    }
-    field::one_of(
-        metric["type"].str(),
-        &TYPES,
-        &path.child("type"),
-        violations,
-    );
-
-    let present: Vec<&str> = SOURCES
-        .iter()
-        .map(|(_, field)| *field)
-        .filter(|field| metric.get(field).is_some())
-        .collect();
-    if let Some(first) = present.first() {
-        validate_source(
-            first,
-            &metric[*first],
-            described,
-            &path.child(first),
-            violations,
-        );
-    }
-    let expected = SOURCES
-        .iter()
-        .find(|(name, _)| *name == metric_type)
-        .map(|(_, field)| *field);
-    match expected {
-        Some(field) if metric.get(field).is_none() => {
-            violations.required(
-                path.child(field),
-                "must populate information for the given metric source",
-            );
-        }
-        Some(_) => {}
-        None => violations.not_supported(path.child("type"), metric_type, &TYPES),
-    }
-    if present.len() != 1 {
-        for field in present.into_iter().filter(|field| Some(*field) != expected) {
-            violations.forbidden(
-                path.child(field),
-                "must populate the given metric source only",
-            );
-        }
-    }
-}
-
 fn validate_source(
     field: &str,
     source: &Value,
-    described: Version,
+    described: ApiVersionRule,
     path: &Path,
     violations: &mut Violations,
 ) {
@@ -270,51 +254,48 @@ fn validate_source(
         _ => {}
     }
     match field {
-        "containerResource" => validate_container(
-            source["container"].str(),
-            &path.child("container"),
-            violations,
-        ),
+        "containerResource" => {
+            let container = source["container"].str();
+            match container {
+                "" => violations.required(path.child("container"), "must specify a container"),
+                name => rules::text(
+                    name,
+                    names::is_dns1123_label,
+                    &path.child("container"),
+                    violations,
+                ),
+            }
+        }
         "resource" => {}
-        _ => validate_name(
-            source["metric"]["name"].str(),
-            &path.child("metric").child("name"),
-            violations,
-        ),
+        _ => {
+            let name = source["metric"]["name"].str();
+            let path = path.child("metric");
+            let path = path.child("name");
+            match name {
+                "" => violations.required(path, "must specify a metric name"),
+                name => rules::text(name, names::is_path_segment_name, &path, violations),
+            }
+        }
     }
-    validate_target_values(&source["target"], &path.child("target"), violations);
-    validate_combination(field, &source["target"], &path.child("target"), violations);
-}
-
-fn validate_container(container: &str, path: &Path, violations: &mut Violations) {
-    match container {
-        "" => violations.required(path, "must specify a container"),
-        name => rules::text(name, names::is_dns1123_label, path, violations),
-    }
-}
-
-fn validate_name(name: &str, path: &Path, violations: &mut Violations) {
-    match name {
-        "" => violations.required(path, "must specify a metric name"),
-        name => rules::text(name, names::is_path_segment_name, path, violations),
-    }
-}
-
-fn validate_target_values(target: &Value, path: &Path, violations: &mut Violations) {
+    let target = &source["target"];
+    let place = path.child("target");
     let target_type = target["type"].str();
     if target_type.is_empty() {
-        violations.required(path.child("type"), "must specify a metric target type");
+        violations.required(place.child("type"), "must specify a metric target type");
     }
     if !["Utilization", "Value", "AverageValue"].contains(&target_type) {
         violations.invalid(
-            path.child("type"),
+            place.child("type"),
             target_type,
             "must be either Utilization, Value, or AverageValue",
         );
     }
     for field in ["value", "averageValue"] {
-        if let Some(amount) = target[field].as_str().filter(|amount| !is_positive(amount)) {
-            violations.invalid(path.child(field), amount, "must be positive");
+        if let Some(amount) = target[field]
+            .as_str()
+            .filter(|amount| Quantity::of(amount) <= Quantity::default())
+        {
+            violations.invalid(place.child(field), amount, "must be positive");
         }
     }
     if let Some(percent) = target["averageUtilization"]
@@ -322,16 +303,12 @@ fn validate_target_values(target: &Value, path: &Path, violations: &mut Violatio
         .filter(|percent| *percent < 1)
     {
         violations.invalid(
-            path.child("averageUtilization"),
+            place.child("averageUtilization"),
             percent,
             "must be greater than 0",
         );
     }
-}
-
-fn is_positive(amount: &str) -> bool {
-    let amount = Quantity::of(amount);
-    !amount.is_zero() && !amount.is_negative()
+    validate_combination(field, &source["target"], &path.child("target"), violations);
 }
 
 /// Which of a target's values each source wants.
@@ -397,31 +374,28 @@ fn validate_rules(rules: &Value, path: &Path, violations: &mut Violations) {
         violations.required(policies, "must specify at least one Policy");
     }
     for (index, policy) in rules["policies"].list().iter().enumerate() {
-        validate_policy(policy, &policies.index(index), violations);
+        let path = policies.index(index);
+        field::one_of(
+            policy["type"].str(),
+            &["Percent", "Pods"],
+            &path.child("type"),
+            violations,
+        );
+        if policy["value"].int() <= 0 {
+            violations.invalid(
+                path.child("value"),
+                policy["value"].int(),
+                "must be greater than zero",
+            );
+        }
+        let period = path.child("periodSeconds");
+        match policy["periodSeconds"].int() {
+            seconds @ ..=0 => violations.invalid(period, seconds, "must be greater than zero"),
+            seconds @ 1801.. => {
+                violations.invalid(period, seconds, "must be less than or equal to 1800")
+            }
+            _ => {}
+        }
     }
     rules::nonnegative_amount(&rules["tolerance"], &path.child("tolerance"), violations);
-}
-
-fn validate_policy(policy: &Value, path: &Path, violations: &mut Violations) {
-    field::one_of(
-        policy["type"].str(),
-        &["Percent", "Pods"],
-        &path.child("type"),
-        violations,
-    );
-    if policy["value"].int() <= 0 {
-        violations.invalid(
-            path.child("value"),
-            policy["value"].int(),
-            "must be greater than zero",
-        );
-    }
-    let period = path.child("periodSeconds");
-    match policy["periodSeconds"].int() {
-        seconds @ ..=0 => violations.invalid(period, seconds, "must be greater than zero"),
-        seconds @ 1801.. => {
-            violations.invalid(period, seconds, "must be less than or equal to 1800")
-        }
-        _ => {}
-    }
 }

@@ -1,4 +1,4 @@
-//! certificates.k8s.io: who asks for a certificate, and who said yes?
+//! certificates.k8s.io: CertificateSigningRequests.
 
 pub(super) mod pem;
 mod v1beta1;
@@ -20,7 +20,17 @@ pub(super) fn behaviour(version: &str, kind: &str) -> Behaviour {
     let behaviour = match kind {
         "CertificateSigningRequest" => main,
         "CertificateSigningRequest/approval" => Behaviour {
-            prepare: prepare_approval,
+            prepare: |request, old, context| {
+                // An approval changes conditions and nothing else.
+                let Some(old) = old else {
+                    return;
+                };
+                stamp_conditions(request, old, context.now);
+                let conditions = request["status"]["conditions"].clone();
+                request.set("spec", old["spec"].clone());
+                request.set("status", old["status"].clone());
+                request.entry("status").set("conditions", conditions);
+            },
             validate: validate::validate_approval,
             ..main
         },
@@ -29,7 +39,26 @@ pub(super) fn behaviour(version: &str, kind: &str) -> Behaviour {
     match (version, kind) {
         ("v1beta1", "CertificateSigningRequest") => Behaviour {
             default: v1beta1::default,
-            prepare: prepare_v1beta1,
+            prepare: |request, old, context| {
+                // Kubernetes: a status of v1beta1 that adds or removes a decision keeps the conditions as they were.
+                if let (Some(old), Action::Status) = (old, context.action) {
+                    let count = |request: &Value, decision: &str| {
+                        conditions(request)
+                            .iter()
+                            .filter(|condition| condition["type"].str() == decision)
+                            .count()
+                    };
+                    if ["Approved", "Denied"]
+                        .iter()
+                        .any(|decision| count(request, decision) != count(old, decision))
+                    {
+                        request
+                            .entry("status")
+                            .set("conditions", old["status"]["conditions"].clone());
+                    }
+                }
+                prepare(request, old, context);
+            },
             validate: validate::validate_v1beta1,
             ..behaviour
         },
@@ -45,77 +74,37 @@ pub(super) fn behaviour(version: &str, kind: &str) -> Behaviour {
 /// A request says who made it, and never changes.
 fn prepare(request: &mut Value, old: Option<&Value>, context: &Context) {
     let Some(old) = old else {
-        return prepare_new(request, context);
+        let spec = request.entry("spec");
+        spec.set("username", context.user);
+        spec.set("uid", context.uid);
+        spec.set(
+            "groups",
+            Value::List(context.groups.iter().map(Value::from).collect()),
+        );
+        spec.set("extra", context.extra.clone());
+        return;
     };
     request.set("spec", old["spec"].clone());
     if context.action == Action::Status {
         for condition_type in ["Approved", "Denied"] {
-            keep_conditions(request, old, condition_type);
+            // Conditions of a type are put back as they were, unless some were added or taken away.
+            let is_of_type = |condition: &&Value| condition["type"].str() == condition_type;
+            let before: Vec<Value> = conditions(old).iter().filter(is_of_type).cloned().collect();
+            if conditions(request).iter().filter(is_of_type).count() != before.len() {
+                continue;
+            }
+            let now = request
+                .at_mut("status.conditions")
+                .into_iter()
+                .flat_map(Value::list_mut);
+            for (condition, before) in now
+                .filter(|condition| is_of_type(&&**condition))
+                .zip(before)
+            {
+                *condition = before;
+            }
         }
         stamp_conditions(request, old, context.now);
-    }
-}
-
-/// Kubernetes: a status of v1beta1 that adds or removes a decision keeps the conditions as they were.
-fn prepare_v1beta1(request: &mut Value, old: Option<&Value>, context: &Context) {
-    if let (Some(old), Action::Status) = (old, context.action) {
-        let count = |request: &Value, decision: &str| {
-            conditions(request)
-                .iter()
-                .filter(|condition| condition["type"].str() == decision)
-                .count()
-        };
-        if ["Approved", "Denied"]
-            .iter()
-            .any(|decision| count(request, decision) != count(old, decision))
-        {
-            request
-                .entry("status")
-                .set("conditions", old["status"]["conditions"].clone());
-        }
-    }
-    prepare(request, old, context);
-}
-
-fn prepare_new(request: &mut Value, context: &Context) {
-    let spec = request.entry("spec");
-    spec.set("username", context.user);
-    spec.set("uid", context.uid);
-    spec.set(
-        "groups",
-        Value::List(context.groups.iter().map(Value::from).collect()),
-    );
-    spec.set("extra", context.extra.clone());
-}
-
-/// An approval changes conditions and nothing else.
-fn prepare_approval(request: &mut Value, old: Option<&Value>, context: &Context) {
-    let Some(old) = old else {
-        return;
-    };
-    stamp_conditions(request, old, context.now);
-    let conditions = request["status"]["conditions"].clone();
-    request.set("spec", old["spec"].clone());
-    request.set("status", old["status"].clone());
-    request.entry("status").set("conditions", conditions);
-}
-
-/// Conditions of a type are put back as they were, unless some were added or taken away.
-fn keep_conditions(request: &mut Value, old: &Value, condition_type: &str) {
-    let is_of_type = |condition: &&Value| condition["type"].str() == condition_type;
-    let before: Vec<Value> = conditions(old).iter().filter(is_of_type).cloned().collect();
-    if conditions(request).iter().filter(is_of_type).count() != before.len() {
-        return;
-    }
-    let now = request
-        .at_mut("status.conditions")
-        .into_iter()
-        .flat_map(Value::list_mut);
-    for (condition, before) in now
-        .filter(|condition| is_of_type(&&**condition))
-        .zip(before)
-    {
-        *condition = before;
     }
 }
 

@@ -1,10 +1,10 @@
-//! Blocks of PEM, and whether they hold what they say.
+//! PEM blocks and the DER structures that validation reads.
 //!
-//! Signatures and the insides of certificates are not looked at: whoever signs or uses them does.
+//! Signatures and certificate contents are not verified; the signer and the users of the certificate do that.
 
 pub(super) use mizzen_apiextensions::pem::decode;
 
-/// What is wrong with bytes that should be a signed thing in DER: a sequence of contents, algorithm, signature.
+/// The error of bytes that are no signed DER structure: a sequence of contents, algorithm, signature.
 pub(super) fn signed_error(bytes: &[u8]) -> Option<&'static str> {
     match element(bytes) {
         None => Some("asn1: syntax error: data truncated"),

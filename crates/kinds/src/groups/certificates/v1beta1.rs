@@ -1,4 +1,4 @@
-//! What a request of v1beta1 asks for unless it says so: usages, and a signer that depends on what is in it.
+//! Defaults of CertificateSigningRequests in v1beta1: usages, and a signer derived from the request.
 //!
 //! Kubernetes: pkg/apis/certificates/v1beta1/defaults.go and pkg/apis/certificates/helpers.go.
 

@@ -1,4 +1,4 @@
-//! What may be asked for, and what may be said about it?
+//! Validation of CertificateSigningRequests and of their approval.
 
 use mizzen_object::validate::{field, names};
 use mizzen_object::{Action, Context, Path, Violations};
@@ -96,7 +96,40 @@ fn validate_for(request: &Value, old: Option<&Value>, grant: Grant, violations: 
         violations.invalid(path.child("certificate"), "<certificate data>", &error);
     }
     if let Some(old) = old {
-        validate_change(request, old, grant, violations);
+        let status = Path::new("status");
+        let path = status.child("conditions");
+        let count = |request: &Value, wanted: &str| {
+            types(request)
+                .into_iter()
+                .filter(|found| *found == wanted)
+                .count()
+        };
+        for wanted in ["Approved", "Denied", "Failed"] {
+            if count(request, wanted) < count(old, wanted) {
+                violations.forbidden(
+                    path,
+                    &format!("updates may not remove a condition of type \"{wanted}\""),
+                );
+            }
+        }
+        for wanted in DECISIONS.into_iter().filter(|_| !grant.approval) {
+            if count(request, wanted) > count(old, wanted) {
+                violations.forbidden(
+                    path,
+                    &format!("updates may not add a condition of type \"{wanted}\""),
+                );
+            }
+        }
+        let (new, old) = (
+            &request["status"]["certificate"],
+            &old["status"]["certificate"],
+        );
+        let path = status.child("certificate");
+        if new != old && !grant.certificate {
+            violations.forbidden(path, "updates may not set certificate content");
+        } else if new != old && !old.is_empty() && !grant.v1beta1 {
+            violations.forbidden(path, "updates may not modify existing certificate content");
+        }
     }
 }
 
@@ -111,12 +144,19 @@ fn validate_spec(spec: &Value, old: Option<&Value>, grant: Grant, violations: &m
         violations.required(place, "");
     }
     if !grant.v1beta1 {
-        validate_usages(
-            usages.list(),
-            old.map(|old| old["usages"].list()),
-            &place,
-            violations,
-        );
+        let usages = usages.list();
+        let old = old.map(|old| old["usages"].list());
+        let is_unknown = |usage: &Value| !USAGES.contains(&usage.str());
+        if !old.is_some_and(|old| old.iter().any(is_unknown)) {
+            for (index, usage) in usages.iter().enumerate() {
+                field::one_of(usage.str(), &USAGES, &place.index(index), violations);
+            }
+        }
+        if old.is_none_or(|old| repeated(old).next().is_none()) {
+            for index in repeated(usages) {
+                violations.duplicate(place.index(index), usages[index].str());
+            }
+        }
     }
 
     let (signer, place) = (spec["signerName"].str(), path.child("signerName"));
@@ -153,7 +193,7 @@ pub(super) fn request_der(request: &str) -> Option<Vec<u8>> {
     }
 }
 
-/// The groups that whoever gets a certificate for this request would be in.
+/// The groups of the requested certificate: the organizations of its subject.
 pub fn requested_groups(request: &str) -> Vec<String> {
     let block = pem::decode(&text_of(request)).map(|(block, _)| block.bytes);
     block
@@ -161,7 +201,7 @@ pub fn requested_groups(request: &str) -> Vec<String> {
         .unwrap_or_default()
 }
 
-/// The name that whoever gets a certificate for this request would have, or why it is no request.
+/// The common name of the requested certificate, or why the request is invalid.
 pub fn requested_name(request: &str) -> Result<String, &'static str> {
     match request_error(request) {
         Some(error) => Err(error),
@@ -232,25 +272,6 @@ const USAGES: [&str; 23] = [
     "timestamping",
 ];
 
-fn validate_usages(
-    usages: &[Value],
-    old: Option<&[Value]>,
-    path: &Path,
-    violations: &mut Violations,
-) {
-    let is_unknown = |usage: &Value| !USAGES.contains(&usage.str());
-    if !old.is_some_and(|old| old.iter().any(is_unknown)) {
-        for (index, usage) in usages.iter().enumerate() {
-            field::one_of(usage.str(), &USAGES, &path.index(index), violations);
-        }
-    }
-    if old.is_none_or(|old| repeated(old).next().is_none()) {
-        for index in repeated(usages) {
-            violations.duplicate(path.index(index), usages[index].str());
-        }
-    }
-}
-
 /// Where there is something that was there before.
 fn repeated(values: &[Value]) -> impl Iterator<Item = usize> {
     (0..values.len()).filter(|index| values[..*index].contains(&values[*index]))
@@ -320,7 +341,14 @@ fn validate_conditions(
         if condition_type.is_empty() && !grant.v1beta1 && !old.contains(&"") {
             violations.required(item.child("type"), "");
         }
-        validate_condition_status(condition, &item.child("status"), violations);
+        let allowed: &[&str] = match condition["type"].str() {
+            "Approved" | "Denied" | "Failed" => &["True"],
+            _ => &["False", "True", "Unknown"],
+        };
+        match condition["status"].str() {
+            "" => violations.required(item.child("status"), ""),
+            status => field::one_of(status, allowed, &item.child("status"), violations),
+        }
         let other = DECISIONS
             .iter()
             .find(|decision| **decision != condition_type);
@@ -344,52 +372,4 @@ fn types(request: &Value) -> Vec<&str> {
         .iter()
         .map(|condition| condition["type"].str())
         .collect()
-}
-
-fn validate_condition_status(condition: &Value, path: &Path, violations: &mut Violations) {
-    let allowed: &[&str] = match condition["type"].str() {
-        "Approved" | "Denied" | "Failed" => &["True"],
-        _ => &["False", "True", "Unknown"],
-    };
-    match condition["status"].str() {
-        "" => violations.required(path, ""),
-        status => field::one_of(status, allowed, path, violations),
-    }
-}
-
-fn validate_change(request: &Value, old: &Value, grant: Grant, violations: &mut Violations) {
-    let status = Path::new("status");
-    let path = status.child("conditions");
-    let count = |request: &Value, wanted: &str| {
-        types(request)
-            .into_iter()
-            .filter(|found| *found == wanted)
-            .count()
-    };
-    for wanted in ["Approved", "Denied", "Failed"] {
-        if count(request, wanted) < count(old, wanted) {
-            violations.forbidden(
-                path,
-                &format!("updates may not remove a condition of type \"{wanted}\""),
-            );
-        }
-    }
-    for wanted in DECISIONS.into_iter().filter(|_| !grant.approval) {
-        if count(request, wanted) > count(old, wanted) {
-            violations.forbidden(
-                path,
-                &format!("updates may not add a condition of type \"{wanted}\""),
-            );
-        }
-    }
-    let (new, old) = (
-        &request["status"]["certificate"],
-        &old["status"]["certificate"],
-    );
-    let path = status.child("certificate");
-    if new != old && !grant.certificate {
-        violations.forbidden(path, "updates may not set certificate content");
-    } else if new != old && !old.is_empty() && !grant.v1beta1 {
-        violations.forbidden(path, "updates may not modify existing certificate content");
-    }
 }

@@ -6,8 +6,9 @@
 
 use mizzen_value::Value;
 
-use super::level::{self, DEFAULT_SHARES, LEVEL, PRESERVE_ZERO};
+use super::level::{DEFAULT_SHARES, LEVEL, PRESERVE_ZERO, PriorityLevelStrategy};
 use crate::Behaviour;
+use mizzen_apiextensions::KindStrategy;
 
 /// Priority levels of v1beta1 and v1beta2.
 pub(super) const ASSURED: Behaviour = Behaviour {
@@ -19,9 +20,31 @@ pub(super) const ASSURED: Behaviour = Behaviour {
 
 /// Priority levels of v1beta3.
 pub(super) const V1BETA3: Behaviour = Behaviour {
-    default: default_v1beta3,
-    to_stored: drop_zero_mark,
-    from_stored: mark_zero,
+    default: |level| {
+        if level["metadata"]["annotations"]
+            .get(PRESERVE_ZERO)
+            .is_none()
+        {
+            return default_shares(level, NOMINAL_SHARES);
+        }
+        if let Some(limited) = limited(level) {
+            limited.set_default(NOMINAL_SHARES, 0);
+        }
+        default_rest(level, NOMINAL_SHARES);
+    },
+    to_stored: |level| {
+        if let Some(annotations) = level.at_mut("metadata.annotations") {
+            annotations.remove(PRESERVE_ZERO);
+        }
+    },
+    from_stored: |level| {
+        if limited(level).is_some_and(|limited| limited[NOMINAL_SHARES].is_empty()) {
+            level
+                .entry("metadata")
+                .entry("annotations")
+                .set_default(PRESERVE_ZERO, "");
+        }
+    },
     ..LEVEL
 };
 
@@ -43,23 +66,10 @@ fn default_shares(level: &mut Value, name: &str) {
     default_rest(level, name);
 }
 
-fn default_v1beta3(level: &mut Value) {
-    if level["metadata"]["annotations"]
-        .get(PRESERVE_ZERO)
-        .is_none()
-    {
-        return default_shares(level, NOMINAL_SHARES);
-    }
-    if let Some(limited) = limited(level) {
-        limited.set_default(NOMINAL_SHARES, 0);
-    }
-    default_rest(level, NOMINAL_SHARES);
-}
-
 /// What all versions default alike, once the shares of a limited level are there.
 fn default_rest(level: &mut Value, shares: &str) {
     rename_shares(level, shares, NOMINAL_SHARES);
-    level::default(level);
+    PriorityLevelStrategy::default(level);
     rename_shares(level, NOMINAL_SHARES, shares);
 }
 
@@ -68,20 +78,5 @@ fn rename_shares(level: &mut Value, from: &str, to: &str) {
         && let Some(shares) = limited.remove(from)
     {
         limited.set(to, shares);
-    }
-}
-
-fn drop_zero_mark(level: &mut Value) {
-    if let Some(annotations) = level.at_mut("metadata.annotations") {
-        annotations.remove(PRESERVE_ZERO);
-    }
-}
-
-fn mark_zero(level: &mut Value) {
-    if limited(level).is_some_and(|limited| limited[NOMINAL_SHARES].is_empty()) {
-        level
-            .entry("metadata")
-            .entry("annotations")
-            .set_default(PRESERVE_ZERO, "");
     }
 }

@@ -1,4 +1,4 @@
-//! flowcontrol.apiserver.k8s.io: who waits when the server is busy?
+//! flowcontrol.apiserver.k8s.io: API priority and fairness.
 
 mod level;
 mod level_v1beta;

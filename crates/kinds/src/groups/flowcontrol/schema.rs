@@ -1,4 +1,4 @@
-//! Which requests go to which priority level?
+//! FlowSchemas.
 
 use mizzen_object::validate::names;
 use mizzen_object::{Action, Context, Path, Violations};
@@ -6,84 +6,79 @@ use mizzen_value::{Value, value};
 
 use super::validate_conditions;
 use crate::Behaviour;
+use mizzen_apiextensions::KindStrategy;
 use mizzen_apiextensions::{internal, rules};
 
-pub(super) const SCHEMA: Behaviour = Behaviour {
-    default,
-    validate,
-    ..Behaviour::NONE
-};
+pub(super) const SCHEMA: Behaviour = Behaviour::of::<FlowSchemaStrategy>();
 
-fn default(schema: &mut Value) {
-    let spec = schema.entry("spec");
-    if spec["matchingPrecedence"].is_empty() {
-        spec.set("matchingPrecedence", 1000);
-    }
-}
+pub(super) struct FlowSchemaStrategy;
 
-fn validate(schema: &Value, _old: Option<&Value>, context: &Context, violations: &mut Violations) {
-    if context.action != Action::Status {
-        validate_spec(schema, violations);
-    }
-    validate_conditions(schema["status"]["conditions"].list(), violations);
-}
-
-fn validate_spec(schema: &Value, violations: &mut Violations) {
-    let (name, spec, path) = (
-        schema["metadata"]["name"].str(),
-        &schema["spec"],
-        Path::new("spec"),
-    );
-    validate_precedence(
-        name,
-        spec["matchingPrecedence"].int(),
-        &path.child("matchingPrecedence"),
-        violations,
-    );
-    let method = &spec["distinguisherMethod"];
-    if !method.is_null() && !matches!(method["type"].str(), "ByNamespace" | "ByUser") {
-        let shown = internal::shown("Typed", method);
-        violations.not_supported(
-            path.child("distinguisherMethod").child("type"),
-            shown,
-            &["ByNamespace", "ByUser"],
-        );
-    }
-    let level = path.child("priorityLevelConfiguration");
-    match spec["priorityLevelConfiguration"]["name"].str() {
-        "" => violations.required(level.child("name"), "must reference a priority level"),
-        name => rules::text(
-            name,
-            names::is_dns1123_subdomain,
-            &level.child("name"),
-            violations,
-        ),
-    }
-    for (index, rule) in spec["rules"].list().iter().enumerate() {
-        validate_rule(rule, &path.child("rules").index(index), violations);
-    }
-    if mandatory(name).is_some_and(|mandatory| mandatory != *spec) {
-        let detail = format!("spec of '{name}' must equal the fixed value");
-        violations.invalid(path, internal::shown("FlowSchemaSpec", spec), &detail);
-    }
-}
-
-fn validate_precedence(name: &str, precedence: i64, path: &Path, violations: &mut Violations) {
-    match precedence {
-        ..=0 => violations.invalid(path, precedence, "must be a positive value"),
-        10_001.. => violations.invalid(path, precedence, "must not be greater than 10000"),
-        1 if name != "exempt" => {
-            violations.invalid(
-                path,
-                precedence,
-                "only the schema named 'exempt' may have matchingPrecedence 1",
-            );
+impl KindStrategy for FlowSchemaStrategy {
+    fn default(schema: &mut Value) {
+        let spec = schema.entry("spec");
+        if spec["matchingPrecedence"].is_empty() {
+            spec.set("matchingPrecedence", 1000);
         }
-        _ => {}
+    }
+
+    fn validate(
+        schema: &Value,
+        _old: Option<&Value>,
+        context: &Context,
+        violations: &mut Violations,
+    ) {
+        if context.action != Action::Status {
+            let (name, spec, path) = (
+                schema["metadata"]["name"].str(),
+                &schema["spec"],
+                Path::new("spec"),
+            );
+            let precedence = spec["matchingPrecedence"].int();
+            let place = path.child("matchingPrecedence");
+            match precedence {
+                ..=0 => violations.invalid(place, precedence, "must be a positive value"),
+                10_001.. => violations.invalid(place, precedence, "must not be greater than 10000"),
+                1 if name != "exempt" => {
+                    violations.invalid(
+                        place,
+                        precedence,
+                        "only the schema named 'exempt' may have matchingPrecedence 1",
+                    );
+                }
+                _ => {}
+            }
+            let method = &spec["distinguisherMethod"];
+            if !method.is_null() && !matches!(method["type"].str(), "ByNamespace" | "ByUser") {
+                let shown = internal::shown("Typed", method);
+                violations.not_supported(
+                    path.child("distinguisherMethod").child("type"),
+                    shown,
+                    &["ByNamespace", "ByUser"],
+                );
+            }
+            let level = path.child("priorityLevelConfiguration");
+            match spec["priorityLevelConfiguration"]["name"].str() {
+                "" => violations.required(level.child("name"), "must reference a priority level"),
+                name => rules::text(
+                    name,
+                    names::is_dns1123_subdomain,
+                    &level.child("name"),
+                    violations,
+                ),
+            }
+            for (index, rule) in spec["rules"].list().iter().enumerate() {
+                validate_rule(rule, &path.child("rules").index(index), violations);
+            }
+            if mandatory(name).is_some_and(|mandatory| mandatory != *spec) {
+                let detail = format!("spec of '{name}' must equal the fixed value");
+                violations.invalid(path, internal::shown("FlowSchemaSpec", spec), &detail);
+            }
+        }
+        validate_conditions(schema["status"]["conditions"].list(), violations);
     }
 }
 
-/// The schemas that the server needs, and nobody may change.
+/// The mandatory flow schemas, whose specs are fixed.
 fn mandatory(name: &str) -> Option<Value> {
     let (precedence, method, groups): (_, _, &[&str]) = match name {
         "exempt" => (1, None, &["system:masters"]),
@@ -134,14 +129,68 @@ fn validate_rule(rule: &Value, path: &Path, violations: &mut Violations) {
         );
     }
     for (index, rule) in rule["resourceRules"].list().iter().enumerate() {
-        validate_resource_rule(rule, &path.child("resourceRules").index(index), violations);
+        let path = path.child("resourceRules");
+        let path = path.index(index);
+        validate_verbs(&rule["verbs"], &path.child("verbs"), violations);
+        for (name, one, many) in [
+            ("apiGroups", "api group", "api groups"),
+            ("resources", "resource", "resources"),
+        ] {
+            if rule[name].is_empty() {
+                violations.required(
+                    path.child(name),
+                    &format!("resource rules must supply at least one {one}"),
+                );
+            }
+            validate_wildcard(&rule[name], many, &path.child(name), violations);
+        }
+        let (namespaces, path) = (&rule["namespaces"], path.child("namespaces"));
+        if namespaces.is_empty() && !rule["clusterScope"].bool() {
+            let detail =
+                "resource rules that are not cluster scoped must supply at least one namespace";
+            violations.required(path, detail);
+        } else if has_wildcard(namespaces) {
+            validate_wildcard(namespaces, "namespaces", &path, violations);
+        } else {
+            for (index, namespace) in namespaces.list().iter().enumerate() {
+                for message in names::is_dns1123_label(namespace.str()) {
+                    let detail = format!(
+                        "each member of this list must be '*' or a DNS-1123 label; {message}"
+                    );
+                    violations.invalid(path.index(index), namespace.str(), &detail);
+                }
+            }
+        }
     }
     for (index, rule) in rule["nonResourceRules"].list().iter().enumerate() {
-        validate_url_rule(
-            rule,
-            &path.child("nonResourceRules").index(index),
-            violations,
-        );
+        let path = path.child("nonResourceRules");
+        let path = path.index(index);
+        validate_verbs(&rule["verbs"], &path.child("verbs"), violations);
+        let (urls, path) = (&rule["nonResourceURLs"], path.child("nonResourceURLs"));
+        if urls.is_empty() {
+            violations.required(path, "nonResourceURLs must contain at least one value");
+        } else if has_wildcard(urls) {
+            validate_wildcard(urls, "non-resource URLs", &path, violations);
+        } else {
+            for (index, url) in urls.list().iter().enumerate() {
+                let url = url.str();
+                let n_stars = url.matches('*').count();
+                let url_error = match url {
+                    "" => Some("must not be empty"),
+                    "/" => None,
+                    url if !url.starts_with('/') => Some("must start with slash"),
+                    url if url.contains(' ') => Some("must not contain white-space"),
+                    url if url.contains("//") => Some("must not contain double slash"),
+                    url if n_stars > 1 || n_stars == 1 && !url.ends_with("/*") => {
+                        Some("wildcard can only do suffix matching")
+                    }
+                    _ => None,
+                };
+                if let Some(detail) = url_error {
+                    violations.invalid(path.index(index), url, detail);
+                }
+            }
+        }
     }
 }
 
@@ -167,7 +216,27 @@ fn validate_subject(subject: &Value, path: &Path, violations: &mut Violations) {
             &format!("{field} is required when subject kind is '{kind}'"),
         ),
         Some(account) if field == "serviceAccount" => {
-            validate_account(account, &path.child(field), violations)
+            let path = path.child(field);
+            if account["name"].str() != "*" {
+                rules::required_text(
+                    &account["name"],
+                    names::is_dns1123_subdomain,
+                    &path.child("name"),
+                    violations,
+                );
+            }
+            match account["namespace"].str() {
+                "" => violations.required(
+                    path.child("namespace"),
+                    "must specify namespace for service account",
+                ),
+                namespace => rules::text(
+                    namespace,
+                    names::is_dns1123_label,
+                    &path.child("namespace"),
+                    violations,
+                ),
+            }
         }
         Some(named) if named["name"].is_empty() => {
             violations.required(path.child(field).child("name"), "")
@@ -179,29 +248,6 @@ fn validate_subject(subject: &Value, path: &Path, violations: &mut Violations) {
             let detail = format!("{field} is forbidden when subject kind is not '{other}'");
             violations.forbidden(path.child(field), &detail);
         }
-    }
-}
-
-fn validate_account(account: &Value, path: &Path, violations: &mut Violations) {
-    if account["name"].str() != "*" {
-        rules::required_text(
-            &account["name"],
-            names::is_dns1123_subdomain,
-            &path.child("name"),
-            violations,
-        );
-    }
-    match account["namespace"].str() {
-        "" => violations.required(
-            path.child("namespace"),
-            "must specify namespace for service account",
-        ),
-        namespace => rules::text(
-            namespace,
-            names::is_dns1123_label,
-            &path.child("namespace"),
-            violations,
-        ),
     }
 }
 
@@ -236,68 +282,5 @@ fn validate_wildcard(list: &Value, things: &str, path: &Path, violations: &mut V
     if has_wildcard(list) && list.list().len() > 1 {
         let detail = format!("if '*' is present, must not specify other {things}");
         violations.invalid(path, list.clone(), &detail);
-    }
-}
-
-fn validate_resource_rule(rule: &Value, path: &Path, violations: &mut Violations) {
-    validate_verbs(&rule["verbs"], &path.child("verbs"), violations);
-    for (name, one, many) in [
-        ("apiGroups", "api group", "api groups"),
-        ("resources", "resource", "resources"),
-    ] {
-        if rule[name].is_empty() {
-            violations.required(
-                path.child(name),
-                &format!("resource rules must supply at least one {one}"),
-            );
-        }
-        validate_wildcard(&rule[name], many, &path.child(name), violations);
-    }
-    let (namespaces, path) = (&rule["namespaces"], path.child("namespaces"));
-    if namespaces.is_empty() && !rule["clusterScope"].bool() {
-        let detail =
-            "resource rules that are not cluster scoped must supply at least one namespace";
-        violations.required(path, detail);
-    } else if has_wildcard(namespaces) {
-        validate_wildcard(namespaces, "namespaces", &path, violations);
-    } else {
-        for (index, namespace) in namespaces.list().iter().enumerate() {
-            for message in names::is_dns1123_label(namespace.str()) {
-                let detail =
-                    format!("each member of this list must be '*' or a DNS-1123 label; {message}");
-                violations.invalid(path.index(index), namespace.str(), &detail);
-            }
-        }
-    }
-}
-
-fn validate_url_rule(rule: &Value, path: &Path, violations: &mut Violations) {
-    validate_verbs(&rule["verbs"], &path.child("verbs"), violations);
-    let (urls, path) = (&rule["nonResourceURLs"], path.child("nonResourceURLs"));
-    if urls.is_empty() {
-        violations.required(path, "nonResourceURLs must contain at least one value");
-    } else if has_wildcard(urls) {
-        validate_wildcard(urls, "non-resource URLs", &path, violations);
-    } else {
-        for (index, url) in urls.list().iter().enumerate() {
-            if let Some(detail) = url_error(url.str()) {
-                violations.invalid(path.index(index), url.str(), detail);
-            }
-        }
-    }
-}
-
-fn url_error(url: &str) -> Option<&'static str> {
-    let n_stars = url.matches('*').count();
-    match url {
-        "" => Some("must not be empty"),
-        "/" => None,
-        url if !url.starts_with('/') => Some("must start with slash"),
-        url if url.contains(' ') => Some("must not contain white-space"),
-        url if url.contains("//") => Some("must not contain double slash"),
-        url if n_stars > 1 || n_stars == 1 && !url.ends_with("/*") => {
-            Some("wildcard can only do suffix matching")
-        }
-        _ => None,
     }
 }

@@ -1,78 +1,94 @@
-//! Which addresses do services get, and which are taken?
+//! IPAddresses and ServiceCIDRs.
 
 use mizzen_object::validate::{field, ip, names};
 use mizzen_object::{Action, Context, Path, Violations};
 use mizzen_value::Value;
 
 use crate::Behaviour;
+use mizzen_apiextensions::KindStrategy;
 use mizzen_apiextensions::{internal, rules};
 
-pub(super) const ADDRESS: Behaviour = Behaviour {
-    validate: validate_address,
-    ..Behaviour::NONE
-};
-pub(super) const RANGE: Behaviour = Behaviour {
-    validate: validate_range,
-    ..Behaviour::NONE
-};
+pub(super) const ADDRESS: Behaviour = Behaviour::of::<IpAddressStrategy>();
+pub(super) const RANGE: Behaviour = Behaviour::of::<ServiceCidrStrategy>();
 
-fn validate_address(
-    address: &Value,
-    old: Option<&Value>,
-    _context: &Context,
-    violations: &mut Violations,
-) {
-    let (parent, spec) = (&address["spec"]["parentRef"], Path::new("spec"));
-    let path = spec.child("parentRef");
-    validate_parent(parent, &path, violations);
-    if old.is_some_and(|old| old["spec"]["parentRef"] != *parent) {
-        let shown = if parent.is_null() {
-            Value::Null
+pub(super) struct IpAddressStrategy;
+
+impl KindStrategy for IpAddressStrategy {
+    fn validate(
+        address: &Value,
+        old: Option<&Value>,
+        _context: &Context,
+        violations: &mut Violations,
+    ) {
+        let (parent, spec) = (&address["spec"]["parentRef"], Path::new("spec"));
+        let path = spec.child("parentRef");
+        if parent.is_null() {
+            violations.required(path, "");
         } else {
-            internal::shown("ParentReference", parent)
-        };
-        violations.invalid(path, shown, field::IMMUTABLE);
+            if let Some(group) = parent["group"].as_str() {
+                rules::text(
+                    group,
+                    names::is_dns1123_subdomain,
+                    &path.child("group"),
+                    violations,
+                );
+            }
+            for field in ["resource", "name"] {
+                rules::required_text(
+                    &parent[field],
+                    names::is_path_segment_name,
+                    &path.child(field),
+                    violations,
+                );
+            }
+            rules::text(
+                parent["namespace"].str(),
+                names::is_path_segment_name,
+                &path.child("namespace"),
+                violations,
+            );
+        }
+        if old.is_some_and(|old| old["spec"]["parentRef"] != *parent) {
+            let shown = if parent.is_null() {
+                Value::Null
+            } else {
+                internal::shown("ParentReference", parent)
+            };
+            violations.invalid(path, shown, field::IMMUTABLE);
+        }
     }
 }
 
-fn validate_parent(parent: &Value, path: &Path, violations: &mut Violations) {
-    if parent.is_null() {
-        return violations.required(path, "");
-    }
-    if let Some(group) = parent["group"].as_str() {
-        rules::text(
-            group,
-            names::is_dns1123_subdomain,
-            &path.child("group"),
-            violations,
-        );
-    }
-    for field in ["resource", "name"] {
-        rules::required_text(
-            &parent[field],
-            names::is_path_segment_name,
-            &path.child(field),
-            violations,
-        );
-    }
-    rules::text(
-        parent["namespace"].str(),
-        names::is_path_segment_name,
-        &path.child("namespace"),
-        violations,
-    );
-}
+pub(super) struct ServiceCidrStrategy;
 
-fn validate_range(
-    range: &Value,
-    old: Option<&Value>,
-    context: &Context,
-    violations: &mut Violations,
-) {
-    match (context.action, old) {
-        (Action::Create, _) | (_, None) => validate_cidrs(range, violations),
-        (Action::Update, Some(old)) => validate_change(range, old, violations),
-        (Action::Status, _) => {}
+impl KindStrategy for ServiceCidrStrategy {
+    fn validate(
+        range: &Value,
+        old: Option<&Value>,
+        context: &Context,
+        violations: &mut Violations,
+    ) {
+        match (context.action, old) {
+            (Action::Create, _) | (_, None) => validate_cidrs(range, violations),
+            (Action::Update, Some(old)) => {
+                // A second family may be added; everything else stays.
+                let (new, old) = (&range["spec"]["cidrs"], &old["spec"]["cidrs"]);
+                let path = Path::new("spec");
+                let path = path.child("cidrs");
+                let grows = old.list().len() == 1 && new.list().len() == 2;
+                if !grows && old.list().len() != new.list().len() {
+                    violations.invalid(path, new.clone(), field::IMMUTABLE);
+                } else {
+                    for (index, (new, old)) in new.list().iter().zip(old.list()).enumerate() {
+                        field::immutable(new, old, &path.index(index), violations);
+                    }
+                    if grows {
+                        validate_cidrs(range, violations);
+                    }
+                }
+            }
+            (Action::Status, _) => {}
+        }
     }
 }
 
@@ -91,33 +107,19 @@ fn validate_cidrs(range: &Value, violations: &mut Violations) {
     for (index, cidr) in cidrs.list().iter().enumerate() {
         rules::text(cidr.str(), ip::is_cidr, &path.index(index), violations);
     }
-    let families: Vec<Option<bool>> = cidrs.list().iter().map(|cidr| is_v6(cidr.str())).collect();
+    let families: Vec<Option<bool>> = cidrs
+        .list()
+        .iter()
+        .map(|cidr| {
+            // Whether a range is one of IPv6; IPv4 in its clothes is not.
+            let cidr = cidr.str();
+            ip::Block::parse_sloppy(cidr).map(|block| block.ip.to_canonical().is_ipv6())
+        })
+        .collect();
     if let [Some(first), Some(second)] = families[..]
         && first == second
     {
         let detail = "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and 2001:db8::/64";
         violations.invalid(path, cidrs.clone(), detail);
-    }
-}
-
-/// Whether a range is one of IPv6; IPv4 in its clothes is not.
-fn is_v6(cidr: &str) -> Option<bool> {
-    ip::Block::parse_sloppy(cidr).map(|block| block.ip.to_canonical().is_ipv6())
-}
-
-/// A second family may be added; everything else stays.
-fn validate_change(range: &Value, old: &Value, violations: &mut Violations) {
-    let (new, old) = (&range["spec"]["cidrs"], &old["spec"]["cidrs"]);
-    let path = Path::new("spec");
-    let path = path.child("cidrs");
-    let grows = old.list().len() == 1 && new.list().len() == 2;
-    if !grows && old.list().len() != new.list().len() {
-        return violations.invalid(path, new.clone(), field::IMMUTABLE);
-    }
-    for (index, (new, old)) in new.list().iter().zip(old.list()).enumerate() {
-        field::immutable(new, old, &path.index(index), violations);
-    }
-    if grows {
-        validate_cidrs(range, violations);
     }
 }

@@ -1,36 +1,58 @@
-//! An Ingress as v1beta1 writes it: a backend names its service and the port side by side.
+//! Ingresses of v1beta1: a backend has its service name and port as fields of its own.
 
-use mizzen_object::{Context, Violations};
 use mizzen_value::{Value, value};
 
-use super::ingress::{self, Dialect};
+use super::ingress::{self, IngressDialect};
 use crate::Behaviour;
 
 pub(super) const INGRESS: Behaviour = Behaviour {
-    default,
-    validate,
-    to_stored: |ingress| convert(ingress, ("backend", "defaultBackend"), nest),
-    from_stored: |ingress| convert(ingress, ("defaultBackend", "backend"), flatten),
+    default: |ingress| {
+        for path in paths(ingress.entry("spec")) {
+            path.set_default("pathType", "ImplementationSpecific");
+        }
+    },
+    validate: |ingress, old, context, violations| {
+        ingress::validate_in(&V1BETA1, ingress, old, context, violations);
+    },
+    to_stored: |ingress| {
+        convert(ingress, ("backend", "defaultBackend"), |backend| {
+            // A port given as text is a name, even an empty one.
+            let name = backend.remove("serviceName").unwrap_or_default();
+            let port = backend.remove("servicePort").unwrap_or_default();
+            let port = match port.as_str() {
+                Some(name) => value!({"name": name}),
+                None if port.int() == 0 && name.is_empty() => return,
+                None => value!({"number": (port.int())}),
+            };
+            backend.set("service", value!({"name": (name.str()), "port": port}));
+        })
+    },
+    from_stored: |ingress| {
+        convert(ingress, ("defaultBackend", "backend"), |backend| {
+            let Some(service) = backend
+                .remove("service")
+                .filter(|service| !service.is_null())
+            else {
+                return;
+            };
+            let port = &service["port"];
+            backend.set("serviceName", service["name"].str());
+            match port["name"].str() {
+                "" => backend.set("servicePort", port["number"].int()),
+                name => backend.set("servicePort", name),
+            }
+        })
+    },
     ..ingress::INGRESS
 };
 
-const V1BETA1: Dialect = Dialect {
+const V1BETA1: IngressDialect = IngressDialect {
     default_backend: "backend",
     service_name: "serviceName",
     port_name: "servicePort",
     port_number: "servicePort",
     lenient: true,
 };
-
-fn default(ingress: &mut Value) {
-    for path in paths(ingress.entry("spec")) {
-        path.set_default("pathType", "ImplementationSpecific");
-    }
-}
-
-fn validate(ingress: &Value, old: Option<&Value>, context: &Context, violations: &mut Violations) {
-    ingress::validate_in(&V1BETA1, ingress, old, context, violations);
-}
 
 /// Renames the backend for what no rule names, and turns all backends around.
 fn convert(ingress: &mut Value, (from, to): (&str, &str), turn: fn(&mut Value)) {
@@ -51,31 +73,4 @@ fn paths(spec: &mut Value) -> impl Iterator<Item = &mut Value> {
     rules
         .filter_map(|rule| rule.at_mut("http.paths"))
         .flat_map(Value::list_mut)
-}
-
-/// A port given as text is a name, even an empty one.
-fn nest(backend: &mut Value) {
-    let name = backend.remove("serviceName").unwrap_or_default();
-    let port = backend.remove("servicePort").unwrap_or_default();
-    let port = match port.as_str() {
-        Some(name) => value!({"name": name}),
-        None if port.int() == 0 && name.is_empty() => return,
-        None => value!({"number": (port.int())}),
-    };
-    backend.set("service", value!({"name": (name.str()), "port": port}));
-}
-
-fn flatten(backend: &mut Value) {
-    let Some(service) = backend
-        .remove("service")
-        .filter(|service| !service.is_null())
-    else {
-        return;
-    };
-    let port = &service["port"];
-    backend.set("serviceName", service["name"].str());
-    match port["name"].str() {
-        "" => backend.set("servicePort", port["number"].int()),
-        name => backend.set("servicePort", name),
-    }
 }

@@ -1,4 +1,4 @@
-//! networking.k8s.io: what may get into the cluster, and what may talk to what?
+//! networking.k8s.io: Ingresses, NetworkPolicies, IPAddresses and ServiceCIDRs.
 
 mod address;
 mod ingress;

@@ -1,4 +1,4 @@
-//! Which pods may talk to whom?
+//! NetworkPolicies.
 
 use mizzen_object::validate::ip::{self, Block};
 use mizzen_object::validate::{field, names};
@@ -6,40 +6,104 @@ use mizzen_object::{Context, Path, Violations};
 use mizzen_value::{Value, value};
 
 use crate::Behaviour;
+use mizzen_apiextensions::KindStrategy;
 use mizzen_apiextensions::rules;
 
-pub(super) const POLICY: Behaviour = Behaviour {
-    default: default_policy,
-    validate: validate_policy,
-    warnings: policy_warnings,
-    ..Behaviour::NONE
-};
+pub(super) const POLICY: Behaviour = Behaviour::of::<NetworkPolicyStrategy>();
+
+pub(super) struct NetworkPolicyStrategy;
+
+impl KindStrategy for NetworkPolicyStrategy {
+    fn default(policy: &mut Value) {
+        let spec = policy.entry("spec");
+        for (direction, _) in DIRECTIONS {
+            for rule in spec
+                .get_mut(direction)
+                .into_iter()
+                .flat_map(Value::list_mut)
+            {
+                for port in rule.get_mut("ports").into_iter().flat_map(Value::list_mut) {
+                    port.set_default("protocol", "TCP");
+                }
+            }
+        }
+        if spec["policyTypes"].is_empty() {
+            let types = if spec["egress"].is_empty() {
+                value!(["Ingress"])
+            } else {
+                value!(["Ingress", "Egress"])
+            };
+            spec.set("policyTypes", types);
+        }
+    }
+
+    fn validate(
+        policy: &Value,
+        old: Option<&Value>,
+        _context: &Context,
+        violations: &mut Violations,
+    ) {
+        let leniency = old.map(Leniency::of).unwrap_or_default();
+        let (spec, path) = (&policy["spec"], Path::new("spec"));
+        rules::lenient_selector(
+            &spec["podSelector"],
+            leniency.selectors,
+            &path.child("podSelector"),
+            violations,
+        );
+        for (direction, side) in DIRECTIONS {
+            let path = path.child(direction);
+            for (index, rule) in spec[direction].list().iter().enumerate() {
+                let path = path.index(index);
+                for (index, port) in rule["ports"].list().iter().enumerate() {
+                    validate_port(port, &path.child("ports").index(index), violations);
+                }
+                for (index, peer) in rule[side].list().iter().enumerate() {
+                    validate_peer(peer, &path.child(side).index(index), &leniency, violations);
+                }
+            }
+        }
+        let types = &spec["policyTypes"];
+        if types.list().len() > 2 {
+            return violations.invalid(
+                path.child("policyTypes"),
+                types.clone(),
+                "may not specify more than two policyTypes",
+            );
+        }
+        for (index, policy_type) in types.list().iter().enumerate() {
+            field::one_of(
+                policy_type.str(),
+                &["Ingress", "Egress"],
+                &path.child("policyTypes").index(index),
+                violations,
+            );
+        }
+    }
+
+    fn warnings(policy: &Value, _old: Option<&Value>, _context: &Context) -> Vec<String> {
+        let mut warnings = Vec::new();
+        for (place, peer) in peers(&policy["spec"]) {
+            let Some(block) = peer.get("ipBlock") else {
+                continue;
+            };
+            warnings.extend(ip::cidr_warnings(
+                format!("{place}.ipBlock.cidr"),
+                block["cidr"].str(),
+            ));
+            for (index, except) in block["except"].list().iter().enumerate() {
+                warnings.extend(ip::cidr_warnings(
+                    format!("{place}.ipBlock.except[{index}]"),
+                    except.str(),
+                ));
+            }
+        }
+        warnings
+    }
+}
 
 /// The two directions: where their rules are, and where a rule names the other side.
 const DIRECTIONS: [(&str, &str); 2] = [("ingress", "from"), ("egress", "to")];
-
-fn default_policy(policy: &mut Value) {
-    let spec = policy.entry("spec");
-    for (direction, _) in DIRECTIONS {
-        for rule in spec
-            .get_mut(direction)
-            .into_iter()
-            .flat_map(Value::list_mut)
-        {
-            for port in rule.get_mut("ports").into_iter().flat_map(Value::list_mut) {
-                port.set_default("protocol", "TCP");
-            }
-        }
-    }
-    if spec["policyTypes"].is_empty() {
-        let types = if spec["egress"].is_empty() {
-            value!(["Ingress"])
-        } else {
-            value!(["Ingress", "Egress"])
-        };
-        spec.set("policyTypes", types);
-    }
-}
 
 /// What an update forgives because the old object had it.
 #[derive(Default)]
@@ -77,53 +141,6 @@ fn peers(spec: &Value) -> impl Iterator<Item = (String, &Value)> {
                     .map(move |(index, peer)| (place(index), peer))
             })
     })
-}
-
-fn validate_policy(
-    policy: &Value,
-    old: Option<&Value>,
-    _context: &Context,
-    violations: &mut Violations,
-) {
-    let leniency = old.map(Leniency::of).unwrap_or_default();
-    let (spec, path) = (&policy["spec"], Path::new("spec"));
-    rules::lenient_selector(
-        &spec["podSelector"],
-        leniency.selectors,
-        &path.child("podSelector"),
-        violations,
-    );
-    for (direction, side) in DIRECTIONS {
-        let path = path.child(direction);
-        for (index, rule) in spec[direction].list().iter().enumerate() {
-            let path = path.index(index);
-            for (index, port) in rule["ports"].list().iter().enumerate() {
-                validate_port(port, &path.child("ports").index(index), violations);
-            }
-            for (index, peer) in rule[side].list().iter().enumerate() {
-                validate_peer(peer, &path.child(side).index(index), &leniency, violations);
-            }
-        }
-    }
-    validate_types(&spec["policyTypes"], &path.child("policyTypes"), violations);
-}
-
-fn validate_types(types: &Value, path: &Path, violations: &mut Violations) {
-    if types.list().len() > 2 {
-        return violations.invalid(
-            path,
-            types.clone(),
-            "may not specify more than two policyTypes",
-        );
-    }
-    for (index, policy_type) in types.list().iter().enumerate() {
-        field::one_of(
-            policy_type.str(),
-            &["Ingress", "Egress"],
-            &path.index(index),
-            violations,
-        );
-    }
 }
 
 fn validate_port(port: &Value, path: &Path, violations: &mut Violations) {
@@ -177,7 +194,27 @@ fn validate_peer(peer: &Value, path: &Path, leniency: &Leniency, violations: &mu
         }
     }
     if let Some(block) = peer.get("ipBlock") {
-        validate_block(block, &path.child("ipBlock"), &leniency.ranges, violations);
+        let path = path.child("ipBlock");
+        let known = &leniency.ranges;
+        let range = block["cidr"].str();
+        if range.is_empty() {
+            violations.required(path.child("cidr"), "");
+        } else {
+            validate_range(range, known, &path.child("cidr"), violations);
+            if let Some(range) = Block::parse_sloppy(range) {
+                for (index, except) in block["except"].list().iter().enumerate() {
+                    let path = path.child("except");
+                    let path = path.index(index);
+                    validate_range(except.str(), known, &path, violations);
+                    let part = Block::parse_sloppy(except.str());
+                    let inside =
+                        part.map(|part| range.contains_block(&part) && range.prefix < part.prefix);
+                    if inside == Some(false) {
+                        violations.invalid(path, except.str(), "must be a strict subset of `cidr`");
+                    }
+                }
+            }
+        }
     }
     match peer.entries().count() {
         0 => violations.required(path, "must specify a peer"),
@@ -188,50 +225,9 @@ fn validate_peer(peer: &Value, path: &Path, leniency: &Leniency, violations: &mu
     }
 }
 
-fn validate_block(block: &Value, path: &Path, known: &[&str], violations: &mut Violations) {
-    let range = block["cidr"].str();
-    if range.is_empty() {
-        return violations.required(path.child("cidr"), "");
-    }
-    validate_range(range, known, &path.child("cidr"), violations);
-    let Some(range) = Block::parse_sloppy(range) else {
-        return;
-    };
-    for (index, except) in block["except"].list().iter().enumerate() {
-        let path = path.child("except");
-        let path = path.index(index);
-        validate_range(except.str(), known, &path, violations);
-        let part = Block::parse_sloppy(except.str());
-        let inside = part.map(|part| range.contains_block(&part) && range.prefix < part.prefix);
-        if inside == Some(false) {
-            violations.invalid(path, except.str(), "must be a strict subset of `cidr`");
-        }
-    }
-}
-
 /// What was stored before it was checked may stay.
 fn validate_range(range: &str, known: &[&str], path: &Path, violations: &mut Violations) {
     if !known.contains(&range) {
         rules::text(range, ip::is_cidr_for_legacy_field, path, violations);
     }
-}
-
-fn policy_warnings(policy: &Value, _old: Option<&Value>, _context: &Context) -> Vec<String> {
-    let mut warnings = Vec::new();
-    for (place, peer) in peers(&policy["spec"]) {
-        let Some(block) = peer.get("ipBlock") else {
-            continue;
-        };
-        warnings.extend(ip::cidr_warnings(
-            format!("{place}.ipBlock.cidr"),
-            block["cidr"].str(),
-        ));
-        for (index, except) in block["except"].list().iter().enumerate() {
-            warnings.extend(ip::cidr_warnings(
-                format!("{place}.ipBlock.except[{index}]"),
-                except.str(),
-            ));
-        }
-    }
-    warnings
 }

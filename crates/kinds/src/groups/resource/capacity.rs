@@ -1,4 +1,4 @@
-//! How much of a device is there, and in which amounts is it given out?
+//! Validation of device capacities and their request policies.
 
 use mizzen_object::{Path, Violations};
 use mizzen_value::Value;
@@ -18,7 +18,7 @@ pub(super) fn validate(capacity: &Value, shared: bool, path: &Path, violations: 
         return violations.forbidden(path, "allowMultipleAllocations must be true");
     }
     let (total, default) = (
-        Amount::of(&capacity["value"]),
+        CapacityAmount::of(&capacity["value"]),
         policy.get("default").filter(|value| !value.is_null()),
     );
     match (policy["validValues"].list(), policy.get("validRange")) {
@@ -34,7 +34,7 @@ pub(super) fn validate(capacity: &Value, shared: bool, path: &Path, violations: 
             } else {
                 "validValues"
             };
-            let Some(default) = default.map(Amount::of) else {
+            let Some(default) = default.map(CapacityAmount::of) else {
                 return violations.required(
                     path.child("default"),
                     &format!("required when {name} is defined"),
@@ -42,7 +42,31 @@ pub(super) fn validate(capacity: &Value, shared: bool, path: &Path, violations: 
             };
             match range {
                 Some(range) => {
-                    validate_range(range, &default, &total, &path.child(name), violations)
+                    let path = path.child(name);
+                    let amount = |name: &str| {
+                        range
+                            .get(name)
+                            .filter(|value| !value.is_null())
+                            .map(CapacityAmount::of)
+                    };
+                    if let Some(min) = amount("min") {
+                        let max = amount("max");
+                        validate_bounds(&min, max.as_ref(), &default, &total, &path, violations);
+                        if let Some(step) = amount("step") {
+                            let amounts = [Some(&default), max.as_ref()];
+                            validate_step(
+                                &step,
+                                &min,
+                                amounts.into_iter().flatten(),
+                                &total,
+                                &path.child("step"),
+                                violations,
+                            );
+                        }
+                    } else {
+                        violations
+                            .required(path.child("min"), "required when validRange is defined");
+                    }
                 }
                 None => validate_values(values, &default, &total, &path.child(name), violations),
             }
@@ -51,14 +75,14 @@ pub(super) fn validate(capacity: &Value, shared: bool, path: &Path, violations: 
 }
 
 /// An amount, and how it was written.
-struct Amount<'a> {
+struct CapacityAmount<'a> {
     text: &'a str,
     quantity: Quantity,
 }
 
-impl Amount<'_> {
-    fn of(value: &Value) -> Amount<'_> {
-        Amount {
+impl CapacityAmount<'_> {
+    fn of(value: &Value) -> CapacityAmount<'_> {
+        CapacityAmount {
             text: value.str(),
             quantity: Quantity::of(value.str()),
         }
@@ -67,12 +91,12 @@ impl Amount<'_> {
 
 fn validate_values(
     values: &[Value],
-    default: &Amount,
-    total: &Amount,
+    default: &CapacityAmount,
+    total: &CapacityAmount,
     path: &Path,
     violations: &mut Violations,
 ) {
-    let amounts: Vec<Amount> = values.iter().map(Amount::of).collect();
+    let amounts: Vec<CapacityAmount> = values.iter().map(CapacityAmount::of).collect();
     for index in 1..amounts.len() {
         if amounts[index - 1].quantity > amounts[index].quantity {
             violations.invalid(
@@ -102,54 +126,24 @@ fn validate_values(
     }
 }
 
-fn validate_range(
-    range: &Value,
-    default: &Amount,
-    total: &Amount,
-    path: &Path,
-    violations: &mut Violations,
-) {
-    let amount = |name: &str| {
-        range
-            .get(name)
-            .filter(|value| !value.is_null())
-            .map(Amount::of)
-    };
-    let Some(min) = amount("min") else {
-        return violations.required(path.child("min"), "required when validRange is defined");
-    };
-    let max = amount("max");
-    validate_bounds(&min, max.as_ref(), default, total, path, violations);
-    if let Some(step) = amount("step") {
-        let amounts = [Some(default), max.as_ref()];
-        validate_step(
-            &step,
-            &min,
-            amounts.into_iter().flatten(),
-            total,
-            &path.child("step"),
-            violations,
-        );
-    }
-}
-
 fn validate_bounds(
-    min: &Amount,
-    max: Option<&Amount>,
-    default: &Amount,
-    total: &Amount,
+    min: &CapacityAmount,
+    max: Option<&CapacityAmount>,
+    default: &CapacityAmount,
+    total: &CapacityAmount,
     path: &Path,
     violations: &mut Violations,
 ) {
-    let mut refuse = |wrong: bool, name: &str, shown: &Amount, problem: &str, limit: &Amount| {
-        if wrong {
-            violations.invalid(
-                path.child(name),
-                shown.text,
-                &format!("{problem}: {}", limit.text),
-            );
-        }
-    };
+    let mut refuse =
+        |wrong: bool, name: &str, shown: &CapacityAmount, problem: &str, limit: &CapacityAmount| {
+            if wrong {
+                violations.invalid(
+                    path.child(name),
+                    shown.text,
+                    &format!("{problem}: {}", limit.text),
+                );
+            }
+        };
     refuse(
         min.quantity > total.quantity,
         "min",
@@ -191,10 +185,10 @@ fn validate_bounds(
 
 /// What is given out is the least amount and some steps more.
 fn validate_step<'a>(
-    step: &Amount,
-    min: &Amount,
-    amounts: impl Iterator<Item = &'a Amount<'a>>,
-    total: &Amount,
+    step: &CapacityAmount,
+    min: &CapacityAmount,
+    amounts: impl Iterator<Item = &'a CapacityAmount<'a>>,
+    total: &CapacityAmount,
     path: &Path,
     violations: &mut Violations,
 ) {

@@ -1,4 +1,4 @@
-//! Which devices does somebody ask for?
+//! ResourceClaims and ResourceClaimTemplates.
 
 use mizzen_object::validate::{field, meta, names};
 use mizzen_object::{Action, Context, Path, Violations};
@@ -6,19 +6,81 @@ use mizzen_value::Value;
 
 use super::{parts, status};
 use crate::Behaviour;
+use mizzen_apiextensions::KindStrategy;
 use mizzen_apiextensions::{internal, rules};
 
 pub(super) const CLAIM: Behaviour = Behaviour {
     default: |claim| default_spec(claim.entry("spec")),
-    prepare: prepare_claim,
-    validate: validate_claim,
-    ..Behaviour::NONE
+    ..Behaviour::of::<ResourceClaimStrategy>()
 };
 pub(super) const TEMPLATE: Behaviour = Behaviour {
     default: |template| default_spec(template.entry("spec").entry("spec")),
-    validate: validate_template,
-    ..Behaviour::NONE
+    ..Behaviour::of::<ResourceClaimTemplateStrategy>()
 };
+
+pub(super) struct ResourceClaimStrategy;
+
+impl KindStrategy for ResourceClaimStrategy {
+    fn prepare(claim: &mut Value, old: Option<&Value>, context: &Context) {
+        if let Some(old) = old.filter(|_| context.action == Action::Status) {
+            status::drop_deallocated(claim, old);
+        }
+    }
+
+    fn validate(
+        claim: &Value,
+        old: Option<&Value>,
+        context: &Context,
+        violations: &mut Violations,
+    ) {
+        let (spec, path) = (&claim["spec"], Path::new("spec"));
+        match (context.action, old) {
+            (Action::Status, Some(old)) => status::validate(claim, old, violations),
+            (_, Some(old)) => {
+                let shown = |spec: &Value| internal::shown("ResourceClaimSpec", spec);
+                field::immutable(&shown(spec), &shown(&old["spec"]), &path, violations);
+            }
+            (_, None) => validate_spec(spec, &path, violations),
+        }
+    }
+}
+
+pub(super) struct ResourceClaimTemplateStrategy;
+
+impl KindStrategy for ResourceClaimTemplateStrategy {
+    fn validate(
+        template: &Value,
+        old: Option<&Value>,
+        _context: &Context,
+        violations: &mut Violations,
+    ) {
+        let (spec, path) = (&template["spec"], Path::new("spec"));
+        // A claim that is made from a template gets labels and annotations from it, and nothing else.
+        let metadata = &spec["metadata"];
+        let place = path.child("metadata");
+        meta::annotations(
+            &metadata["annotations"],
+            &place.child("annotations"),
+            violations,
+        );
+        meta::labels(&metadata["labels"], &place.child("labels"), violations);
+        for (name, value) in metadata.entries() {
+            if !matches!(name, "labels" | "annotations") && !value.is_empty() {
+                let name = if name == "uid" { "uID" } else { name };
+                violations.forbidden(place.child(name), "cannot be set");
+            }
+        }
+        validate_spec(&spec["spec"], &path.child("spec"), violations);
+        if let Some(old) = old {
+            field::immutable(
+                &shown_template(spec),
+                &shown_template(&old["spec"]),
+                &path,
+                violations,
+            );
+        }
+    }
+}
 
 fn default_spec(spec: &mut Value) {
     for request in spec
@@ -46,64 +108,6 @@ fn default_request(request: &mut Value) {
     }
 }
 
-fn prepare_claim(claim: &mut Value, old: Option<&Value>, context: &Context) {
-    if let Some(old) = old.filter(|_| context.action == Action::Status) {
-        status::drop_deallocated(claim, old);
-    }
-}
-
-fn validate_claim(
-    claim: &Value,
-    old: Option<&Value>,
-    context: &Context,
-    violations: &mut Violations,
-) {
-    let (spec, path) = (&claim["spec"], Path::new("spec"));
-    match (context.action, old) {
-        (Action::Status, Some(old)) => status::validate(claim, old, violations),
-        (_, Some(old)) => {
-            let shown = |spec: &Value| internal::shown("ResourceClaimSpec", spec);
-            field::immutable(&shown(spec), &shown(&old["spec"]), &path, violations);
-        }
-        (_, None) => validate_spec(spec, &path, violations),
-    }
-}
-
-fn validate_template(
-    template: &Value,
-    old: Option<&Value>,
-    _context: &Context,
-    violations: &mut Violations,
-) {
-    let (spec, path) = (&template["spec"], Path::new("spec"));
-    validate_metadata(&spec["metadata"], &path.child("metadata"), violations);
-    validate_spec(&spec["spec"], &path.child("spec"), violations);
-    if let Some(old) = old {
-        field::immutable(
-            &shown_template(spec),
-            &shown_template(&old["spec"]),
-            &path,
-            violations,
-        );
-    }
-}
-
-/// A claim that is made from a template gets labels and annotations from it, and nothing else.
-fn validate_metadata(metadata: &Value, path: &Path, violations: &mut Violations) {
-    meta::annotations(
-        &metadata["annotations"],
-        &path.child("annotations"),
-        violations,
-    );
-    meta::labels(&metadata["labels"], &path.child("labels"), violations);
-    for (name, value) in metadata.entries() {
-        if !matches!(name, "labels" | "annotations") && !value.is_empty() {
-            let name = if name == "uid" { "uID" } else { name };
-            violations.forbidden(path.child(name), "cannot be set");
-        }
-    }
-}
-
 /// Kubernetes: the metadata of the internal type is inlined, and keeps the API's names.
 fn shown_template(spec: &Value) -> Value {
     let mut shown = spec["metadata"].clone();
@@ -126,7 +130,7 @@ fn validate_spec(spec: &Value, path: &Path, violations: &mut Violations) {
         parts::name,
     );
 
-    let known = Requests(devices);
+    let known = ClaimRequests(devices);
     let constraints = path.child("constraints");
     parts::each(
         devices["constraints"].list(),
@@ -134,7 +138,21 @@ fn validate_spec(spec: &Value, path: &Path, violations: &mut Violations) {
         &constraints,
         violations,
         |item, path, violations| {
-            validate_constraint(item, &known, path, violations);
+            validate_references(item, &known, path, violations);
+            let attribute = ["matchAttribute", "distinctAttribute"]
+                .into_iter()
+                .find(|name| item.get(name).is_some());
+            match attribute {
+                Some(name) => {
+                    parts::fully_qualified_name(item[name].str(), &path.child(name), violations)
+                }
+                None => {
+                    // Kubernetes: the message says the opposite of the rule.
+                    let detail = "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, but multiple fields \
+                          are set";
+                    violations.required(path, detail);
+                }
+            }
         },
     );
     let configurations = path.child("config");
@@ -215,9 +233,9 @@ fn validate_device(request: &Value, path: &Path, violations: &mut Violations) {
 }
 
 /// The requests of a claim, to be referred to by name.
-pub(super) struct Requests<'a>(pub(super) &'a Value);
+pub(super) struct ClaimRequests<'a>(pub(super) &'a Value);
 
-impl Requests<'_> {
+impl ClaimRequests<'_> {
     /// Whether a request, or `request/alternative`, is there.
     fn has(&self, name: &str) -> bool {
         let (request, alternative) = name.split_once('/').unwrap_or((name, ""));
@@ -253,7 +271,7 @@ impl Requests<'_> {
 /// The requests that something is about.
 pub(super) fn validate_references(
     item: &Value,
-    known: &Requests,
+    known: &ClaimRequests,
     path: &Path,
     violations: &mut Violations,
 ) {
@@ -269,27 +287,4 @@ pub(super) fn validate_references(
         validate,
         Value::clone,
     );
-}
-
-fn validate_constraint(
-    constraint: &Value,
-    known: &Requests,
-    path: &Path,
-    violations: &mut Violations,
-) {
-    validate_references(constraint, known, path, violations);
-    let attribute = ["matchAttribute", "distinctAttribute"]
-        .into_iter()
-        .find(|name| constraint.get(name).is_some());
-    match attribute {
-        Some(name) => {
-            parts::fully_qualified_name(constraint[name].str(), &path.child(name), violations)
-        }
-        None => {
-            // Kubernetes: the message says the opposite of what is wrong.
-            let detail = "exactly one of \"matchAttribute\" or \"distinctAttribute\" is required, but multiple fields \
-                          are set";
-            violations.required(path, detail);
-        }
-    }
 }

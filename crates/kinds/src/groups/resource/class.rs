@@ -1,4 +1,4 @@
-//! Which kinds of device can be asked for?
+//! DeviceClasses.
 
 use mizzen_object::{Context, Path, Violations};
 use mizzen_value::Value;
@@ -6,36 +6,43 @@ use mizzen_value::Value;
 use super::parts;
 use crate::Behaviour;
 use crate::resource_names::is_extended;
+use mizzen_apiextensions::KindStrategy;
 
-pub(super) const CLASS: Behaviour = Behaviour {
-    validate,
-    ..Behaviour::NONE
-};
+pub(super) const CLASS: Behaviour = Behaviour::of::<DeviceClassStrategy>();
 
-const MAX_CONFIGURATIONS: usize = 32;
+pub(super) struct DeviceClassStrategy;
 
-fn validate(class: &Value, old: Option<&Value>, _context: &Context, violations: &mut Violations) {
-    let (spec, path) = (&class["spec"], Path::new("spec"));
-    parts::selectors(&spec["selectors"], &path.child("selectors"), violations);
-    let stored = old.is_some_and(|old| old["spec"]["config"] == spec["config"]);
-    let configurations = spec["config"].list();
-    parts::each(
-        configurations,
-        MAX_CONFIGURATIONS,
-        &path.child("config"),
-        violations,
-        |item, path, violations| {
-            parts::configuration(item, stored, path, violations);
-        },
-    );
-    if let Some(name) = spec["extendedResourceName"]
-        .as_str()
-        .filter(|name| !is_extended(name))
-    {
-        violations.invalid(
-            path.child("extendedResourceName"),
-            name,
-            "must be a valid extended resource name",
+impl KindStrategy for DeviceClassStrategy {
+    fn validate(
+        class: &Value,
+        old: Option<&Value>,
+        _context: &Context,
+        violations: &mut Violations,
+    ) {
+        let (spec, path) = (&class["spec"], Path::new("spec"));
+        parts::selectors(&spec["selectors"], &path.child("selectors"), violations);
+        let stored = old.is_some_and(|old| old["spec"]["config"] == spec["config"]);
+        let configurations = spec["config"].list();
+        parts::each(
+            configurations,
+            MAX_CONFIGURATIONS,
+            &path.child("config"),
+            violations,
+            |item, path, violations| {
+                parts::configuration(item, stored, path, violations);
+            },
         );
+        if let Some(name) = spec["extendedResourceName"]
+            .as_str()
+            .filter(|name| !is_extended(name))
+        {
+            violations.invalid(
+                path.child("extendedResourceName"),
+                name,
+                "must be a valid extended resource name",
+            );
+        }
     }
 }
+
+const MAX_CONFIGURATIONS: usize = 32;

@@ -1,4 +1,4 @@
-//! What is known about a device?
+//! Validation of a device in a ResourceSlice.
 
 use mizzen_object::validate::names;
 use mizzen_object::{Path, Violations};
@@ -67,14 +67,47 @@ pub(super) fn validate(
         MAX_CONSUMPTIONS,
         &place,
         violations,
-        validate_consumption,
+        |consumption, path, violations| {
+            let set = path.child("counterSet");
+            rules::required_text(
+                &consumption["counterSet"],
+                names::is_dns1123_label,
+                &set,
+                violations,
+            );
+            validate_counters(
+                &consumption["counters"],
+                &path.child("counters"),
+                violations,
+            );
+        },
         |item| item["counterSet"].str().into(),
     );
     validate_nodes(device, by_device, path, violations);
     parts::binding_conditions(device, path, violations);
     let mappings = path.child("nodeAllocatableResourceMappings");
     for (name, mapping) in device["nodeAllocatableResourceMappings"].entries() {
-        validate_mapping(name, mapping, device, &mappings.key(name), violations);
+        let path = mappings.key(name);
+        if !crate::resource_names::is_native(name) {
+            violations.invalid(path, name, "must be a node allocatable resource name");
+        }
+        if let Some(factor) = mapping["allocationMultiplier"].as_str() {
+            let quantity = Quantity::of(factor);
+            if quantity.is_zero() || quantity.is_negative() {
+                violations.invalid(
+                    path.child("allocationMultiplier"),
+                    factor,
+                    "must be positive",
+                );
+            }
+        }
+        let place = path.child("capacityKey");
+        match mapping["capacityKey"].as_str() {
+            None => {}
+            Some("") => violations.invalid(place, "", "capacityKey must not be an empty string"),
+            Some(key) if device["capacity"].get(key).is_none() => violations.not_found(place, key),
+            Some(_) => {}
+        }
     }
 }
 
@@ -195,21 +228,6 @@ fn is_semver(text: &str) -> bool {
         && build.is_none_or(|build| build.split('.').all(is_word))
 }
 
-fn validate_consumption(consumption: &Value, path: &Path, violations: &mut Violations) {
-    let set = path.child("counterSet");
-    rules::required_text(
-        &consumption["counterSet"],
-        names::is_dns1123_label,
-        &set,
-        violations,
-    );
-    validate_counters(
-        &consumption["counters"],
-        &path.child("counters"),
-        violations,
-    );
-}
-
 /// Counters that devices draw on.
 pub(super) fn validate_counter_set(set: &Value, path: &Path, violations: &mut Violations) {
     rules::required_text(
@@ -287,34 +305,5 @@ fn validate_nodes(device: &Value, by_device: bool, path: &Path, violations: &mut
         0 => violations.required(path, one_of),
         1 => {}
         _ => violations.invalid(path, format!("{{{}}}", ways.join(", ")), one_of),
-    }
-}
-
-fn validate_mapping(
-    name: &str,
-    mapping: &Value,
-    device: &Value,
-    path: &Path,
-    violations: &mut Violations,
-) {
-    if !crate::resource_names::is_native(name) {
-        violations.invalid(path, name, "must be a node allocatable resource name");
-    }
-    if let Some(factor) = mapping["allocationMultiplier"].as_str() {
-        let quantity = Quantity::of(factor);
-        if quantity.is_zero() || quantity.is_negative() {
-            violations.invalid(
-                path.child("allocationMultiplier"),
-                factor,
-                "must be positive",
-            );
-        }
-    }
-    let place = path.child("capacityKey");
-    match mapping["capacityKey"].as_str() {
-        None => {}
-        Some("") => violations.invalid(place, "", "capacityKey must not be an empty string"),
-        Some(key) if device["capacity"].get(key).is_none() => violations.not_found(place, key),
-        Some(_) => {}
     }
 }

@@ -1,4 +1,4 @@
-//! Is an expression sound that selects devices? Kubernetes: dynamic-resource-allocation/cel/compile.go.
+//! CEL expressions that select devices. Kubernetes: dynamic-resource-allocation/cel/compile.go.
 
 use std::sync::OnceLock;
 
@@ -20,7 +20,7 @@ const MAX_DRIVER: u64 = 63;
 /// How many attributes or capacities a device may have.
 const MAX_ENTRIES: u64 = 32;
 
-/// Reports what is wrong with an expression.
+/// Validates an expression.
 pub(super) fn validate(expression: &str, path: &Path, violations: &mut Violations) {
     let program = match environment().compile(expression) {
         Ok(program) => program,
@@ -92,7 +92,7 @@ impl SizeEstimator for DeviceSizes {
 mod tests {
     use super::*;
 
-    /// What is wrong with an expression, in one line.
+    /// The compile error of an expression, in one line.
     #[track_caller]
     fn check(expression: &str, expected: Option<&str>) {
         let mut violations = Violations::default();

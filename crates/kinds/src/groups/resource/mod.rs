@@ -1,7 +1,7 @@
-//! resource.k8s.io: which devices are there, who asks for them, and who got them?
+//! resource.k8s.io: dynamic resource allocation.
 //!
-//! Expressions are only measured here; whether they compile is the business of whoever runs them. So is whether
-//! a namespace may ask for administrative access.
+//! Validation only limits the length of expressions; the components that evaluate them compile them. Admin access is
+//! authorized by admission.
 
 mod capacity;
 mod claim;

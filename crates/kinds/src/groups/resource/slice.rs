@@ -1,4 +1,4 @@
-//! Which devices does a driver offer, and on which nodes?
+//! ResourceSlices.
 
 use mizzen_object::validate::{field, names};
 use mizzen_object::{Context, Path, Violations};
@@ -6,15 +6,152 @@ use mizzen_value::Value;
 
 use super::{device, parts};
 use crate::Behaviour;
+use mizzen_apiextensions::KindStrategy;
 use mizzen_apiextensions::rules;
 
-pub(super) const SLICE: Behaviour = Behaviour {
-    default,
-    prepare,
-    validate,
-    warnings,
-    ..Behaviour::NONE
-};
+pub(super) const SLICE: Behaviour = Behaviour::of::<ResourceSliceStrategy>();
+
+pub(super) struct ResourceSliceStrategy;
+
+impl KindStrategy for ResourceSliceStrategy {
+    fn default(slice: &mut Value) {
+        for device in devices_mut(slice) {
+            for mapping in members_mut(device, "nodeAllocatableResourceMappings") {
+                mapping.set_default("allocationMultiplier", "1");
+            }
+        }
+    }
+
+    /// Kubernetes: mappings and lists of attributes are behind gates that are off by default; they stay where they
+    /// are in use.
+    fn prepare(slice: &mut Value, old: Option<&Value>, context: &Context) {
+        let old = old
+            .map(|old| old["spec"]["devices"].list())
+            .unwrap_or_default();
+        let maps = old
+            .iter()
+            .any(|device| !device["nodeAllocatableResourceMappings"].is_empty());
+        let lists = old.iter().any(device::has_list);
+        for device in devices_mut(slice) {
+            for taint in device
+                .get_mut("taints")
+                .into_iter()
+                .flat_map(Value::list_mut)
+            {
+                taint.set_default("timeAdded", context.now);
+            }
+            if !maps {
+                device.remove("nodeAllocatableResourceMappings");
+            }
+            for attribute in members_mut(device, "attributes").filter(|_| !lists) {
+                for name in LISTS {
+                    attribute.remove(name);
+                }
+            }
+        }
+    }
+
+    fn validate(
+        slice: &Value,
+        old: Option<&Value>,
+        _context: &Context,
+        violations: &mut Violations,
+    ) {
+        let (spec, path) = (&slice["spec"], Path::new("spec"));
+        let old = old.map(|old| &old["spec"]);
+        parts::driver(spec["driver"].str(), &path.child("driver"), violations);
+        let pool = &spec["pool"];
+        let place = path.child("pool");
+        parts::pool(pool["name"].str(), &place.child("name"), violations);
+        let (count, generation) = (pool["resourceSliceCount"].int(), pool["generation"].int());
+        if count <= 0 {
+            violations.invalid(
+                place.child("resourceSliceCount"),
+                count,
+                "must be greater than zero",
+            );
+        }
+        if generation < 0 {
+            violations.invalid(
+                place.child("generation"),
+                generation,
+                "must be greater than or equal to zero",
+            );
+        }
+        if let Some(old) = old {
+            let pool = path.child("pool");
+            field::immutable(
+                &spec["pool"]["name"],
+                &old["pool"]["name"],
+                &pool.child("name"),
+                violations,
+            );
+            field::immutable(
+                &spec["driver"],
+                &old["driver"],
+                &path.child("driver"),
+                violations,
+            );
+            field::immutable(
+                &spec["nodeName"],
+                &old["nodeName"],
+                &path.child("nodeName"),
+                violations,
+            );
+        }
+        validate_nodes(spec, &path, violations);
+        if !spec["sharedCounters"].is_empty() && !spec["devices"].is_empty() {
+            violations.invalid(
+                path,
+                "",
+                "only one of `sharedCounters` or `devices` is allowed",
+            );
+        }
+        let devices = spec["devices"].list();
+        let max = if devices.iter().any(device::is_advanced) {
+            MAX_ADVANCED_DEVICES
+        } else {
+            MAX_DEVICES
+        };
+        let by_device = spec["perDeviceNodeSelection"].bool();
+        let validate = |device: &Value, path: &Path, violations: &mut Violations| {
+            let old = old.and_then(|old| {
+                old["devices"]
+                    .list()
+                    .iter()
+                    .find(|old| old["name"] == device["name"])
+            });
+            device::validate(device, old, by_device, path, violations);
+        };
+        parts::each_once(
+            devices,
+            max,
+            &path.child("devices"),
+            violations,
+            validate,
+            parts::name,
+        );
+        let (counters, path) = (spec["sharedCounters"].list(), path.child("sharedCounters"));
+        parts::each_once(
+            counters,
+            MAX_COUNTER_SETS,
+            &path,
+            violations,
+            device::validate_counter_set,
+            parts::name,
+        );
+    }
+
+    fn warnings(slice: &Value, _old: Option<&Value>, _context: &Context) -> Vec<String> {
+        let driver = slice["spec"]["driver"].str();
+        if driver == driver.to_lowercase() {
+            return Vec::new();
+        }
+        vec![format!(
+            "spec.driver: driver names should be lowercase; \"{driver}\" contains uppercase characters"
+        )]
+    }
+}
 
 fn devices_mut(slice: &mut Value) -> &mut [Value] {
     slice
@@ -31,133 +168,11 @@ fn members_mut<'a>(device: &'a mut Value, map: &str) -> impl Iterator<Item = &'a
     map.into_iter().flat_map(|map| map.values_mut())
 }
 
-fn default(slice: &mut Value) {
-    for device in devices_mut(slice) {
-        for mapping in members_mut(device, "nodeAllocatableResourceMappings") {
-            mapping.set_default("allocationMultiplier", "1");
-        }
-    }
-}
-
 const LISTS: [&str; 4] = ["bools", "ints", "strings", "versions"];
-
-/// Kubernetes: mappings and lists of attributes are behind gates that are off by default; they stay where they
-/// are in use.
-fn prepare(slice: &mut Value, old: Option<&Value>, context: &Context) {
-    let old = old
-        .map(|old| old["spec"]["devices"].list())
-        .unwrap_or_default();
-    let maps = old
-        .iter()
-        .any(|device| !device["nodeAllocatableResourceMappings"].is_empty());
-    let lists = old.iter().any(device::has_list);
-    for device in devices_mut(slice) {
-        for taint in device
-            .get_mut("taints")
-            .into_iter()
-            .flat_map(Value::list_mut)
-        {
-            taint.set_default("timeAdded", context.now);
-        }
-        if !maps {
-            device.remove("nodeAllocatableResourceMappings");
-        }
-        for attribute in members_mut(device, "attributes").filter(|_| !lists) {
-            for name in LISTS {
-                attribute.remove(name);
-            }
-        }
-    }
-}
 
 const MAX_DEVICES: usize = 128;
 const MAX_ADVANCED_DEVICES: usize = 64;
 const MAX_COUNTER_SETS: usize = 8;
-
-fn validate(slice: &Value, old: Option<&Value>, _context: &Context, violations: &mut Violations) {
-    let (spec, path) = (&slice["spec"], Path::new("spec"));
-    let old = old.map(|old| &old["spec"]);
-    parts::driver(spec["driver"].str(), &path.child("driver"), violations);
-    validate_pool(&spec["pool"], &path.child("pool"), violations);
-    if let Some(old) = old {
-        let pool = path.child("pool");
-        field::immutable(
-            &spec["pool"]["name"],
-            &old["pool"]["name"],
-            &pool.child("name"),
-            violations,
-        );
-        field::immutable(
-            &spec["driver"],
-            &old["driver"],
-            &path.child("driver"),
-            violations,
-        );
-        field::immutable(
-            &spec["nodeName"],
-            &old["nodeName"],
-            &path.child("nodeName"),
-            violations,
-        );
-    }
-    validate_nodes(spec, &path, violations);
-    if !spec["sharedCounters"].is_empty() && !spec["devices"].is_empty() {
-        violations.invalid(
-            path,
-            "",
-            "only one of `sharedCounters` or `devices` is allowed",
-        );
-    }
-    validate_devices(spec, old, &path.child("devices"), violations);
-    let (counters, path) = (spec["sharedCounters"].list(), path.child("sharedCounters"));
-    parts::each_once(
-        counters,
-        MAX_COUNTER_SETS,
-        &path,
-        violations,
-        device::validate_counter_set,
-        parts::name,
-    );
-}
-
-fn validate_devices(spec: &Value, old: Option<&Value>, path: &Path, violations: &mut Violations) {
-    let devices = spec["devices"].list();
-    let max = if devices.iter().any(device::is_advanced) {
-        MAX_ADVANCED_DEVICES
-    } else {
-        MAX_DEVICES
-    };
-    let by_device = spec["perDeviceNodeSelection"].bool();
-    let validate = |device: &Value, path: &Path, violations: &mut Violations| {
-        let old = old.and_then(|old| {
-            old["devices"]
-                .list()
-                .iter()
-                .find(|old| old["name"] == device["name"])
-        });
-        device::validate(device, old, by_device, path, violations);
-    };
-    parts::each_once(devices, max, path, violations, validate, parts::name);
-}
-
-fn validate_pool(pool: &Value, path: &Path, violations: &mut Violations) {
-    parts::pool(pool["name"].str(), &path.child("name"), violations);
-    let (count, generation) = (pool["resourceSliceCount"].int(), pool["generation"].int());
-    if count <= 0 {
-        violations.invalid(
-            path.child("resourceSliceCount"),
-            count,
-            "must be greater than zero",
-        );
-    }
-    if generation < 0 {
-        violations.invalid(
-            path.child("generation"),
-            generation,
-            "must be greater than or equal to zero",
-        );
-    }
-}
 
 /// A slice says in one way where its devices are.
 fn validate_nodes(spec: &Value, path: &Path, violations: &mut Violations) {
@@ -180,7 +195,29 @@ fn validate_nodes(spec: &Value, path: &Path, violations: &mut Violations) {
     }
     if let Some(selector) = spec.get("nodeSelector") {
         ways.push("`nodeSelector`");
-        validate_selector(selector, &path.child("nodeSelector"), violations);
+        crate::pod::validate_node_selector(
+            selector,
+            false,
+            &path.child("nodeSelector"),
+            violations,
+        );
+        let terms = &selector["nodeSelectorTerms"];
+        if terms.list().len() != 1 {
+            let shown = terms
+                .list()
+                .iter()
+                .map(|term| mizzen_apiextensions::internal::shown("NodeSelectorTerm", term));
+            let shown = if terms.is_null() {
+                Value::Null
+            } else {
+                shown.collect::<Vec<_>>().into()
+            };
+            violations.invalid(
+                path.child("nodeSelector").child("nodeSelectorTerms"),
+                shown,
+                "must have exactly one node selector term",
+            );
+        }
     }
     for (name, way) in [
         ("allNodes", "`allNodes`"),
@@ -201,35 +238,4 @@ fn validate_nodes(spec: &Value, path: &Path, violations: &mut Violations) {
             );
         }
     }
-}
-
-fn validate_selector(selector: &Value, path: &Path, violations: &mut Violations) {
-    crate::pod::validate_node_selector(selector, false, path, violations);
-    let terms = &selector["nodeSelectorTerms"];
-    if terms.list().len() != 1 {
-        let shown = terms
-            .list()
-            .iter()
-            .map(|term| mizzen_apiextensions::internal::shown("NodeSelectorTerm", term));
-        let shown = if terms.is_null() {
-            Value::Null
-        } else {
-            shown.collect::<Vec<_>>().into()
-        };
-        violations.invalid(
-            path.child("nodeSelectorTerms"),
-            shown,
-            "must have exactly one node selector term",
-        );
-    }
-}
-
-fn warnings(slice: &Value, _old: Option<&Value>, _context: &Context) -> Vec<String> {
-    let driver = slice["spec"]["driver"].str();
-    if driver == driver.to_lowercase() {
-        return Vec::new();
-    }
-    vec![format!(
-        "spec.driver: driver names should be lowercase; \"{driver}\" contains uppercase characters"
-    )]
 }

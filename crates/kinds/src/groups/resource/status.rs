@@ -1,10 +1,10 @@
-//! Which devices did a claim get, and who uses them?
+//! Validation of a ResourceClaim's status.
 
 use mizzen_object::validate::{condition, field, ip};
 use mizzen_object::{Path, Violations};
 use mizzen_value::Value;
 
-use super::claim::{Requests, validate_references};
+use super::claim::{ClaimRequests, validate_references};
 use super::parts;
 use mizzen_apiextensions::internal;
 
@@ -51,7 +51,13 @@ pub(super) fn validate(claim: &Value, old: &Value, violations: &mut Violations) 
         MAX_USERS,
         &users,
         violations,
-        validate_user,
+        |user, path, violations| {
+            for name in ["resource", "name", "uid"] {
+                if user[name].is_empty() {
+                    violations.required(path.child(name), "");
+                }
+            }
+        },
         |user| user["uid"].clone(),
     );
     let known = allocated(status);
@@ -66,7 +72,20 @@ pub(super) fn validate(claim: &Value, old: &Value, violations: &mut Violations) 
         validate,
         shown_id,
     );
-    validate_users(claim, old_status, &users, violations);
+    let place = users;
+    let users = claim["status"]["reservedFor"].list();
+    if !users.is_empty() {
+        if claim["status"]["allocation"].is_null() {
+            violations.forbidden(place, "may not be specified when `allocated` is not set");
+        } else if !claim["metadata"]["deletionTimestamp"].is_null()
+            && users
+                .iter()
+                .any(|user| !old_status["reservedFor"].list().contains(user))
+        {
+            let detail = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set";
+            violations.forbidden(place, detail);
+        }
+    }
 
     let (new, old, path) = (
         &status["allocation"],
@@ -77,32 +96,12 @@ pub(super) fn validate(claim: &Value, old: &Value, violations: &mut Violations) 
         let shown = |allocation: &Value| internal::shown("AllocationResult", allocation);
         field::immutable(&shown(new), &shown(old), &path, violations);
     } else if !new.is_null() {
-        validate_allocation(new, &Requests(&claim["spec"]["devices"]), &path, violations);
-    }
-}
-
-fn validate_user(user: &Value, path: &Path, violations: &mut Violations) {
-    for name in ["resource", "name", "uid"] {
-        if user[name].is_empty() {
-            violations.required(path.child(name), "");
-        }
-    }
-}
-
-fn validate_users(claim: &Value, old: &Value, path: &Path, violations: &mut Violations) {
-    let users = claim["status"]["reservedFor"].list();
-    if users.is_empty() {
-        return;
-    }
-    if claim["status"]["allocation"].is_null() {
-        violations.forbidden(path, "may not be specified when `allocated` is not set");
-    } else if !claim["metadata"]["deletionTimestamp"].is_null()
-        && users
-            .iter()
-            .any(|user| !old["reservedFor"].list().contains(user))
-    {
-        let detail = "new entries may not be added while `deallocationRequested` or `deletionTimestamp` are set";
-        violations.forbidden(path, detail);
+        validate_allocation(
+            new,
+            &ClaimRequests(&claim["spec"]["devices"]),
+            &path,
+            violations,
+        );
     }
 }
 
@@ -135,17 +134,10 @@ fn validate_device(device: &Value, known: &[[&str; 4]], path: &Path, violations:
     if let Some(data) = device.get("data").filter(|data| !data.is_null()) {
         parts::raw(data, false, &path.child("data"), violations);
     }
-    validate_network(
-        &device["networkData"],
-        &path.child("networkData"),
-        violations,
-    );
-}
-
-fn validate_network(network: &Value, path: &Path, violations: &mut Violations) {
+    let network = &device["networkData"];
     for (name, limit) in [("interfaceName", 256), ("hardwareAddress", 128)] {
         if network[name].str().len() > limit {
-            violations.too_long(path.child(name), limit);
+            violations.too_long(path.child("networkData").child(name), limit);
         }
     }
     let validate = |address: &Value, path: &Path, violations: &mut Violations| {
@@ -156,7 +148,7 @@ fn validate_network(network: &Value, path: &Path, violations: &mut Violations) {
     parts::each_once(
         network["ips"].list(),
         MAX_ADDRESSES,
-        &path.child("ips"),
+        &path.child("networkData").child("ips"),
         violations,
         validate,
         Value::clone,
@@ -185,7 +177,7 @@ const MAX_RESULTS: usize = 32;
 
 fn validate_allocation(
     allocation: &Value,
-    known: &Requests,
+    known: &ClaimRequests,
     path: &Path,
     violations: &mut Violations,
 ) {
@@ -197,7 +189,14 @@ fn validate_allocation(
         &results,
         violations,
         |result, path, violations| {
-            validate_result(result, known, path, violations);
+            known.validate(result["request"].str(), &path.child("request"), violations);
+            parts::driver(result["driver"].str(), &path.child("driver"), violations);
+            parts::pool(result["pool"].str(), &path.child("pool"), violations);
+            parts::label(result["device"].str(), &path.child("device"), violations);
+            parts::binding_conditions(result, path, violations);
+            if let Some(id) = result["shareID"].as_str() {
+                parts::share_id(id, &path.child("shareID"), violations);
+            }
         },
     );
     let configurations = place.child("config");
@@ -227,16 +226,5 @@ fn validate_allocation(
             &path.child("nodeSelector"),
             violations,
         );
-    }
-}
-
-fn validate_result(result: &Value, known: &Requests, path: &Path, violations: &mut Violations) {
-    known.validate(result["request"].str(), &path.child("request"), violations);
-    parts::driver(result["driver"].str(), &path.child("driver"), violations);
-    parts::pool(result["pool"].str(), &path.child("pool"), violations);
-    parts::label(result["device"].str(), &path.child("device"), violations);
-    parts::binding_conditions(result, path, violations);
-    if let Some(id) = result["shareID"].as_str() {
-        parts::share_id(id, &path.child("shareID"), violations);
     }
 }

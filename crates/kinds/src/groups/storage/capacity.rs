@@ -1,4 +1,4 @@
-//! How much room does a storage class have, and where?
+//! CSIStorageCapacities.
 
 use mizzen_object::validate::{field, names};
 use mizzen_object::{Context, Path, Violations};
@@ -6,67 +6,68 @@ use mizzen_value::Value;
 
 use super::label_warning;
 use crate::Behaviour;
+use mizzen_apiextensions::KindStrategy;
 use mizzen_apiextensions::rules;
 
-pub(super) const CAPACITY: Behaviour = Behaviour {
-    validate: validate_capacity,
-    warnings: capacity_warnings,
-    ..Behaviour::NONE
-};
+pub(super) const CAPACITY: Behaviour = Behaviour::of::<StorageCapacityStrategy>();
 
-fn validate_capacity(
-    capacity: &Value,
-    old: Option<&Value>,
-    _context: &Context,
-    violations: &mut Violations,
-) {
-    let topology = Path::new("nodeTopology");
-    rules::selector(
-        &capacity["nodeTopology"],
-        old.map(|old| &old["nodeTopology"]),
-        &topology,
-        violations,
-    );
-    let class = Path::new("storageClassName");
-    rules::text(
-        capacity["storageClassName"].str(),
-        names::is_dns1123_subdomain,
-        &class,
-        violations,
-    );
-    rules::nonnegative_amount(&capacity["capacity"], &Path::new("capacity"), violations);
-    if let Some(old) = old {
-        field::immutable(
+pub(super) struct StorageCapacityStrategy;
+
+impl KindStrategy for StorageCapacityStrategy {
+    fn validate(
+        capacity: &Value,
+        old: Option<&Value>,
+        _context: &Context,
+        violations: &mut Violations,
+    ) {
+        let topology = Path::new("nodeTopology");
+        rules::selector(
             &capacity["nodeTopology"],
-            &old["nodeTopology"],
+            old.map(|old| &old["nodeTopology"]),
             &topology,
             violations,
         );
-        field::immutable(
-            &capacity["storageClassName"],
-            &old["storageClassName"],
+        let class = Path::new("storageClassName");
+        rules::text(
+            capacity["storageClassName"].str(),
+            names::is_dns1123_subdomain,
             &class,
             violations,
         );
-    }
-}
-
-fn capacity_warnings(capacity: &Value, _old: Option<&Value>, _context: &Context) -> Vec<String> {
-    let topology = &capacity["nodeTopology"];
-    let mut warnings = Vec::new();
-    for (index, requirement) in topology["matchExpressions"].list().iter().enumerate() {
-        let key = requirement["key"].str();
-        if let Some(message) = crate::pod::old_node_label(key) {
-            warnings.push(format!(
-                "nodeTopology.matchExpressions[{index}].key: {key} is {message}"
-            ));
+        rules::nonnegative_amount(&capacity["capacity"], &Path::new("capacity"), violations);
+        if let Some(old) = old {
+            field::immutable(
+                &capacity["nodeTopology"],
+                &old["nodeTopology"],
+                &topology,
+                violations,
+            );
+            field::immutable(
+                &capacity["storageClassName"],
+                &old["storageClassName"],
+                &class,
+                violations,
+            );
         }
     }
-    for (key, _) in topology["matchLabels"].entries() {
-        warnings.extend(label_warning(
-            format!("nodeTopology.matchLabels.{key}"),
-            key,
-        ));
+
+    fn warnings(capacity: &Value, _old: Option<&Value>, _context: &Context) -> Vec<String> {
+        let topology = &capacity["nodeTopology"];
+        let mut warnings = Vec::new();
+        for (index, requirement) in topology["matchExpressions"].list().iter().enumerate() {
+            let key = requirement["key"].str();
+            if let Some(message) = crate::pod::old_node_label(key) {
+                warnings.push(format!(
+                    "nodeTopology.matchExpressions[{index}].key: {key} is {message}"
+                ));
+            }
+        }
+        for (key, _) in topology["matchLabels"].entries() {
+            warnings.extend(label_warning(
+                format!("nodeTopology.matchLabels.{key}"),
+                key,
+            ));
+        }
+        warnings
     }
-    warnings
 }

@@ -1,4 +1,4 @@
-//! storage.k8s.io: where do volumes come from, and where are they attached?
+//! storage.k8s.io: storage classes, CSI drivers and volume attachments.
 
 mod attachment;
 mod capacity;

@@ -1,4 +1,4 @@
-//! Who may do what, who said so, and what happened.
+//! Tests of authentication, authorization, certificates and events.
 
 use expect_test::expect;
 

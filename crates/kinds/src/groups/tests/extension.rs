@@ -1,4 +1,4 @@
-//! What others add to the API.
+//! Tests of API extension: webhooks, policies, CustomResourceDefinitions, APIServices.
 
 use expect_test::expect;
 

@@ -1,4 +1,4 @@
-//! Volumes, devices and nodes.
+//! Tests of volumes, devices and nodes.
 
 use expect_test::expect;
 

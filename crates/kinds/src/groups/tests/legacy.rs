@@ -1,4 +1,4 @@
-//! Versions that Kubernetes serves no more: what they take for granted, and in whose words they are refused.
+//! Tests of removed versions: their defaults and their error messages.
 
 use expect_test::{Expect, expect};
 use mizzen_object::Action;

@@ -1,4 +1,4 @@
-//! How much runs, and what may be disturbed.
+//! Tests of autoscaling, disruption budgets and flow control.
 
 use expect_test::expect;
 

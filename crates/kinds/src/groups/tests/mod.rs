@@ -1,4 +1,4 @@
-//! One object of each kind on its way in: decoded, defaulted, prepared, validated.
+//! Runs one object of each kind through decoding, defaults, preparation and validation.
 
 mod access;
 mod extension;

@@ -1,4 +1,4 @@
-//! Definitions whose schemas have rules.
+//! Tests of CustomResourceDefinitions with validation rules.
 
 use expect_test::{Expect, expect};
 

@@ -1,4 +1,4 @@
-//! How requests find their way, in the cluster and in the server.
+//! Tests of networking, discovery and flow control.
 
 use expect_test::expect;
 

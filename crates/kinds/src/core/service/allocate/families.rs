@@ -1,4 +1,4 @@
-//! Which families of addresses a service gets: as its policy says, as its addresses show, as the cluster has.
+//! Choice of a service's IP families: by policy, by its cluster IPs, by what the cluster supports.
 
 use mizzen_object::{Path, Violations};
 use mizzen_value::Value;
@@ -21,15 +21,51 @@ pub(super) fn decide(
         return Ok(());
     }
     let has_selector = !service["spec"]["selector"].is_empty();
-    default_policy(service.entry("spec"), old, has_selector);
+    let spec = service.entry("spec");
+    let before = old
+        .map(|old| old["spec"]["ipFamilyPolicy"].clone())
+        .unwrap_or_default();
+    let policy = match before {
+        Value::Null if spec["clusterIP"].str() == NONE && !has_selector => REQUIRE.into(),
+        Value::Null => SINGLE.into(),
+        before => before,
+    };
+    spec.set_default("ipFamilyPolicy", policy);
     check(|violations| addresses::validate(service, old, violations))?;
 
     let spec = service.entry("spec");
     let mut violations = Violations::default();
     if let Some(old) = old {
-        release_second(spec, &old["spec"], &mut violations);
+        // One family means one address: the second is released, unless the client changed the list.
+        let old_spec = &old["spec"];
+        let path = Path::new("spec");
+        let words = [("clusterIPs", "cluster IP"), ("ipFamilies", "IP family")];
+        for (field, word) in words {
+            let (n_new, n_old) = (spec[field].list().len(), old_spec[field].list().len());
+            if spec["ipFamilyPolicy"].str() == SINGLE {
+                if spec[field] == old_spec[field] && n_new > 1 {
+                    spec.entry(field).make_list().truncate(1);
+                }
+            } else if n_new > 0 && n_new < n_old {
+                let message = format!("must be '{SINGLE}' to release the secondary {word}");
+                violations.invalid(
+                    path.child("ipFamilyPolicy"),
+                    spec["ipFamilyPolicy"].clone(),
+                    &message,
+                );
+            }
+        }
     }
-    single_has_one(spec, &mut violations);
+    if spec["ipFamilyPolicy"].str() == SINGLE {
+        let path = Path::new("spec");
+        for (field, word) in [("clusterIPs", "cluster IPs"), ("ipFamilies", "IP families")] {
+            if spec[field].list().len() == 2 {
+                let message =
+                    format!("must be '{REQUIRE}' or '{PREFER}' when multiple {word} are specified");
+                violations.invalid(path.child("ipFamilyPolicy"), SINGLE, &message);
+            }
+        }
+    }
     families_of_addresses(spec, pool, &mut violations);
     refuse_if_any(violations)?;
 
@@ -37,7 +73,20 @@ pub(super) fn decide(
         fill_families(spec, pool, true);
         return Ok(());
     }
-    check(|violations| known_to_cluster(spec, pool, violations))?;
+    check(|violations| {
+        let path = Path::new("spec");
+        if spec["ipFamilyPolicy"].str() == REQUIRE && pool.families().len() < 2 {
+            let message = "this cluster is not configured for dual-stack services";
+            violations.invalid(path.child("ipFamilyPolicy"), REQUIRE, message);
+        }
+        let path = path.child("ipFamilies");
+        for (index, family) in spec["ipFamilies"].list().iter().enumerate() {
+            if !pool.families().contains(&family.str()) {
+                let message = "not configured on this cluster";
+                violations.invalid(path.index(index), family.str(), message);
+            }
+        }
+    })?;
     fill_families(spec, pool, false);
     Ok(())
 }
@@ -52,53 +101,6 @@ pub(super) fn is_settled(service: &Value, old: &Value) -> bool {
         && ["type", "clusterIPs", "ipFamilies"]
             .iter()
             .all(|field| spec[*field] == old_spec[*field])
-}
-
-fn default_policy(spec: &mut Value, old: Option<&Value>, has_selector: bool) {
-    let before = old
-        .map(|old| old["spec"]["ipFamilyPolicy"].clone())
-        .unwrap_or_default();
-    let policy = match before {
-        Value::Null if spec["clusterIP"].str() == NONE && !has_selector => REQUIRE.into(),
-        Value::Null => SINGLE.into(),
-        before => before,
-    };
-    spec.set_default("ipFamilyPolicy", policy);
-}
-
-/// One family means one address: the second goes, unless the caller changed the list himself.
-fn release_second(spec: &mut Value, old_spec: &Value, violations: &mut Violations) {
-    let path = Path::new("spec");
-    let words = [("clusterIPs", "cluster IP"), ("ipFamilies", "IP family")];
-    for (field, word) in words {
-        let (n_new, n_old) = (spec[field].list().len(), old_spec[field].list().len());
-        if spec["ipFamilyPolicy"].str() == SINGLE {
-            if spec[field] == old_spec[field] && n_new > 1 {
-                spec.entry(field).make_list().truncate(1);
-            }
-        } else if n_new > 0 && n_new < n_old {
-            let message = format!("must be '{SINGLE}' to release the secondary {word}");
-            violations.invalid(
-                path.child("ipFamilyPolicy"),
-                spec["ipFamilyPolicy"].clone(),
-                &message,
-            );
-        }
-    }
-}
-
-fn single_has_one(spec: &Value, violations: &mut Violations) {
-    if spec["ipFamilyPolicy"].str() != SINGLE {
-        return;
-    }
-    let path = Path::new("spec");
-    for (field, word) in [("clusterIPs", "cluster IPs"), ("ipFamilies", "IP families")] {
-        if spec[field].list().len() == 2 {
-            let message =
-                format!("must be '{REQUIRE}' or '{PREFER}' when multiple {word} are specified");
-            violations.invalid(path.child("ipFamilyPolicy"), SINGLE, &message);
-        }
-    }
 }
 
 fn families_of_addresses(spec: &mut Value, pool: &dyn Pool, violations: &mut Violations) {
@@ -121,24 +123,6 @@ fn families_of_addresses(spec: &mut Value, pool: &dyn Pool, violations: &mut Vio
                 let message = format!("{family} is not configured on this cluster");
                 violations.invalid(path.index(index), addresses.clone(), &message);
             }
-        }
-    }
-}
-
-fn known_to_cluster(spec: &Value, pool: &dyn Pool, violations: &mut Violations) {
-    let path = Path::new("spec");
-    if spec["ipFamilyPolicy"].str() == REQUIRE && pool.families().len() < 2 {
-        let message = "this cluster is not configured for dual-stack services";
-        violations.invalid(path.child("ipFamilyPolicy"), REQUIRE, message);
-    }
-    let path = path.child("ipFamilies");
-    for (index, family) in spec["ipFamilies"].list().iter().enumerate() {
-        if !pool.families().contains(&family.str()) {
-            violations.invalid(
-                path.index(index),
-                family.str(),
-                "not configured on this cluster",
-            );
         }
     }
 }

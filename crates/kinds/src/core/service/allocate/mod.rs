@@ -1,7 +1,7 @@
-//! Which addresses and ports a service takes and gives back.
+//! Allocation and release of a service's cluster IPs and node ports.
 //!
-//! Runs before the other hooks, because what it fills is validated with the rest. What is free is known only to
-//! the [`Pool`]; which addresses and ports a service should have is decided here.
+//! Runs before the other hooks, because its results are validated with the rest. The [`Pool`] tracks free addresses and
+//! ports; this module decides which ones a service needs.
 //!
 //! Kubernetes: pkg/registry/core/service/storage/{alloc,storage}.go.
 
@@ -61,10 +61,69 @@ pub fn allocate(
     pool: &mut dyn Pool,
 ) -> Result<(), AllocateError> {
     match old {
-        None => copy_one_to_many(service),
+        None => {
+            let spec = service.entry("spec");
+            let one = spec["clusterIP"].clone();
+            if !one.str().is_empty() && spec["clusterIPs"].is_empty() {
+                spec.set("clusterIPs", vec![one]);
+            }
+        }
         Some(old) => {
-            keep_allocated(service, old);
-            follow_change(service, old);
+            // An update may omit allocated addresses and ports.
+            let (old_spec, spec) = (&old["spec"], service.entry("spec"));
+            if needs_address(old_spec) && needs_address(spec) {
+                for field in ["clusterIP", "clusterIPs"] {
+                    if spec[field].is_empty() && !old_spec[field].is_empty() {
+                        spec.set(field, old_spec[field].clone());
+                    }
+                }
+            }
+            if needs_node_ports(old_spec) && needs_node_ports(spec) {
+                // A port of the same name keeps its node port, unless another port has it now.
+                let used: Vec<i64> = {
+                    let new = node_ports(spec);
+                    node_ports(old_spec)
+                        .into_iter()
+                        .filter(|port| new.contains(port))
+                        .collect()
+                };
+                for port in spec
+                    .entry("ports")
+                    .list_mut()
+                    .iter_mut()
+                    .filter(|port| port["nodePort"].int() == 0)
+                {
+                    let namesake = old_spec["ports"]
+                        .list()
+                        .iter()
+                        .rfind(|old| old["name"].str() == port["name"].str());
+                    let kept = namesake.map_or(0, |old| old["nodePort"].int());
+                    if kept != 0 && !used.contains(&kept) {
+                        port.set("nodePort", kept);
+                    }
+                }
+            }
+            let health = &old_spec["healthCheckNodePort"];
+            if needs_health_check(old_spec)
+                && needs_health_check(spec)
+                && spec["healthCheckNodePort"].is_empty()
+            {
+                spec.set("healthCheckNodePort", health.clone());
+            }
+            // A change of `clusterIP` or `clusterIPs` alone changes both.
+            let (old_spec, spec) = (&old["spec"], service.entry("spec"));
+            let same_one = spec["clusterIP"].str() == old_spec["clusterIP"].str();
+            if same_one && spec["clusterIPs"].is_empty() && !old_spec["clusterIPs"].is_empty() {
+                spec.set("clusterIPs", old_spec["clusterIPs"].clone());
+            }
+            if !same_one && spec["clusterIPs"] == old_spec["clusterIPs"] {
+                match spec["clusterIP"].clone() {
+                    one if one.str().is_empty() => {
+                        spec.remove("clusterIPs");
+                    }
+                    one => spec.set("clusterIPs", vec![one]),
+                }
+            }
         }
     }
     families::decide(service, old, pool)?;
@@ -111,80 +170,6 @@ fn own_ports(spec: &Value) -> Vec<i64> {
     }
     ports.dedup();
     ports
-}
-
-fn copy_one_to_many(service: &mut Value) {
-    let spec = service.entry("spec");
-    let one = spec["clusterIP"].clone();
-    if !one.str().is_empty() && spec["clusterIPs"].is_empty() {
-        spec.set("clusterIPs", vec![one]);
-    }
-}
-
-/// Who updates a service need not repeat what the server has given it.
-fn keep_allocated(service: &mut Value, old: &Value) {
-    let (old_spec, spec) = (&old["spec"], service.entry("spec"));
-    if needs_address(old_spec) && needs_address(spec) {
-        for field in ["clusterIP", "clusterIPs"] {
-            if spec[field].is_empty() && !old_spec[field].is_empty() {
-                spec.set(field, old_spec[field].clone());
-            }
-        }
-    }
-    if needs_node_ports(old_spec) && needs_node_ports(spec) {
-        keep_node_ports(spec, old_spec);
-    }
-    let health = &old_spec["healthCheckNodePort"];
-    if needs_health_check(old_spec)
-        && needs_health_check(spec)
-        && spec["healthCheckNodePort"].is_empty()
-    {
-        spec.set("healthCheckNodePort", health.clone());
-    }
-}
-
-/// A port of the same name keeps its node port, unless another port has it now.
-fn keep_node_ports(spec: &mut Value, old_spec: &Value) {
-    let used: Vec<i64> = {
-        let new = node_ports(spec);
-        node_ports(old_spec)
-            .into_iter()
-            .filter(|port| new.contains(port))
-            .collect()
-    };
-    for port in spec
-        .entry("ports")
-        .list_mut()
-        .iter_mut()
-        .filter(|port| port["nodePort"].int() == 0)
-    {
-        let namesake = old_spec["ports"]
-            .list()
-            .iter()
-            .rfind(|old| old["name"].str() == port["name"].str());
-        let kept = namesake.map_or(0, |old| old["nodePort"].int());
-        if kept != 0 && !used.contains(&kept) {
-            port.set("nodePort", kept);
-        }
-    }
-}
-
-/// Who changes one of `clusterIP` and `clusterIPs` means both.
-fn follow_change(service: &mut Value, old: &Value) {
-    let (old_spec, spec) = (&old["spec"], service.entry("spec"));
-    let same_one = spec["clusterIP"].str() == old_spec["clusterIP"].str();
-    if same_one && spec["clusterIPs"].is_empty() && !old_spec["clusterIPs"].is_empty() {
-        spec.set("clusterIPs", old_spec["clusterIPs"].clone());
-    }
-    if same_one || spec["clusterIPs"] != old_spec["clusterIPs"] {
-        return;
-    }
-    match spec["clusterIP"].clone() {
-        one if one.str().is_empty() => {
-            spec.remove("clusterIPs");
-        }
-        one => spec.set("clusterIPs", vec![one]),
-    }
 }
 
 #[cfg(test)]

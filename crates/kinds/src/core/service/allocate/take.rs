@@ -1,4 +1,4 @@
-//! Takes what a service should have out of the pool.
+//! Allocation of cluster IPs, node ports and the health check port from the pool.
 
 use mizzen_object::{Path, Violations};
 use mizzen_value::Value;
@@ -39,9 +39,28 @@ fn address(service: &mut Value, index: usize, pool: &mut dyn Pool) -> Result<(),
     let wanted = spec["clusterIPs"][index]
         .as_str()
         .filter(|wanted| !wanted.is_empty());
-    let taken = pool
-        .take_address(family, wanted)
-        .map_err(|error| address_refused(service, wanted, error))?;
+    let taken = pool.take_address(family, wanted).map_err(|error| {
+        let message = match (wanted, error) {
+            (None, Exhausted::Full(message)) => {
+                let name = service["metadata"]["name"].str();
+                return AllocateError::Internal(format!(
+                    "failed to allocate a serviceIP for Service \"{name}\": {message}"
+                ));
+            }
+            (None, Exhausted::Refused(message)) => format!("failed to allocate IP: {message}"),
+            (Some(ip), Exhausted::Full(message) | Exhausted::Refused(message)) => {
+                format!("failed to allocate IP {ip}: {message}")
+            }
+        };
+        // Kubernetes: there is a place for the address of each family by then (core/service/storage/alloc.go).
+        let spec = &service["spec"];
+        let mut addresses = spec["clusterIPs"].list().to_vec();
+        let n_families = spec["ipFamilies"].list().len();
+        addresses.resize_with(addresses.len().max(n_families), || "".into());
+        let mut violations = Violations::default();
+        violations.invalid(Path::new("spec").child("clusterIPs"), addresses, &message);
+        AllocateError::Invalid(violations)
+    })?;
 
     let spec = service.entry("spec");
     if index == 0 {
@@ -51,29 +70,6 @@ fn address(service: &mut Value, index: usize, pool: &mut dyn Pool) -> Result<(),
     addresses.truncate(index);
     addresses.push(taken.into());
     Ok(())
-}
-
-fn address_refused(service: &Value, wanted: Option<&str>, error: Exhausted) -> AllocateError {
-    let message = match (wanted, error) {
-        (None, Exhausted::Full(message)) => {
-            let name = service["metadata"]["name"].str();
-            return AllocateError::Internal(format!(
-                "failed to allocate a serviceIP for Service \"{name}\": {message}"
-            ));
-        }
-        (None, Exhausted::Refused(message)) => format!("failed to allocate IP: {message}"),
-        (Some(ip), Exhausted::Full(message) | Exhausted::Refused(message)) => {
-            format!("failed to allocate IP {ip}: {message}")
-        }
-    };
-    // Kubernetes: there is a place for the address of each family by then (core/service/storage/alloc.go).
-    let spec = &service["spec"];
-    let mut addresses = spec["clusterIPs"].list().to_vec();
-    let n_families = spec["ipFamilies"].list().len();
-    addresses.resize_with(addresses.len().max(n_families), || "".into());
-    let mut violations = Violations::default();
-    violations.invalid(Path::new("spec").child("clusterIPs"), addresses, &message);
-    AllocateError::Invalid(violations)
 }
 
 pub(super) fn ports(
@@ -97,38 +93,49 @@ pub(super) fn ports(
             if old.is_some() {
                 own.contains(port)
             } else {
-                is_shared(spec, index, *port)
+                // An earlier port of the same number may have allocated it.
+                let node_port = *port;
+                let ports = spec["ports"].list();
+                let number = &ports[index]["port"];
+                ports[..index]
+                    .iter()
+                    .any(|port| port["port"] == *number && port["nodePort"].int() == node_port)
             }
         };
         let port = match wanted.filter(is_own) {
             Some(port) => port,
-            None => pool
-                .take_port(wanted)
-                .map_err(|error| port_refused(index, wanted, error))?,
+            None => pool.take_port(wanted).map_err(|error| {
+                let (Exhausted::Full(message) | Exhausted::Refused(message)) = error;
+                let Some(port) = wanted else {
+                    return AllocateError::Internal(format!(
+                        "failed to allocate a nodePort: {message}"
+                    ));
+                };
+                let mut violations = Violations::default();
+                let path = Path::new("spec");
+                let path = path.child("ports");
+                violations.invalid(path.index(index).child("nodePort"), port, &message);
+                AllocateError::Invalid(violations)
+            })?,
         };
         own.push(port);
         spec.entry("ports").list_mut()[index].set("nodePort", port);
         if old.is_some() {
-            refuse_duplicate(&spec["ports"], index)?;
+            // Kubernetes: on create this is left to validation.
+            let taken = |port: &Value| (port["protocol"].clone(), port["nodePort"].clone());
+            let ports = spec["ports"].list();
+            let (protocol, node_port) = taken(&ports[index]);
+            if ports[..index]
+                .iter()
+                .any(|port| taken(port) == (protocol.clone(), node_port.clone()))
+            {
+                return Err(AllocateError::Unknown(format!(
+                    "duplicate nodePort: {{{} {}}}",
+                    protocol.str(),
+                    node_port.int()
+                )));
+            }
         }
-    }
-    Ok(())
-}
-
-/// Kubernetes: on create this is left to validation.
-fn refuse_duplicate(ports: &Value, index: usize) -> Result<(), AllocateError> {
-    let taken = |port: &Value| (port["protocol"].clone(), port["nodePort"].clone());
-    let (protocol, node_port) = taken(&ports[index]);
-    if ports.list()[..index]
-        .iter()
-        .any(|port| taken(port) == (protocol.clone(), node_port.clone()))
-    {
-        let message = format!(
-            "duplicate nodePort: {{{} {}}}",
-            protocol.str(),
-            node_port.int()
-        );
-        return Err(AllocateError::Unknown(message));
     }
     Ok(())
 }
@@ -146,27 +153,6 @@ fn wanted_node_port(spec: &Value, index: usize, shares: bool) -> Option<i64> {
         .iter()
         .find(same_number)
         .map(|port| port["nodePort"].int())
-}
-
-/// Whether an earlier port of the same number has taken it.
-fn is_shared(spec: &Value, index: usize, node_port: i64) -> bool {
-    let ports = spec["ports"].list();
-    let number = &ports[index]["port"];
-    ports[..index]
-        .iter()
-        .any(|port| port["port"] == *number && port["nodePort"].int() == node_port)
-}
-
-fn port_refused(index: usize, wanted: Option<i64>, error: Exhausted) -> AllocateError {
-    let (Exhausted::Full(message) | Exhausted::Refused(message)) = error;
-    let Some(port) = wanted else {
-        return AllocateError::Internal(format!("failed to allocate a nodePort: {message}"));
-    };
-    let mut violations = Violations::default();
-    let path = Path::new("spec");
-    let path = path.child("ports");
-    violations.invalid(path.index(index).child("nodePort"), port, &message);
-    AllocateError::Invalid(violations)
 }
 
 pub(super) fn health_check_port(
